@@ -83,7 +83,7 @@ function neededBy({
   peerDependenciesMeta = {},
 }: PackageJson): { name: string; optional: boolean }[] {
   const wanted = new Map<string, boolean>()
-  // An optional peer dependency is included if another package depends on it.
+  // An optional peer dependency is added only by another package that depends on it.
   for (const name of Object.keys(peerDependencies))
     if (peerDependenciesMeta[name]?.optional !== true) wanted.set(name, false)
   for (const name of Object.keys(dependencies)) wanted.set(name, false)

@@ -106,9 +106,7 @@ export class Repository {
     return new URL(`/v2/${this.reference.repository}/${rest}`, this.#origin)
   }
 
-  /**
-   * Retries requests after temporary errors. A failed upload of a stream rejects, and the command has to be repeated.
-   */
+  /** Retries requests after temporary errors. If a registry rejects the repeated PUT of an upload, the command fails. */
   async #send(method: string, url: URL, request: Request = {}): Promise<Response> {
     const pauseMs = doubling(FIRST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** ATTEMPTS)
     let attempts = 0

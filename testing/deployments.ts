@@ -2,8 +2,8 @@ import { Deployment, type ObservedBy, Pod } from '#sdk'
 import type { Simulation } from './simulation.ts'
 
 /**
- * Plays the controllers and the kubelet as `cluster` of a simulation: every Deployment has all of its pods at once, and
- * they are ready.
+ * Plays the Deployment controller and the kubelet as the `cluster` of a simulation: all pods of each Deployment exist
+ * and are ready at once.
  *
  * @example
  * import { deploymentsRun, simulate } from 'fairlead/testing'

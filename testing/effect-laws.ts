@@ -8,11 +8,11 @@ interface Happening {
   world: Simulation
   /** Passes the effect to the external system. */
   perform: () => Promise<unknown>
-  /** The effect is passed to the external system when a newer run has ended. */
+  /** Passes the effect to the external system after a newer run has ended. */
   late: () => void
 }
 
-/** What happens to one effect: it returns what the platform is told, or throws. */
+/** The disturbance of one effect. Returns the result that the platform receives, or throws. */
 type Fate = (happening: Happening) => Promise<unknown>
 
 const fails = (): never => {
@@ -71,7 +71,7 @@ const GOES: Record<string, Fate> = {
   },
 }
 
-/** Of functions that have an external system. */
+/** The laws for functions with an external system. */
 export const EFFECT_LAWS: Record<string, (reconciler: Reconciler, scenario: Scenario) => Promise<void>> = {
   ...Object.fromEntries(
     Object.entries(SAME_END).map(([law, fates]) => [
@@ -109,7 +109,7 @@ async function cleansUp(reconciler: Reconciler, scenario: Scenario): Promise<voi
   }
 }
 
-/** Worlds that became idle although each of these happened to their first, second, … effect. */
+/** Worlds that became idle after this disturbance of their first, second, … effect. */
 async function* ends(
   start: () => Simulation,
   fates: Record<string, Fate>,
@@ -119,14 +119,14 @@ async function* ends(
       const world = start()
       const kind = await disturb(world, at, fate)
       if (kind === undefined) break
-      // Whoever goes on knows nothing but what is stored.
+      // A copy of the world: the process that continues knows only the stored state.
       const next = world.copy()
       await next.runUntilIdle()
       yield { world: next, what: `${name} ${kind}` }
     }
 }
 
-/** The kind of the effect; undefined: it has no such effect. */
+/** Returns the kind of the disturbed effect; undefined if there was no such effect. */
 async function disturb(world: Simulation, at: number, fate: Fate): Promise<string | undefined> {
   let [seen, kind]: [number, string | undefined] = [0, undefined]
   let late: (() => Promise<unknown>) | undefined
@@ -140,7 +140,7 @@ async function disturb(world: Simulation, at: number, fate: Fate): Promise<strin
   })
   if (late === undefined) return kind
   await world.runUntilIdle()
-  // The system may refuse it by now.
+  // The external system may refuse the late effect.
   await late().catch(() => undefined)
   return kind
 }

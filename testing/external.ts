@@ -15,11 +15,11 @@ import { callContext } from './given.ts'
  * model.state.users // => []
  */
 export interface ExternalModel<For extends Kind<unknown> = Kind<unknown>, State = unknown> {
-  /** At first. Plain data, which a simulation copies. */
+  /** The initial state: plain data, which a simulation copies. */
   state: State
-  /** What `external.read` returns where the system is in that state. */
+  /** Returns the value that `external.read` returns for that state. */
   read(state: State, run: Run<For, Kind<unknown>, RelatedKind>): unknown
-  /** Changes the state as the system does. Throws what the system refuses; returns what `external.perform` returns. */
+  /** Changes the state as the system does. Throws the system's errors; returns the result of `external.perform`. */
   perform(state: State, effect: Effect, run: Run<For, Kind<unknown>, RelatedKind>): unknown
 }
 
@@ -31,9 +31,9 @@ export class SimulatedExternal {
   readonly #model: ExternalModel
   readonly #ask: Ask
   readonly state: unknown
-  /** Effects that the system has taken, in order. */
+  /** Effects that the system has accepted, in order. */
   readonly taken: Effect[] = []
-  /** Called for each effect; `perform` passes it to the system. Whatever may happen to an effect. */
+  /** Called for each effect, which it may disturb; `perform` passes the effect to the system. */
   around: (effect: Effect, perform: () => Promise<unknown>) => Promise<unknown> = (_, perform) => perform()
 
   constructor(reconciler: Reconciler, model: ExternalModel, state = model.state) {
@@ -64,7 +64,7 @@ export class SimulatedExternal {
   }
 }
 
-/** Undefined: the function has no external system. */
+/** Returns undefined for a function without an external system. */
 export function simulatedExternal(
   reconciler: Reconciler,
   model: ExternalModel | undefined,

@@ -7,12 +7,12 @@ import { same } from './same.ts'
 import { type Scenario, starts } from './scenario.ts'
 import type { Simulation } from './simulation.ts'
 
-/** How long another manager sets a field again, 50 ms after each correction. */
+/** The time for which another manager keeps changing a field, 50 ms after each correction. */
 const FIGHT_S = 3600
 const THEIR_PAUSE_S = 0.05
-/** Corrections in that time. */
+/** The limit of corrections in that time. */
 const MOST_CORRECTIONS = 30
-/** Longer than the longest delay of a correction, and than the time until a fight counts as over. */
+/** Longer than the longest delay of a correction, and than the time after which a fight counts as over. */
 const AFTERWARDS_S = 1200
 
 export async function survivesFights(reconciler: Reconciler, scenario: Scenario): Promise<void> {
@@ -49,7 +49,7 @@ export async function survivesFights(reconciler: Reconciler, scenario: Scenario)
   }
 }
 
-/** A field that the function declares, and a patch that sets it to another value. */
+/** Returns a field that the function declares, and a patch that sets it to another value. */
 function contestedIn(
   world: Simulation,
   { owns }: Reconciler,
@@ -64,7 +64,7 @@ function contestedIn(
   return undefined
 }
 
-/** Another value of the first text or number in it. */
+/** Changes the first text or number. */
 function changed(content: Record<string, unknown>, path = ''): { patch: object; field: string } | undefined {
   for (const [name, value] of Object.entries(content)) {
     const field = `${path}.${name}`

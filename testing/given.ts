@@ -26,26 +26,26 @@ import { prepared } from './prepared.ts'
  * given.attempt ?? 0 // => 0
  */
 export interface Given {
-  /** The object that is reconciled; null: it is gone. */
+  /** The reconciled object; null if it does not exist. */
   object: KubeObject | null
-  /** Whatever else is there. A run sees of it what a dispatcher would show: owned and related objects. */
+  /** Other objects in the cluster. A run receives the owned and related ones, as from a dispatcher. */
   others?: readonly KubeObject[]
   now?: Date | string
   attempt?: number
   /** Writes that were refused earlier in the run: `{ kind: RoleBinding, name: 'admins', reason: 'Forbidden' }`. */
   refused?: readonly (Pick<Refusal, 'name' | 'namespace' | 'reason'> & { kind: Kind<unknown>; message?: string })[]
-  /** What `external.read` of the reconciler has returned. */
+  /** The value that `external.read` of the reconciler has returned. */
   external?: unknown
-  /** The effect that was performed before in the run. */
+  /** The earlier effect of the run. */
   performed?: Performed
-  /** Default: whether the object is being deleted and carries the reconciler's finalizer. */
+  /** Default: true if the object is being deleted and has the reconciler's finalizer. */
   finalizing?: boolean
 }
 
 const DEFAULT_NOW = '2030-01-01T00:00:00.000Z'
-/** Of `secret`: the same in every test, and another one for an object that is created again. */
+/** The seed of `secret`: the same in every test, and another one for an object that is created again. */
 export const seedOf = (object: KubeObject | null): string => `the same in every test ${object?.metadata.uid}`
-/** Throws for a text that is no time. */
+/** Throws a RangeError for a text that is not a time. */
 export function timeOf(now: Date | string = DEFAULT_NOW): Date {
   const time = new Date(now)
   if (!Number.isNaN(time.getTime())) return time
@@ -69,7 +69,7 @@ export function outcomeOf(reconciler: Reconciler, given: Given): Promise<Outcome
   return invokeOf(reconciler)(inputOf(reconciler, given))
 }
 
-/** The function as a plain call on its input. */
+/** Returns the function as a call on its input. */
 export function invokeOf(reconciler: Reconciler): (input: RunInput) => Promise<Outcome> {
   const { invoke } = prepared(reconciler)
   return (input) => invoke(input, callContext())
@@ -103,7 +103,7 @@ function refusedByKind(given: NonNullable<Given['refused']>): Record<string, Ref
   return kinds
 }
 
-/** What a dispatcher would observe of these objects for one of them. */
+/** Returns the input that a dispatcher would observe for the object. */
 export function worldOf({ identity, spec }: Reconciled, object: KubeObject, others: readonly KubeObject[]): World {
   const owned = spec.owns.flatMap((resource) =>
     others
@@ -132,7 +132,10 @@ function byKind<Declared extends ResourceRef & { kind: string }>(
 export const isOfKind = ({ kind, apiVersion }: KubeObject, wanted: ResourceRef & { kind: string }): boolean =>
   kind === wanted.kind && apiVersion === apiVersionOf(wanted)
 
-/** There are no field managers here: an object with a controller and without a mark counts as created by the reconciler. */
+/**
+ * Whether the object counts as created by the reconciler. Without field managers, this is an object with a controller
+ * reference and without the mark of another creator.
+ */
 export function isOwned(object: KubeObject, owner: KubeObject, identity: string): boolean {
   const creator = markedBy(owner, object)
   const isUnmarked = creator === undefined && retainerOf(object) === undefined
@@ -163,7 +166,7 @@ export function ownedBy<Child extends KubeObject>(owner: KubeObject, child: Chil
   return { ...owned, metadata: { ...owned.metadata, annotations: { ...child.metadata.annotations, ...mark } } }
 }
 
-/** Objects of a table need no uid: one that has none gets the one that it would have in a simulation. */
+/** Adds the uid that the object would have in a simulation, if it has none. */
 const withUid = (object: KubeObject): KubeObject & { metadata: { uid: string } } => ({
   ...object,
   metadata: { ...object.metadata, uid: object.metadata.uid ?? `${object.kind}/${object.metadata.name}#1` },

@@ -85,11 +85,11 @@ async function writesNothingTwice(reconciler: Reconciler, scenario: Scenario): P
   }
 }
 
-/** A second, if nothing is due by then. */
+/** Returns a second, or less if a timer fires earlier. */
 const aMoment = ({ now, timer }: Simulation): number =>
   timer === undefined ? 1 : Math.min(1, (timer.getTime() - now.getTime()) / 2000)
 
-/** Whoever asks it is told another time then. */
+/** Waits until Date.now() changes, so that a function that reads the clock gets another time. */
 function letTheClockTick(): void {
   for (const before = Date.now(); Date.now() === before; );
 }
@@ -184,7 +184,10 @@ async function leavesNothingBehind(reconciler: Reconciler, scenario: Scenario): 
   }
 }
 
-/** But for what the function gives up in that very run: the write may be on its way when the object goes. */
+/**
+ * Retained objects survive the deletion of their owner. Objects that the function releases in the same run may be lost:
+ * the deletion may come while that write is under way.
+ */
 async function keepsWhatItRetains(reconciler: Reconciler, scenario: Scenario): Promise<void> {
   for await (const { start, when } of starts(reconciler, scenario)) {
     const undisturbed = start()

@@ -3,14 +3,14 @@ import { ConflictError, controllerOf, type KubeObject } from '#contracts'
 import type { TakenField } from '#reconcile'
 import { applied, changedByOthers, isRecord, merged } from './merge.ts'
 
-/** What names an object. */
+/** The fields that identify an object. */
 export interface Identity {
   apiVersion: string
   kind: string
   metadata: { name: string; namespace?: string | undefined }
 }
 
-/** A write that the API server answers with a refusal. */
+/** A write that the API server rejects. */
 export class MemoryRefusal extends Error {
   override readonly name = 'MemoryRefusal'
   readonly reason: 'AlreadyExists' | 'NotFound'
@@ -21,8 +21,8 @@ export class MemoryRefusal extends Error {
 }
 
 /**
- * The part of an API server that decides whether a reconciler is right: identities, generations, preconditions, merge
- * patches, server-side apply, finalizers and garbage collection. It knows no schemas, no defaults and no admission.
+ * The part of an API server that the correctness of a reconciler depends on: identities, generations, preconditions,
+ * merge patches, server-side apply, finalizers and garbage collection. It has no schemas, defaults and admission.
  */
 export class Memory {
   now: Date
@@ -34,7 +34,7 @@ export class Memory {
   constructor(now: Date, from?: Memory) {
     this.now = now
     if (from === undefined) return
-    // What is stored is never changed in place.
+    // Stored objects are never changed in place.
     this.#objects = new Map(from.#objects)
     this.#wanted = new Map(from.#wanted)
     this.#births = new Map(from.#births)
@@ -45,7 +45,7 @@ export class Memory {
     return new Memory(this.now, this)
   }
 
-  /** Grows with every change. */
+  /** A number that grows with every change. */
   get version(): number {
     return this.#version
   }
@@ -84,12 +84,15 @@ export class Memory {
     return this.#replace(before, after)
   }
 
-  /** What was applied last of an object. */
+  /** Returns the last applied configuration of an object. */
   declared({ metadata }: KubeObject): KubeObject | undefined {
     return this.#wanted.get(metadata.uid ?? '')
   }
 
-  /** Fields that would be applied to other values than others have set. `manager`: of labels and annotations. */
+  /**
+   * Returns the fields that other managers have set and that the apply would change. `manager`: that of labels and
+   * annotations.
+   */
   takenBack(wanted: KubeObject, manager?: string): TakenField[] {
     const { uid = '' } = wanted.metadata
     const current = this.find(wanted)
@@ -98,9 +101,7 @@ export class Memory {
     return changedByOthers(asStored({ ...wanted, metadata }), current, last)
   }
 
-  /**
-   * Server-side apply of labels and annotations, and of nothing else, for the version that was observed.
-   */
+  /** Applies labels and annotations with server-side apply, for the observed version only. */
   applyMetadata(wanted: KubeObject, manager: string): KubeObject {
     const { uid, resourceVersion } = wanted.metadata
     const before = this.find(wanted)
@@ -119,7 +120,7 @@ export class Memory {
     return this.#replace(before, { ...before, metadata })
   }
 
-  /** A merge patch; with a resourceVersion it holds for that version only. */
+  /** Applies a merge patch; with a resourceVersion, for that version only. */
   patch(identity: Identity, patch: object): KubeObject {
     const before = this.find(identity)
     if (before === undefined) throw new MemoryRefusal('NotFound', identity)
@@ -129,7 +130,10 @@ export class Memory {
     return this.#replace(before, merged(before, structuredClone(patch)) as KubeObject)
   }
 
-  /** What it owned goes with it, at once. With a finalizer it stays, marked as being deleted. */
+  /**
+   * Deletes the object, and immediately the objects that it owned. An object with a finalizer remains, marked as being
+   * deleted.
+   */
   delete(identity: Identity): void {
     const object = this.find(identity)
     if (object === undefined) throw new MemoryRefusal('NotFound', identity)
@@ -138,7 +142,7 @@ export class Memory {
       this.#store({ ...object, metadata: { ...object.metadata, deletionTimestamp: this.#time() } })
   }
 
-  /** Takes away what names a controller that does not exist. */
+  /** Deletes objects whose controller does not exist. */
   collectGarbage(): void {
     const uids = new Set(this.all().map(({ metadata }) => metadata.uid))
     for (const object of this.all()) {
@@ -173,7 +177,7 @@ export class Memory {
   }
 }
 
-/** The API server keeps the `stringData` of a Secret as `data`. */
+/** Returns the object as the API server stores it: `stringData` of a Secret becomes `data`. */
 export function asStored(object: KubeObject): KubeObject {
   const { stringData, ...others } = object
   if (object.kind !== 'Secret' || object.apiVersion !== 'v1' || !isRecord(stringData)) return object

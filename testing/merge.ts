@@ -6,7 +6,7 @@ type Fields = Record<string, unknown>
 export const isRecord = (value: unknown): value is Fields =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** JSON merge patch (RFC 7386). */
+/** Applies a JSON merge patch (RFC 7386). */
 export function merged(target: unknown, patch: unknown): unknown {
   if (!isRecord(patch)) return patch
   const result: Fields = isRecord(target) ? { ...target } : {}
@@ -18,8 +18,8 @@ export function merged(target: unknown, patch: unknown): unknown {
 }
 
 /**
- * Server-side apply by one manager: what it wants is set, what it wanted last time and no longer does is taken away, what
- * others set beside it stays. Lists count as one value.
+ * Server-side apply by one manager: sets the wanted fields, removes fields that it wanted before and no longer wants,
+ * and keeps fields of other managers. A list counts as one value.
  */
 export function applied(current: unknown, before: unknown, wanted: unknown): unknown {
   if (!isRecord(wanted) || !isRecord(current)) return wanted
@@ -31,7 +31,7 @@ export function applied(current: unknown, before: unknown, wanted: unknown): unk
   return result
 }
 
-/** Values that are wanted, and that others than who wanted `before` have set otherwise. */
+/** Returns the wanted fields that another manager has set to other values since `before` was applied. */
 export function changedByOthers(wanted: unknown, current: unknown, before: unknown, path = ''): TakenField[] {
   if (current === undefined || isDeepStrictEqual(wanted, current) || isDeepStrictEqual(before, current)) return []
   if (!isRecord(wanted) || !isRecord(current)) return [{ field: path, manager: ANOTHER }]

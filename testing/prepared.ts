@@ -8,7 +8,7 @@ interface Prepared {
 
 const known = new WeakMap<Reconciler, Prepared>()
 
-/** What is made of a reconciler once, as in a dispatcher: its schemas take longer to build than a decision takes. */
+/** Prepares a reconciler once, as a dispatcher does: building its schemas takes longer than a decision. */
 export function prepared(reconciler: Reconciler): Prepared {
   const before = known.get(reconciler)
   if (before) return before

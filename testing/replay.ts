@@ -4,7 +4,7 @@ import { CONFIDENTIAL, deepFreeze, differences, WITHHELD, withoutContents } from
 import { type Reconciler, toInvoke } from '#sdk'
 import { callContext } from './given.ts'
 
-/** What a function returned or threw. */
+/** The result or the error of a function. */
 type Decision = { outcome: Outcome } | { error: string }
 
 /**
@@ -16,13 +16,13 @@ type Decision = { outcome: Outcome } | { error: string }
  * isStable({ call: 1, was: { outcome: {} }, is: { outcome: {} }, differences: [], unstable: [] }) // => true
  */
 export interface ReplayedCall {
-  /** 1 is the first. */
+  /** The number of the call, from 1. */
   call: number
   was: Decision
   is: Decision
-  /** From then to now, what must not be told left out. */
+  /** The differences between the recorded and the current decision, without confidential contents. */
   differences: FieldChange[]
-  /** Paths that differ between two calls now, on the same input: the function is not deterministic. */
+  /** Paths that differ between two current calls on the same input: the function is not deterministic. */
   unstable: string[]
 }
 
@@ -39,13 +39,13 @@ export interface ReplayedCall {
 export interface ReplayedRun {
   record: RunRecord
   calls: ReplayedCall[]
-  /** Every decision is as it was. */
+  /** Every decision is equal to the recorded one. */
   isSame: boolean
 }
 
-/** The recorded input has a time of its own; a function that asks for the time is found out by this pause. */
+/** The pause between the two calls. It reveals a function that reads the clock instead of the recorded time. */
 const CLOCK_TICK_MS = 2
-/** A run's own seed is not recorded. */
+/** The seed of all replays, since records do not contain the seed of their run. */
 const SEED = 'the same in every replay'
 
 /**
@@ -72,7 +72,7 @@ export async function replayRun(reconciler: Reconciler, record: RunRecord): Prom
   return { record, calls, isSame: calls.every((call) => call.differences.length === 0 && call.unstable.length === 0) }
 }
 
-/** Undefined: the record leaves it out. */
+/** Returns undefined if the record leaves the decision out. */
 function decisionOf({ error, isSame, outcome }: LapRecord, last: Outcome | undefined): Decision | undefined {
   if (error !== undefined) return { error }
   const returned = isSame ? last : outcome
@@ -99,7 +99,7 @@ async function decide(reconciler: Reconciler, input: RunInput): Promise<Decision
   }
 }
 
-/** Without contents where the record has none. */
+/** Leaves out the contents that the record does not contain. */
 function told(is: Decision, was: Decision): Decision {
   if (!('outcome' in is) || !('outcome' in was)) return is
   const { apply } = is.outcome
@@ -116,7 +116,7 @@ const nameOf = ({ kind, metadata }: KubeObject): string => `${kind} ${metadata.n
 const isWithheld = (value: unknown): boolean =>
   value === WITHHELD || (typeof value === 'string' && value.includes(CONFIDENTIAL))
 
-/** As the function was given it, but for contents that are not recorded. */
+/** Returns the input of the function, without contents that are not recorded. */
 function inputOf({ input }: LapRecord, { objects = {}, id }: RunRecord): RunInput {
   const objectAt = (version: ObjectVersion): KubeObject => {
     const found = objects[version]

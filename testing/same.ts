@@ -5,16 +5,16 @@ import { CONTESTED_ANNOTATION, deepFreeze, PAUSED, RECONCILED } from '#reconcile
 import { CONTESTS } from '#spec'
 import type { Simulation } from './simulation.ts'
 
-/** The mark of somebody who writes first. It says nothing of the end. */
+/** The mark of another writer. It does not count when states are compared. */
 export const TOUCHED = 'testing.fairlead.dev/touched'
 
-/** A law that does not hold; a test runner shows the difference. */
+/** Throws the error of a broken law; a test runner shows the difference. */
 export function same(actual: unknown, expected: unknown, message: string): void {
   if (isDeepStrictEqual(actual, expected)) return
   throw new AssertionError({ message, actual, expected, operator: 'deepStrictEqual' })
 }
 
-/** All that counts at an end: versions do not, nor when a failure is retried. */
+/** The state that laws compare. Versions and the time of the next retry do not count. */
 export function stateOf({ memory, timer, failure, external }: Simulation): unknown {
   const objects = memory.all().map(withoutVersion).sort(byIdentity)
   const outside = external === undefined ? {} : { external: structuredClone(external) }
@@ -23,14 +23,14 @@ export function stateOf({ memory, timer, failure, external }: Simulation): unkno
 
 const HISTORY = new Set(['uid', 'creationTimestamp', 'generation', 'observedGeneration', 'lastTransitionTime'])
 
-/** How often and when something was made or changed is no part of an end that can be reached in several ways. */
+/** Removes counts and times of changes, which differ between the ways to the same state. */
 export const withoutHistory = (state: unknown): unknown =>
   JSON.parse(JSON.stringify(state), (field, value: unknown) => (HISTORY.has(field) ? undefined : value))
 
-/** That it was paused once is no part of an end. */
+/** Removes the condition of an earlier pause. */
 export const withoutPause = (state: unknown): unknown => withoutCondition(state, PAUSED)
 
-/** That a run has failed before is no part of an end. */
+/** Removes the condition of an earlier failed run. */
 export const withoutFailure = (state: unknown): unknown => withoutCondition(state, RECONCILED)
 
 const withoutCondition = (state: unknown, type: string): unknown =>
@@ -38,7 +38,7 @@ const withoutCondition = (state: unknown, type: string): unknown =>
     withoutEmpty(Array.isArray(value) ? value.filter((one: { type?: unknown } | null) => one?.type !== type) : value),
   )
 
-/** What held nothing but that is as if it were not there. */
+/** Treats an empty object as a missing one. */
 const withoutEmpty = (value: unknown): unknown =>
   typeof value === 'object' && value !== null && Object.keys(value).length === 0 ? undefined : value
 
@@ -50,7 +50,7 @@ function withoutVersion({ metadata, ...content }: KubeObject): KubeObject {
   return { ...content, metadata: { ...kept, annotations: others } }
 }
 
-/** What a function says to that input, which it must leave as it is; `apply` is a set. */
+/** Returns the decision of a function, whose input must stay unchanged. `apply` is sorted, since it is a set. */
 export async function decided(invoke: (input: RunInput) => Promise<Outcome>, input: RunInput): Promise<unknown> {
   try {
     const { apply, ...others } = await invoke(deepFreeze(structuredClone(input)))
@@ -60,7 +60,7 @@ export async function decided(invoke: (input: RunInput) => Promise<Outcome>, inp
   }
 }
 
-/** The same observed state, its lists of objects in other orders. */
+/** Returns the same input with other orders of its lists of objects. */
 export function reordered(input: RunInput): RunInput[] {
   const reversed = (lists: RunInput['owned']) => mapLists(lists, (list) => list.toReversed())
   const rotated = (lists: RunInput['owned']) => mapLists(lists, (list) => [...list.slice(1), ...list.slice(0, 1)])
@@ -79,7 +79,7 @@ export function permutations<T>(items: readonly T[]): T[][] {
   return items.flatMap((first, index) => permutations(items.toSpliced(index, 1)).map((rest) => [first, ...rest]))
 }
 
-/** The count of corrections does not belong to an end. */
+/** The count of corrections does not count when states are compared. */
 const isContest = (annotation: string): boolean =>
   annotation === CONTESTED_ANNOTATION || annotation.startsWith(CONTESTS)
 

@@ -32,19 +32,21 @@ export type Step<For extends Kind<unknown> = Kind<unknown>, State = unknown> = r
  */
 export interface Scenario<For extends Kind<unknown> = Kind<unknown>, State = unknown>
   extends SimulationOptions<For, State> {
-  /** What happens, in this order; changes that stand in a list of their own come in any order. */
+  /** The changes in their order. Changes in a nested list come in any order. */
   steps?: readonly (Step<For, State> | readonly Step<For, State>[])[]
-  /** What counts at an end that effects reach in another way. Left out: all objects, and the state of the external system. */
+  /**
+   * Returns the state to compare after disturbed effects. Default: all objects, and the state of the external system.
+   */
   endOf?(world: Simulation<For, State>): unknown
 }
 
 interface Start {
-  /** A world of one's own in which there may be something to do. */
+  /** Returns a new world with possible work. */
   start: () => Simulation
   when: string
 }
 
-/** The world as it is at first, after each step, and when its object is deleted in the end. */
+/** Yields the initial world, the world after each step, and the world after the deletion of its object. */
 export async function* starts(reconciler: Reconciler, { steps = [], ...options }: Scenario): AsyncGenerator<Start> {
   const world = new Simulation(reconciler, options)
   yield { start: () => world.copy(), when: 'at the start' }
@@ -59,7 +61,7 @@ export async function* starts(reconciler: Reconciler, { steps = [], ...options }
   yield { start: () => world.copy(), when: 'after its deletion' }
 }
 
-/** Worlds that became idle although that happened before their first, second, … write. */
+/** Yields worlds that became idle after this disturbance of their first, second, … write. */
 export async function* disturbances(
   start: () => Simulation,
   happens: (world: Simulation, write: SimulatedWrite) => void,
@@ -68,7 +70,7 @@ export async function* disturbances(
     const world = start()
     const write = await runDisturbed(world, at, happens)
     if (write === undefined) return
-    // Whoever goes on knows nothing but what is stored.
+    // A copy of the world: the process that continues knows only the stored state.
     const next = world.copy()
     await next.runUntilIdle()
     yield { world: next, write }
@@ -79,7 +81,7 @@ export const die = (): never => {
   throw new Crash()
 }
 
-/** Undefined: it makes no such write. */
+/** Returns undefined if there is no such write. */
 export async function runDisturbed(
   world: Simulation,
   at: number,

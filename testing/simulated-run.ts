@@ -43,42 +43,45 @@ export interface SimulatedWrite {
   object: KubeObject
 }
 
-/** What a run works on, and its callbacks. */
+/** The input of a run, and its callbacks. */
 export interface SimulatedRun {
   reconciler: Reconciler
   memory: Memory
   settled: SettledWrites
-  /** Undefined: the function has none. */
+  /** Undefined for a function without an external system. */
   external: SimulatedExternal | undefined
-  /** Effects are not performed. */
+  /** In a dry run, effects are not performed. */
   isDry: boolean
   attempt: number
-  /** Another text: `secret` gives others. */
+  /** Another text makes `secret` return other values. */
   draw: string
-  /** The object that is reconciled, as it is now. */
+  /** Returns the current version of the reconciled object. */
   primary: () => KubeObject | undefined
-  /** Why the write is refused; undefined: it is not. */
+  /** Returns the reason why the write is refused; undefined if it is accepted. */
   refusal: (write: SimulatedWrite) => string | undefined
-  /** Called before each write; may throw, and may change the memory. */
+  /** Called before each write. It may throw, and may change the memory. */
   before: (write: SimulatedWrite) => void
-  /** Called after a write that has changed something. */
+  /** Called after a write that has changed the memory. */
   wrote: (write: SimulatedWrite) => void
   decidesOn: (input: RunInput) => void
   tells: (event: EventReport) => void
 }
 
-/** Thrown from `before`: the process dies here. */
+/** Thrown by `before` to simulate the death of the process. */
 export class Crash extends Error {
   override readonly name = 'Crash'
 }
 
-/** How a run ended, and the error of the last failure in it. */
+/** The end of a run, and the error of its last failure. */
 export interface SimulatedRunEnd {
   finish: Finish
   failure: Error | undefined
 }
 
-/** One run on a cluster in memory. Rejects with a Crash from `before`, as it would have left the cluster. */
+/**
+ * Runs the reconciler once on a cluster in memory. Rejects with a Crash of `before`, and leaves the cluster in the
+ * state of the crash.
+ */
 export async function reconcileOnce(run: SimulatedRun): Promise<SimulatedRunEnd> {
   const { name } = run.reconciler
   const of = reconciled(name, prepared(run.reconciler).spec, isConfidential)
@@ -102,7 +105,7 @@ const isConfidential = ({ group, resource }: ResourceRef): boolean => group === 
 class SimulatedDriver {
   readonly #run: SimulatedRun
   readonly #of: Reconciled
-  /** By whom the memory was changed last: this run, or somebody else since it has looked. */
+  /** Whether another writer has changed the memory since this run has read it. */
   isStale = false
 
   constructor(run: SimulatedRun, of: Reconciled) {
@@ -194,7 +197,7 @@ class SimulatedDriver {
     return this.#wrote(verb, object, memory.apply(counted(write, memory.takenBack(object))), found)
   }
 
-  /** A merge patch that holds for the version that was observed. */
+  /** Applies a merge patch, for the observed version only. */
   #patch(verb: 'status' | 'finalizers', object: KubeObject, patch: object): Written {
     const { memory } = this.#run
     const found = this.#before(verb, object)
@@ -210,7 +213,7 @@ class SimulatedDriver {
     return this.#wrote('metadata', object, memory.applyMetadata(sent, manager), found)
   }
 
-  /** Only the version that was observed. */
+  /** Deletes the observed version only. */
   #delete(object: KubeObject): Written {
     const { memory } = this.#run
     const found = this.#before('delete', object)
@@ -228,7 +231,7 @@ class SimulatedDriver {
     throw new RefusedError(`cannot ${verb} ${called(object)}: the simulation refuses it`, { reason })
   }
 
-  /** The object itself, which is about to be written. */
+  /** Returns the current object before a write. */
   #before(verb: SimulatedWrite['verb'], object: KubeObject): KubeObject {
     const { memory } = this.#run
     this.#admit(verb, object)
@@ -237,7 +240,7 @@ class SimulatedDriver {
     return found
   }
 
-  /** What others do then is seen by looking again. */
+  /** Records a write of this run. Changes by others in the meantime make the run read again. */
   #wrote(
     verb: SimulatedWrite['verb'],
     sent: KubeObject,

@@ -26,12 +26,12 @@ import type { StoredBy } from './stored.ts'
  * options.objects.length // => 1
  */
 export interface SimulationOptions<For extends Kind<unknown> = Kind<unknown>, State = unknown> {
-  /** The first one is reconciled; the others are simply there. */
+  /** The first object is reconciled; the others exist beside it. */
   objects: readonly KubeObject[]
   now?: Date | string
-  /** Plays the rest of the cluster: called after each change, again and again until it changes nothing more. */
+  /** Plays the rest of the cluster: called after each change until it changes nothing. */
   cluster?(simulation: Simulation<For, State>): void
-  /** Of what the function manages outside of Kubernetes. */
+  /** A model of the external system that the function manages. */
   external?: ExternalModel<For, State>
 }
 
@@ -41,11 +41,11 @@ interface RefusedKind {
   name: string | undefined
 }
 
-/** Runs at one moment before the function counts as one that never becomes idle. */
+/** The limit of runs at one moment, after which the function counts as never idle. */
 const MAX_RUNS = 20
-/** Failures that a function means, or that the cluster answers with: they are shown on the object. */
+/** Failures that are results of the function or answers of the cluster: the object shows them. */
 const MEANT = [TerminalError, RetryAfterError, RefusedError, EffectError]
-/** Changes in a row that the rest of the cluster may make. */
+/** The limit of consecutive changes by the rest of the cluster. */
 const MAX_REACTIONS = 100
 
 /**
@@ -66,21 +66,24 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
   readonly #primary: Identity
   readonly #settled = new SettledWrites()
   readonly #external: SimulatedExternal | undefined
-  /** When the function, or a failure, wants the next run. */
+  /** The time of the next run, requested by the function or by a failure. */
   timer: Date | undefined
-  /** How the last run failed. */
+  /** The error of the last run. */
   failure: Error | undefined
   readonly writes: SimulatedWrite[] = []
   readonly events: EventReport[] = []
-  /** All that the function was given, in order. */
+  /** The inputs of the function, in order. */
   readonly inputs: RunInput[] = []
-  /** Called before each write: whatever may happen right then. */
+  /** Called before each write, to simulate concurrent events. */
   before: (write: SimulatedWrite) => void = () => {}
-  /** In a cluster each run draws other secrets. Here a run does so after this text has changed. */
+  /**
+   * The random source of `secret`. In a cluster each run draws other values; here a run does so after this text has
+   * changed.
+   */
   draw = ''
   #refused: readonly RefusedKind[] = []
   #attempt = 0
-  /** Whether the last failure has a consequence of its own, other than to be tried again. */
+  /** Whether the last failure has a consequence of its own, instead of a retry with backoff. */
   #isMeant = false
   #isPlaying = false
 
@@ -102,7 +105,7 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     this.#playCluster()
   }
 
-  /** The same state, to go another way from here. */
+  /** Returns an independent copy with the same state. */
   copy(): Simulation<For, State> {
     return new Simulation(this.#reconciler, this.#options, this)
   }
@@ -111,24 +114,27 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     return this.memory.now
   }
 
-  /** The object that is reconciled; undefined when it is gone. */
+  /** The reconciled object; undefined if it does not exist. */
   get object(): StoredBy<For> | undefined {
     return this.#stored as StoredBy<For> | undefined
   }
 
-  /** The state of the external system, which steps and tests may change. Undefined: the function has none. */
+  /**
+   * The state of the external system, which steps and tests may change. Undefined for a function without an external
+   * system.
+   */
   get external(): State {
     return this.#external?.state as State
   }
 
-  /** Effects that the external system has taken, in order. */
+  /** Effects that the external system has accepted, in order. */
   get effects(): readonly Effect[] {
     return this.#external?.taken ?? []
   }
 
   /**
-   * From now on this happens to each effect instead: `perform` passes it to the external system. Throw for an effect that
-   * fails, return its result for one that succeeds.
+   * Calls `around` for each later effect; `perform` passes the effect to the external system. Throw to make an effect
+   * fail, or return its result.
    */
   aroundEffects(around: (effect: Effect, perform: () => Promise<unknown>) => Promise<unknown>): void {
     if (this.#external !== undefined) this.#external.around = around
@@ -138,13 +144,16 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     return this.memory.all().filter((object) => isOfKind(object, kind)) as StoredBy<K>[]
   }
 
-  /** Somebody else merges this into objects, e.g. a kubelet into the status of a pod. Without a name: into all. */
+  /**
+   * Merges the patch into objects as another client, such as a kubelet into the status of a pod. Without a name: into
+   * all objects of the kind.
+   */
   patch(kind: Kind<unknown>, patch: object, name?: string): void {
     for (const object of this.#named(kind, name)) this.memory.patch(object, patch)
     this.#playCluster()
   }
 
-  /** Somebody merges this into the object that is reconciled. */
+  /** Merges the patch into the reconciled object as a user. */
   edit(patch: object): void {
     this.memory.patch(this.#primary, patch)
     this.#playCluster()
@@ -155,29 +164,29 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     this.#playCluster()
   }
 
-  /** Without a kind: the object that is reconciled. Without a name: all of the kind. */
+  /** Deletes objects. Without a kind: the reconciled object. Without a name: all objects of the kind. */
   delete(kind?: Kind<unknown>, name?: string): void {
     for (const object of kind === undefined ? [this.#primary] : this.#named(kind, name)) this.memory.delete(object)
     this.#playCluster()
   }
 
   /**
-   * From now on the API server refuses to write objects of that kind: an owned one, or labels, annotations and the deletion
-   * of the object that is reconciled. Without a name: all of them.
+   * Makes the API server refuse later writes of objects of that kind: of an owned object, or of labels, annotations and
+   * the deletion of the reconciled object. Without a name: of all objects of the kind.
    */
   refuse(kind: Kind<unknown>, reason = 'Forbidden', name?: string): void {
     this.#refused = [...this.#refused, { kind, reason, name }]
   }
 
-  /** Ends what `refuse` began. Without a kind: all of it. */
+  /** Ends the refusals of `refuse`. Without a kind: all of them. */
   admit(kind?: Kind<unknown>): void {
     const isOther = (one: Kind<unknown>) => one.kind !== kind?.kind || one.group !== kind.group
     this.#refused = kind === undefined ? [] : this.#refused.filter((one) => isOther(one.kind))
   }
 
   /**
-   * Runs until there is nothing to do at this time. Rejects with what the function throws, unless its consequence was
-   * meant: a TerminalError, a RetryAfterError, a refused write.
+   * Runs until no run is due at this time. Rejects with the errors of the function, except those with a consequence of
+   * their own: a TerminalError, a RetryAfterError, a refused write.
    */
   async runUntilIdle(): Promise<void> {
     for (let runs = 0; runs < MAX_RUNS; runs++) {
@@ -193,13 +202,13 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     )
   }
 
-  /** Lets time pass without runs: the next run is late. */
+  /** Advances the clock without runs, so the next run is late. */
   pass(seconds: number): void {
     this.memory.now = new Date(this.now.getTime() + seconds * 1000)
     this.#playCluster()
   }
 
-  /** Lets time pass; timers fire at their time. */
+  /** Advances the clock and runs at each timer. */
   async advance(seconds: number): Promise<void> {
     const end = this.now.getTime() + seconds * 1000
     while (this.timer !== undefined && this.timer.getTime() <= end) {
@@ -209,7 +218,7 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     this.pass((end - this.now.getTime()) / 1000)
   }
 
-  /** One run, as in a dispatcher. It survives a failure and keeps it in `failure`. */
+  /** Makes one run, as a dispatcher does. A failure is kept in `failure`. */
   async run({ isDry = false } = {}): Promise<void> {
     this.timer = undefined
     this.failure = undefined
@@ -221,14 +230,14 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     if (finish.kind === 'error') this.timer = dueDate(finish.retryAt, this.now)
   }
 
-  /** The writes of one run, as a dry run shows them: it ends before its first effect. The cluster stays as it is. */
+  /** Returns the writes of one dry run, which ends before its first effect. The cluster stays unchanged. */
   async dryRun(): Promise<SimulatedWrite[]> {
     const copy = this.copy()
     await copy.run({ isDry: true })
     return copy.writes
   }
 
-  /** The same thing twice is one Event. */
+  /** Records an Event once, even if it is reported several times. */
   #tell(event: EventReport): void {
     const isTold = this.events.some(({ reason, message }) => reason === event.reason && message === event.message)
     if (!isTold) this.events.push(event)
@@ -255,7 +264,7 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     }
   }
 
-  /** Status and finalizers of the object are no part of what a test refuses. */
+  /** Status and finalizers are never refused. */
   #refusalOf({ verb, object }: SimulatedWrite): string | undefined {
     if (verb === 'status' || verb === 'finalizers') return undefined
     const { name } = object.metadata

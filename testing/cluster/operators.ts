@@ -32,11 +32,11 @@ import { SYSTEM_NAMESPACE } from '#spec'
  * options.timeoutSeconds // => 60
  */
 export type OperatorOptions = Pick<ClusterOptions, 'node' | 'controllers' | 'audit' | 'progress'> & {
-  /** Instead of servers of its own; they stay, and so does what is installed there. */
+  /** Existing servers to use instead of new ones. They remain, and so do the installed objects. */
   use?: { kubeconfig: string; natsUrl: string }
   /** Called at each step of each run. */
   observer?: RunObserver
-  /** Of each wait. Default 30. */
+  /** The time-out of each wait, in seconds. Default 30. */
   timeoutSeconds?: number
 }
 
@@ -67,7 +67,7 @@ export async function runOperators(
     const log = await createLogger(config)
     const kube = resources.use(await openKube(config))
     await install(kube, reconcilers)
-    // It looks for new kinds every 30 s, and collects nothing of those that it does not know.
+    // The garbage collector looks for new kinds every 30 s, and ignores kinds that it does not know.
     if (options.controllers === true) await cluster?.restart('kube-controller-manager')
     const own = options.controllers === true ? resources.use(await openWithGeneratedRights(config, kube)) : kube
     const streams = resources.use(await openStreams(config, kube, 'test', log))
@@ -80,7 +80,10 @@ export async function runOperators(
   }
 }
 
-/** As the account of a process that is bridge and dispatcher. Only a controller manager adds up the rights of that. */
+/**
+ * Connects as the account of a process that is both bridge and dispatcher. Needs the controller manager, which
+ * aggregates the rules of its roles.
+ */
 async function openWithGeneratedRights(config: Config, admin: KubeClient): Promise<KubeClient> {
   const { token } = (
     await admin.create<{ status: { token: string } }>(
@@ -113,7 +116,7 @@ async function ownCluster({ node, controllers = false, audit, progress }: Operat
   return Object.assign(cluster, { [Symbol.asyncDispose]: () => cluster.stop() })
 }
 
-/** What reconcilers work with. */
+/** The connections and settings that reconcilers work with. */
 interface Work {
   kube: KubeClient
   streams: Streams
@@ -133,7 +136,7 @@ async function mayWatch(kube: KubeClient, reconcilers: readonly Reconciler[]): P
 }
 
 /**
- * Reconcilers at work in this process. An object without a namespace is created in `default`.
+ * Reconcilers that run in this process. An object without a namespace is created in `default`.
  *
  * @example
  * import { runOperators, type RunningOperators } from 'fairlead/testing/cluster'
@@ -144,7 +147,7 @@ async function mayWatch(kube: KubeClient, reconcilers: readonly Reconciler[]): P
  */
 export class RunningOperators implements AsyncDisposable {
   readonly kube: KubeClient
-  /** Undefined on servers that were there already. */
+  /** Undefined with existing servers. */
   readonly cluster: Cluster | undefined
   readonly #timeoutSeconds: number
   readonly #resources: AsyncDisposableStack
@@ -156,7 +159,7 @@ export class RunningOperators implements AsyncDisposable {
     this.#resources = resources
   }
 
-  /** Returns when all of them are served. */
+  /** Resolves when all of the reconcilers are served. */
   async serve(reconcilers: readonly Reconciler[], { kube, streams, log, runObserver }: Work): Promise<void> {
     await this.#wait(() => mayWatch(kube, reconcilers), 'the rights to watch the reconciled objects')
     const runtime = createRuntime({
@@ -196,7 +199,7 @@ export class RunningOperators implements AsyncDisposable {
     return all.map((found) => kind.parse(found) as ObservedBy<K>)
   }
 
-  /** Merges this into an object, its status with `subresource: 'status'`. */
+  /** Merges the patch into an object; into its status with `subresource: 'status'`. */
   async patch(
     kind: Kind<unknown>,
     name: string,
@@ -210,7 +213,10 @@ export class RunningOperators implements AsyncDisposable {
     await this.kube.delete(resourcePath(kind, namespace, name), { propagationPolicy: 'Background' })
   }
 
-  /** The object, as soon as that holds for it; undefined: it is not there. Rejects with how it is after `timeoutSeconds`. */
+  /**
+   * Resolves with the object as soon as it satisfies the condition; undefined stands for a missing object. Rejects
+   * after `timeoutSeconds` with its current state.
+   */
   async until<K extends Kind<unknown>>(
     kind: K,
     name: string,
