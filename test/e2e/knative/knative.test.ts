@@ -106,7 +106,7 @@ describe.skipIf(turn.skip)('a function on Knative Serving, FAIRLEAD_KNATIVE=<a c
     } finally {
       await rm(folder, { recursive: true, force: true })
     }
-  }, 300_000)
+  }, 600_000)
 })
 
 const ROOT = join(import.meta.dirname, '../../..')
