@@ -16,6 +16,7 @@ process.exitCode = await runProgram(
         does: 'CPU and messages of many Ats that are due at once, beside another checkout',
         command: ['node', 'test/bench/burst.ts'],
       },
+      console: { does: 'runs beside a console with 20 tabs', command: ['node', 'test/bench/console.ts'] },
       strategies: { does: 'the ways to write an object', command: ['node', 'test/bench/strategies.ts'] },
       bridge: { does: 'the bridge beside informers', command: ['node', 'test/bench/bridge.ts'] },
       secrets: { does: 'a bridge with many large Secrets', command: ['node', 'test/bench/bridge-secrets.ts'] },

@@ -1,12 +1,11 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { viewRuns } from '#events'
-import { At } from '#functions/at'
 import { connectJetStream } from '#jetstream'
-import { createKubeClient, loadKubeConfig, resourcePath } from '#kube'
+import { createKubeClient, loadKubeConfig } from '#kube'
 import { fairlead, startFairlead } from '../support/fairlead.ts'
 import { playNode } from '../support/node-player.ts'
 import { startTestCluster } from '../support/servers.ts'
 import { cpuMsOf } from '../support/usage.ts'
+import { lives } from './lives.ts'
 import { median } from './median.ts'
 
 /** `node test/bench/history.ts [Ats] [rounds]`: what it costs to record runs, as CPU for the life of an At. */
@@ -34,9 +33,9 @@ for (let round = 0; round < ROUNDS; round++)
     const prefix = `${keep}-${round}`
     await using up = startFairlead(['up'], { ...env, FAIRLEAD_PREFIX: prefix, FAIRLEAD_RUNS: keep })
     await up.logged(({ msg }) => msg === 'reconciler served')
-    await lives(`warm-${prefix}`, WARM_UP)
+    await lives(kube, `warm-${prefix}`, WARM_UP)
     const before = { cpu: cpuMsOf(up.pid), ...(await recorded(prefix, keep)) }
-    await lives(`at-${prefix}`, ATS)
+    await lives(kube, `at-${prefix}`, ATS)
     const after = { cpu: cpuMsOf(up.pid), ...(await recorded(prefix, keep)) }
     const perAt = (after.cpu - before.cpu) / ATS
     cpu[keep]?.push(perAt)
@@ -55,29 +54,6 @@ for (const keep of KINDS) {
 }
 stop.abort()
 process.exit(0)
-
-/** Created, PENDING, due, RUNNING and DONE. */
-async function lives(name: string, count: number): Promise<void> {
-  const schedule = new Date(Date.now() + 3000).toISOString().replace(/\.\d+Z$/, 'Z')
-  const path = resourcePath(At, 'default')
-  await Promise.all(
-    Array.from({ length: 16 }, async (_, worker) => {
-      for (let at = worker; at < count; at += 16)
-        await kube.create(path, At.of({ metadata: { name: `${name}-${at}` }, spec: { schedule, command: 'true' } }))
-    }),
-  )
-  for (;;) {
-    let done = 0
-    for await (const { items } of kube.list(path))
-      done += items.filter(
-        ({ metadata, status }) =>
-          metadata.name.startsWith(`${name}-`) && (status as { phase?: string } | undefined)?.phase === 'DONE',
-      ).length
-    if (done === count) break
-    await sleep(500)
-  }
-  await sleep(1000)
-}
 
 async function recorded(prefix: string, keep: string): Promise<{ runs: number; bytes: number }> {
   if (keep === 'never') return { runs: 0, bytes: 0 }

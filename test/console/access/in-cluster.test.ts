@@ -173,6 +173,12 @@ async function requestsOf({ health }: Console): Promise<number> {
   return [...counts].reduce((sum, [, count]) => sum + Number(count), 0)
 }
 
+/** Those that clients have sent to it. */
+async function messagesToNats(): Promise<number> {
+  const answer = await fetch(`${nats.nats.monitoringUrls[0]}/varz`)
+  return ((await answer.json()) as { in_msgs: number }).in_msgs
+}
+
 const ROWS = '/queue/rows?from=0&to=100'
 const keyOfRow = (namespace: string) => [NAME, namespace, `of-${namespace}`]
 const stateOf = async (namespace: string) => {
@@ -209,17 +215,21 @@ describe('a console in a cluster', () => {
     expect(JSON.parse((await asked(reads, ROWS, { token: await token('stranger') })).text)).toMatchObject({ total: 0 })
   })
 
-  it('asks the API server no more often for twenty tabs than for one', async () => {
+  it('asks the API server and NATS a bounded number of times a second, however many tabs are open', async () => {
     const reader = await token('reader')
-    const page = encodeURIComponent(`/objects/widget/${SHOP}/of-${SHOP}`)
-    const before = await requestsOf(reads)
+    const pages = ['/', '/queue', '/runs', '/events', `/objects/widget/${SHOP}/of-${SHOP}`]
     const began = performance.now()
-    const tabs = await Promise.all(Array.from({ length: 20 }, () => streamed(reads, `/live?page=${page}`, reader)))
-    // Each has shown the page, and has been told later that it still is so.
+    const before = await Promise.all([requestsOf(reads), messagesToNats()])
+    const open = (tab: number) => `/live?page=${encodeURIComponent(pages[tab % pages.length]!)}`
+    const tabs = await Promise.all(Array.from({ length: 20 }, (_, tab) => streamed(reads, open(tab), reader)))
+    // Each has shown its page, and has been told later that it still is so.
     await Promise.all(tabs.map((tab) => heardTwice(tab)))
+    const after = await Promise.all([requestsOf(reads), messagesToNats()])
     const seconds = (performance.now() - began) / 1000
     for (const tab of tabs) tab.destroy()
-    expect((await requestsOf(reads)) - before).toBeLessThanOrEqual(30 + 15 * seconds)
+    const [requests = 0, messages = 0] = after.map((count, index) => count - before[index]!)
+    expect(requests).toBeLessThanOrEqual(50 + 15 * seconds)
+    expect(messages).toBeLessThanOrEqual(100 + 100 * seconds)
   })
 
   it('ends the stream of a person whose token ends', async () => {
