@@ -195,7 +195,10 @@ describe('a resource that is wrong', () => {
       { spec: z.object({ a: z.array(z.object({ b: z.optional(undefined as never) })) }) },
       'resource Shop: spec.a[].b is not a schema',
     ],
-    [{ status: z.object({ a: z.union([z.string(), z3.string() as never]) }) }, 'resource Shop: status.a is not a schema'],
+    [
+      { status: z.object({ a: z.union([z.string(), z3.string() as never]) }) },
+      'resource Shop: status.a is not a schema',
+    ],
     [{ served: [{ version: 'v2', spec: {} }] }, 'resource Shop: v2 "spec" is not a z.object()'],
     [{ served: [{ version: 'v2', spec: z.object({ a: 1 as never }) }] }, 'resource Shop: v2 spec.a is not a schema'],
     [{ served: [{ version: 'v2', spec: z.object({}), old: true }] }, 'served[0] is {…}: Unrecognized key: "old"'],
