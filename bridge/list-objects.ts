@@ -24,8 +24,8 @@ export interface ListObjectsOptions {
 }
 
 /**
- * The time after which a stream without an end counts as failed. A server sends the end of the existing objects a
- * second or two after the last one (Kubernetes 1.36).
+ * The silence after which a stream counts as failed. A server ends the existing objects within a second or two after
+ * the last one (Kubernetes 1.36).
  */
 const SILENCE_SECONDS = 10
 /** The time that a stream may take, because the reader may be slowed down. */

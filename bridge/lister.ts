@@ -4,8 +4,8 @@ import { type ListedChange, type RelistPlan, relist } from './relist.ts'
 import type { BridgeOptions, RelistReport } from './types.ts'
 
 /**
- * Receives the objects of a resource from the API server. Each object is in EVENTS before, unless EVENTS can never
- * store it.
+ * Receives the objects of a resource from the API server, each after EVENTS has stored it, or if EVENTS can never store
+ * it.
  */
 export interface ResourceEventHandler {
   /** Called with all existing objects. */
