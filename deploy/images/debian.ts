@@ -9,10 +9,10 @@ import type { ImageFiles } from '#local'
 
 const run = promisify(execFile)
 
-/** What the C library needs in order to find hosts by name. */
+/** The file that the C library needs to look up host names. */
 export const FINDS_HOSTS: ImageFiles = { 'etc/nsswitch.conf': { content: 'hosts: files dns\n' } }
 
-/** What these Debian packages install, as files of an image: the packages and nothing that they depend on. */
+/** Returns the files of these Debian packages as files of an image, without their dependencies. */
 export async function debianFiles(packages: readonly string[], cacheDir: string): Promise<ImageFiles> {
   const root = await debianRoot(packages, cacheDir)
   const entries = await readdir(root, { withFileTypes: true })
@@ -24,8 +24,8 @@ export async function debianFiles(packages: readonly string[], cacheDir: string)
 }
 
 /**
- * A folder with that. Made once per list of packages, with apt-get and dpkg-deb of this machine, and by one of several
- * processes that want it at once.
+ * Returns a folder with the files of the packages. It is made once per list of packages, with apt-get and dpkg-deb of
+ * this machine. Several processes may call this at the same time.
  */
 async function debianRoot(packages: readonly string[], cacheDir: string): Promise<string> {
   const root = join(cacheDir, 'debian', hash('sha256', packages.join(' ')).slice(0, 16))
@@ -33,7 +33,7 @@ async function debianRoot(packages: readonly string[], cacheDir: string): Promis
   await mkdir(join(cacheDir, 'debian'), { recursive: true })
   const work = await mkdtemp(join(tmpdir(), 'fl-debian-'))
   try {
-    // apt-get downloads as a user of its own, where it may.
+    // apt-get downloads as a user of its own, if possible, so the folder must be writable for all users.
     await chmod(work, 0o777)
     await run('apt-get', ['download', '-qq', ...packages], { cwd: work })
     const files = await readdir(work)

@@ -31,7 +31,7 @@ export interface Tls {
   isDrawing: boolean
   /** True: all Secrets are as desired. */
   isStored: boolean
-  /** Describes what is lost and cannot be made again. */
+  /** A description of the Secrets that are lost and cannot be made again. */
   lost: string | undefined
 }
 

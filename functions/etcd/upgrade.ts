@@ -22,7 +22,7 @@ export function upgrade(cluster: Led): Step | undefined {
   const next = old.find((one) => one !== leader) ?? old[0]
   if (next?.pod === undefined) return cancelDowngrade(leader, version)
   if (isUnprepared(cluster)) return prepareDowngrade(leader, { ...step, reason: 'PreparingDowngrade' }, version)
-  // The target version is recorded first, so that the next run knows what is under way.
+  // The target version is recorded first, so that the next run can continue the upgrade.
   if (object.status.targetVersion !== version) return { ...step, after: 1 }
   if (next === leader && voters.length > 1) return moveLeader(cluster, step)
   return { ...step, put: [withVersion(object, next.pod, version)] }

@@ -5,7 +5,10 @@ const VERSIONS: readonly (readonly [version: string, binary: BinaryName])[] = [
   ['3.7.3', 'etcd'],
 ]
 
-/** Stand-ins for the images of etcd, in a registry under their own names: etcd as it is built for `local`, and no shell. */
+/**
+ * Adds substitutes for the images of etcd to a registry, under their own names: etcd as it is built for `local`,
+ * without a shell.
+ */
 export async function addEtcdImages(registryUrl: string): Promise<void> {
   const binaries = await ensureBinaries(
     VERSIONS.map(([, binary]) => binary),

@@ -37,8 +37,8 @@ const shell = (...applets: string[]) =>
   Object.fromEntries(['sh', ...applets].map((name) => [`bin/${name}`, { link: 'busybox' }]))
 
 /**
- * Stands in for the three images of a VisitorsApp, in a registry under their own names: the page, the REST API of
- * visitors-service, and a server that speaks MySQL. Made from packages of Debian 12.
+ * Adds substitutes for the three images of a VisitorsApp to a registry, under their own names: the page, the REST API
+ * of visitors-service, and a server with the MySQL protocol. They consist of Debian 12 packages.
  */
 export async function addVisitorsImages(registryUrl: string, cacheDir: string): Promise<void> {
   const images: Record<string, ImageSource> = {

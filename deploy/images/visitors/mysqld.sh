@@ -1,5 +1,5 @@
 #!/bin/sh
-# Stands in for mysql:5.7: MariaDB, with the variables that the published image takes, and the arguments of the server.
+# A substitute for mysql:5.7: MariaDB, with the variables of the published image and the arguments of the server.
 set -eu
 data=/var/lib/mysql
 mkdir -p "$data" /run/mysqld /tmp

@@ -1,4 +1,4 @@
-"""Stands in for jdob/visitors-service:1.0.0: its REST API, with the visits in MySQL."""
+"""A substitute for jdob/visitors-service:1.0.0: its REST API, with the visits in MySQL."""
 
 import json
 import os

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Stands in for jdob/visitors-webui:1.0.0: a page that posts one visit when it is opened and shows the latest ten.
+# A substitute for jdob/visitors-webui:1.0.0: a page that posts one visit when it is opened, and shows the latest ten.
 set -eu
 escape() { printf '%s' "$1" | sed 's/&/\&amp;/g; s/</\&lt;/g; s/"/\&quot;/g'; }
 mkdir -p /tmp/www
