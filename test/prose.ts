@@ -14,7 +14,7 @@ const { values, positionals } = parseArgs({
   allowPositionals: true,
 })
 
-/** Generated files repeat what is linted in their sources. */
+/** Generated files repeat texts that are linted in their sources. */
 const GENERATED = /^(?:crds|deploy\/rbac|deploy\/chart\/.*templates|local\/go)\//
 
 const gitFiles = execFileSync('git', ['ls-files', '-co', '--exclude-standard', '*.md', '*.ts', '*.js', '*.yaml'], {

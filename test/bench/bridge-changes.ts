@@ -5,12 +5,12 @@ import { follow, type JetStream } from '#jetstream'
 import { type KubeClient, resourcePath } from '#kube'
 import { CONFIG_MAPS, type Etcd } from './bridge-support.ts'
 
-/** Of what changes at a steady rate. */
+/** The namespace of objects that change at a steady rate. */
 export const HOT_NAMESPACE = 'hot'
 const SENT = 'bench/sent'
 const IN_FLIGHT = 64
 
-/** Makes one more version of an object, which says when it was sent. */
+/** Writes a new version of an object, which contains the time of the change. */
 export type Change = (name: string, sent: string) => Promise<unknown>
 
 const hot = (name: string, sent: string): KubeObject => ({
@@ -26,7 +26,7 @@ export const throughApiServer =
       .replace(resourcePath(CONFIG_MAPS, HOT_NAMESPACE, name), hot(name, sent))
       .catch(() => kube.create(resourcePath(CONFIG_MAPS, HOT_NAMESPACE), hot(name, sent)))
 
-/** What the API server cannot write at this rate it can still watch. */
+/** Writes to etcd directly: the API server cannot write at this rate, but can still watch. */
 export const throughEtcd =
   (etcd: Etcd): Change =>
   (name, sent) =>
@@ -67,7 +67,7 @@ interface Arrival {
   at: number
 }
 
-/** Changes, and when whoever takes them said that they are taken: what comes after is the way to the stream. */
+/** Records when the server answered each change. The time after the answer is the way to the stream. */
 export function timed(change: Change) {
   const answered = new Map<number, number>()
   const untilAnswer: number[] = []
@@ -102,7 +102,7 @@ export class Arrivals implements AsyncDisposable {
     this.#following = this.#follow(js)
   }
 
-  /** What has arrived since this was asked last. */
+  /** Returns the arrivals since the last call. */
   take(): Arrival[] {
     const arrived = this.#arrived
     this.#arrived = []

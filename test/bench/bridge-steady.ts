@@ -27,7 +27,7 @@ const RATE = Number(values.rate)
 const SECONDS = Math.round(Number(values.minutes) * 60)
 const WINDOW_SECONDS = Math.max(1, Math.min(10, Math.floor(SECONDS / 12)))
 const ARRIVE_WITHIN_MS = 30_000
-/** A busy moment of the machine is no growth. */
+/** The tolerance for load of the machine. */
 const TOLERATED_MS = 20
 
 await using cluster = await startTestCluster({ nats: true })

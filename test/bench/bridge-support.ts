@@ -91,7 +91,7 @@ export function cpuOf(pid: number): number {
   return (Number(fields[11]) + Number(fields[12])) / 100
 }
 
-/** Lets somebody ask for every object of a resource. */
+/** Creates a Reconciler for every object of a resource. */
 export async function reconcile(
   kube: KubeClient,
   name: string,

@@ -36,7 +36,7 @@ const SERVICE_ACCOUNTS = { group: '', version: 'v1', resource: 'serviceaccounts'
 const HOT = 200
 const CLIENT_NODE = fileURLToPath(new URL('./client-node-informer.ts', import.meta.url))
 
-/** What only the bridge does, and what all three do. */
+/** Rows of measurements that only the bridge has, and of those that all three have. */
 const alone: string[][] = []
 const compared: string[][] = []
 function row(rows: string[][], ...cells: string[]): void {

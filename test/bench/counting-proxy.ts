@@ -17,7 +17,7 @@ export interface CountingProxy {
   kinds(): Map<string, Counted>
 }
 
-/** In front of a nats-server without TLS. */
+/** Starts a proxy in front of a nats-server without TLS. */
 export async function countMessagesTo(url: string): Promise<CountingProxy> {
   const { hostname, port, username } = new URL(url)
   let messages = 0
@@ -67,7 +67,7 @@ export async function countMessagesTo(url: string): Promise<CountingProxy> {
   }
 }
 
-/** Follows the lines of the NATS protocol, and skips what they say follows them. */
+/** Parses the lines of the NATS protocol, and skips the payloads that they announce. */
 function messageCounter(operation: RegExp, counted: (words: string[], bytes: number) => void): (chunk: Buffer) => void {
   let line = ''
   let payload = 0

@@ -11,7 +11,7 @@ import { median } from './median.ts'
 /** `node test/bench/history.ts [Ats] [rounds]`: what it costs to record runs, as CPU for the life of an At. */
 const ATS = Number(process.argv[2] ?? 500)
 const ROUNDS = Number(process.argv[3] ?? 4)
-/** Of the code before it is compiled well. */
+/** Runs before the measurement, after which the code is compiled. */
 const WARM_UP = 200
 
 await using cluster = await startTestCluster({ nats: true })

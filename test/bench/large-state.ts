@@ -12,7 +12,7 @@ import { percentiles } from './median.ts'
 const MIB = 2 ** 20
 const OBJECTS = 100
 const OBJECT_BYTES = 100 * 1024
-/** Of a function that is given them. */
+/** The duration of a call with these objects. */
 const CALL_MS = 20
 
 const quiet = { debug() {}, info() {}, warn: console.warn, error: console.error }

@@ -1,4 +1,4 @@
-/** Of none: infinite, so that what never came is never taken for what came soon. */
+/** Returns the median; infinity for an empty list, so that missing results never count as fast ones. */
 export const median = (numbers: readonly number[]): number => quantile(numbers, 0.5)
 
 /** The value that a share of the numbers is not above. */

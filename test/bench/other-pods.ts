@@ -4,7 +4,7 @@ import { Pod } from '#sdk'
 
 const AT_ONCE = 16
 
-/** Pods that belong to nobody, with the numbers from `from` up to `to`. */
+/** Creates pods without an owner, with the numbers from `from` up to `to`. */
 export async function createOtherPods(kube: KubeClient, namespace: string, from: number, to: number): Promise<void> {
   const containers = [{ name: 'c', image: 'busybox', command: ['sleep', 'infinity'] }]
   await forEachAtMost(AT_ONCE, namesFrom(from, to), (name) =>

@@ -7,7 +7,7 @@ import { silent } from '../support/silent.ts'
 
 export const FN = 'bench'
 export const SLOTS = 64
-/** As `fairlead up` has it. */
+/** The default of `fairlead up`. */
 const LEASE_MS = 5000
 
 /** For queue-worker.ts. */
@@ -28,10 +28,10 @@ export async function openBenchQueue(
   return queue
 }
 
-/** As long as it takes until nothing gets faster any more. */
+/** The number of runs after which a process gets no faster. */
 export const WARM_RUNS = 20_000
 
-/** What a process does for the first time is several times as slow: a queue of its own, enqueued and drained. */
+/** Enqueues and drains a queue of its own, since the first runs of a process take several times as long. */
 export async function warmUp(js: JetStream): Promise<void> {
   const queue = await openBenchQueue(js, `warm${process.pid}`)
   await enqueueAll(queue, WARM_RUNS)
@@ -55,14 +55,14 @@ export async function msOfRuns(queue: WorkQueue, count: number, begin?: () => Pr
   return ms
 }
 
-/** A worker process that is warm, and waits to be told of a queue. */
+/** Starts a worker process, warms it up, and lets it wait for the name of a queue. */
 export async function startWorker(settings: WorkerSettings): Promise<ChildProcess> {
   const worker = fork(fileURLToPath(new URL('./queue-worker.ts', import.meta.url)), [JSON.stringify(settings)])
   await isReady(worker)
   return worker
 }
 
-/** It has opened that queue, and serves it when told to `go`. */
+/** Makes the worker open that queue. It serves the queue after `go`. */
 export async function open(worker: ChildProcess, prefix: string): Promise<void> {
   const ready = isReady(worker)
   worker.send(prefix)

@@ -41,7 +41,7 @@ const keyOf = (index: number) => `n.t${index}`
 const indexOf = (key: string) => Number(key.slice('n.t'.length))
 const HOUR_MS = 3_600_000
 
-/** Of so many armed timers a share comes due, evenly over some seconds. */
+/** Measures the lateness of `due` timers that fire evenly over some seconds, among `armed` ones. */
 export async function latenessAmong(queue: WorkQueue, armed: number, due: number, seconds: number): Promise<string> {
   const step = (seconds * 1000) / due
   let first = Number.POSITIVE_INFINITY

@@ -9,7 +9,7 @@ if (!holds) await warmUp(js)
 let begun = 0
 let worker: Worker | undefined
 
-/** The first message names a queue, the next starts it, and so on: to have opened it is no part of what is measured. */
+/** Messages alternate: one names a queue, the next one starts it. So opening a queue is not part of the measurement. */
 async function obey(): Promise<void> {
   for (;;) {
     const queue = await openBenchQueue(js, await said('ready'))

@@ -36,7 +36,7 @@ const BURST_RUNS = 12_000
 const PROCESSES = [1, 2, 4]
 /** Namespaces that share a backlog. */
 const TENANTS = [1, 20, 1000]
-/** Of which the median counts. */
+/** The number of rounds; the median counts. */
 const ROUNDS = 3
 
 const PARTS: Record<string, (js: JetStream, nats: Nats) => Promise<Row[]>> = {
@@ -195,7 +195,7 @@ async function backlog(
   return rate(BURST_RUNS, performance.now() - began)
 }
 
-/** Workers tell how many runs they have behind them. */
+/** Resolves when the workers together report this number of runs. */
 function runsOf(workers: ChildProcess[], wanted: number): Promise<void> {
   const counts = new Map<ChildProcess, number>()
   return new Promise((resolve) => {

@@ -13,7 +13,7 @@ const primary = Memcached.of({ metadata: { name: 'a', namespace: 'default', uid:
 const invoke = invokeOf(memcached)
 const circumstances = { identity: 'memcached', now, settled: {}, isConfidential: () => false }
 
-/** CPU of one decision in a dispatcher: the function's call, and what is to be written of its one Deployment. */
+/** Measures the CPU time of one decision in a dispatcher: the call of the function, and the write of its Deployment. */
 async function perRun(strategy: OwnedResource['strategy'], change: (child: KubeObject) => KubeObject): Promise<string> {
   const resource: OwnedResource = { ...Deployment, strategy }
   const outcome = parseOutcome(await invoke(inputOf(memcached, { object: primary })))

@@ -158,7 +158,7 @@ const isTaken = (kube: KubeClient, made: KubeObject): Promise<boolean> =>
     },
   )
 
-/** Its condition says something that lasts, or this. */
+/** Resolves when the condition has the wanted text, or a text that remains. */
 const untilSaid = (kube: KubeClient, name: string, wanted?: string) => {
   let last: KubeObject | undefined
   const isSaid = async () => {

@@ -31,7 +31,7 @@ const LIKELY: Record<string, readonly string[]> = {
 
 const likely = (path: string) => LIKELY[path.slice(path.lastIndexOf('.') + 1)] ?? []
 
-/** So many specifications that the schema of Reconcilers admits; what its rules in CEL say is not regarded. */
+/** Returns specs that the schema of Reconcilers admits. Its CEL rules are ignored. */
 export function specifications(count: number, seed: number): object[] {
   const spec = definition().spec.versions[0]?.schema.openAPIV3Schema.properties?.['spec'] ?? {}
   return fc.sample(admittedBy(spec, likely), { numRuns: count, seed }) as object[]

@@ -12,7 +12,7 @@ import { configMaps } from './objects.ts'
 import { kubeClientOf, silent, until } from './world.ts'
 
 const [kubeconfig = '', natsUrl = '', prefix = '', file = ''] = process.argv.slice(2)
-// Whoever started it is gone.
+// The parent process has ended.
 process.on('disconnect', () => process.exit(1))
 
 const js = await connectJetStream({ servers: natsUrl, name: prefix })

@@ -208,7 +208,7 @@ describe('a start', () => {
   const cases: [string, typeof configMaps, (name: string, value: string) => KubeObject, () => Promise<void>][] = [
     // A watch cache that has just been filled has none.
     ['the cache of the API server', configMaps, configMap, () => cluster.restart('kube-apiserver')],
-    // Of this kind alone the API server keeps no cache (Kubernetes 1.36).
+    // The only kind for which the API server keeps no watch cache (Kubernetes 1.36).
     ['etcd', kubeEvents, kubeEvent, () => compactEtcd(cluster.dir)],
   ]
   it.each(cases)(

@@ -454,7 +454,7 @@ describe('what cannot be watched', () => {
     await using bridge = await startBridge(restricted, nats.url, { prefix: `d${++number}` })
     await untilCondition(kube, 'maps', 'Watching')
     await revoke(kube, 'maps-again')
-    // An open watch keeps its rights until it is opened anew (Kubernetes 1.36).
+    // An open watch keeps its permissions until it is opened again (Kubernetes 1.36).
     await cluster.restart('kube-apiserver')
     await untilCondition(kube, 'maps', 'Forbidden')
     await createMap('meanwhile')

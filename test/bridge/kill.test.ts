@@ -58,7 +58,7 @@ describe.each([
       const child = fork(new URL('bridge-process.ts', import.meta.url), args, { execArgv: LEASHED })
       const ended = once(child, 'exit').then(([code]) => Promise.reject(new Error(`a bridge ended by itself: ${code}`)))
       const watching = Promise.race([once(child, 'message'), ended])
-      // Nobody waits for one that is killed before it watches.
+      // A bridge that is killed before it watches never resolves this promise.
       watching.catch(() => {})
       return { child, watching }
     }
@@ -92,7 +92,7 @@ describe.each([
     await untilEqual(kube, events, configMaps, 'default')
     await untilEqual(kube, undisturbed.events, configMaps, 'default')
     expect(await contentOf(events)).toEqual(await contentOf(undisturbed.events))
-    // What came and went before the first list is known to nobody.
+    // Objects that were created and deleted before the first list are unknown to every bridge.
     const newest = await versions(events)
     let owed: string[] = []
     await until(
@@ -108,7 +108,7 @@ describe.each([
   })
 })
 
-/** Everything that a stream says of ConfigMaps, deletions too, but for when it was said. */
+/** Returns the contents of all ConfigMaps in a stream, including deletions, without the times of their messages. */
 async function contentOf(events: EventStore): Promise<Map<string, object>> {
   const content = new Map<string, object>()
   const end = new AbortController()

@@ -150,7 +150,7 @@ describe('of each object that it knows, however large that is', () => {
     const args = [server, String(ca), nats.url, 'measured']
     const child = fork(new URL('memory-process.ts', import.meta.url), args, { execArgv: ['--expose-gc', ...LEASHED] })
     return {
-      /** As soon as it has published so many. */
+      /** Resolves when the bridge has published this number of changes. */
       async bytesInUse(published: number): Promise<{ heap: number; outside: number }> {
         child.send(published)
         const [bytes] = await once(child, 'message')

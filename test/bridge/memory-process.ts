@@ -1,6 +1,6 @@
 /**
- * A bridge that says how much it holds: `node --expose-gc memory-process.ts <server> <CA> <NATS URL> <prefix>`. Told a
- * number, it answers with the bytes that are in use when it has published so many changes of ConfigMaps.
+ * A bridge that reports its memory: `node --expose-gc memory-process.ts <server> <CA> <NATS URL> <prefix>`. For each
+ * number that it receives, it answers with the bytes in use after it has published that many changes of ConfigMaps.
  */
 import { getHeapSpaceStatistics } from 'node:v8'
 import { createBridge } from '#bridge'
@@ -12,7 +12,7 @@ import { configMaps } from './objects.ts'
 import { silent } from './world.ts'
 
 const [server = '', ca = '', natsUrl = '', prefix = ''] = process.argv.slice(2)
-// Whoever started it is gone.
+// The parent process has ended.
 process.on('disconnect', () => process.exit(1))
 
 const js = await connectJetStream({ servers: natsUrl, name: prefix })

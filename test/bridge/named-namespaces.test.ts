@@ -36,7 +36,7 @@ const createMap = (namespace: string, name: string, labels: Record<string, strin
 const change = (namespace: string, name: string, metadata: object = {}) =>
   kube.patch(resourcePath(configMaps, namespace, name), { metadata, data: { value: `${++number}` } }, 'merge')
 
-/** Resolves when all that the bridge owes the Reconciler at first is enqueued. */
+/** Resolves when the initial keys of the Reconciler are enqueued. */
 async function startedFor(reconciler: string, prefix: string): Promise<Started> {
   const bridge = await startBridge(kube, nats.url, { prefix })
   for (const ref of [widgets, configMaps]) {

@@ -141,7 +141,7 @@ describe('a change of a related object counts', () => {
       await using first = await startBridge(kube, nats.url, { prefix })
       await createReconciler(kube, 'one', { for: widgets, related: [configMaps] })
       await untilCondition(kube, 'one', 'Watching')
-      // By what its cursors say a dispatcher has run every key.
+      // Waits until the cursors claim that a dispatcher has run every key.
       await until(
         async () => Boolean((await first.events.cursor(configMaps))?.covers?.some((id) => id.startsWith('one@'))),
         { what: 'its cursor covers everybody' },

@@ -11,7 +11,7 @@ beforeAll(async () => {
 })
 afterAll(() => servers?.[Symbol.asyncDispose]())
 
-/** With the API server's data at rest. */
+/** Changes the data of the API server while it is stopped. */
 async function whileDown(act: (data: string) => Promise<void>): Promise<void> {
   const { cluster } = servers
   await cluster.processes.kill('kube-apiserver')

@@ -70,7 +70,7 @@ it('a retained object that goes while nobody watches is missed by the list: its 
   await until(async () => bridge.keysOf('widget').includes('default.w'), { what: 'the widget is queued' })
 })
 
-/** Of a bridge that has ended: one that runs writes them again. */
+/** Deletes the cursors of a bridge that has ended. A running bridge would write them again. */
 async function forgetCursors(url: string, prefix: string, { resource }: ResourceRef): Promise<void> {
   const js = await connectJetStream({ servers: url, name: 'test' })
   const events = await openEventStore(js, { prefix, cluster: 'test', log: silent })

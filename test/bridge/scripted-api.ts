@@ -11,7 +11,7 @@ export interface Asked {
   at: number
 }
 
-/** Answers what is asked of the ConfigMaps; `number` counts the requests of that kind from 1. */
+/** Answers requests for ConfigMaps; `number` counts the requests of that kind from 1. */
 export type Script = (ask: Asked & { number: number }, response: ServerResponse) => void
 
 export interface ScriptedApi extends AsyncDisposable {
@@ -20,7 +20,10 @@ export interface ScriptedApi extends AsyncDisposable {
   asked: Asked[]
 }
 
-/** An API server with one Reconciler, told of while `reconcilers` holds, for ConfigMaps, which the script plays. */
+/**
+ * Starts an API server with one Reconciler for ConfigMaps. The watch reports the Reconciler while `reconcilers` is
+ * true; the script answers requests for ConfigMaps.
+ */
 export async function startScriptedApi(
   script: Script,
   { reconcilers = () => true }: { reconcilers?: () => boolean } = {},

@@ -25,7 +25,7 @@ afterAll(async () => {
 })
 
 describe.each([1, 3] as const)('on %i servers that lost power', (replicas) => {
-  /** The streams of one test, and somebody else who writes to them as soon as they are there again. */
+  /** Opens the streams of a test, and another client that writes to them as soon as they exist again. */
   async function begin(name: string) {
     const { kube } = servers
     const nats = replicas === 3 ? three : servers.nats

@@ -163,7 +163,7 @@ describe('EVENTS', () => {
       async sweep(ref, scope, which) {
         isMarked.resolve()
         await goOn.promise
-        // As a process that has not heard of the new Reconciler yet.
+        // Sweeps like a process that does not know the new Reconciler yet.
         const count = await events.sweep(ref, scope, { ...which, keeps: () => false })
         swept.resolve(count)
         return count

@@ -46,7 +46,7 @@ export async function grant(kube: KubeClient, name: string, rule: Rule, namespac
   })
 }
 
-/** Takes back what was granted everywhere. */
+/** Revokes the permissions in all namespaces. */
 export async function revoke(kube: KubeClient, name: string): Promise<void> {
   await kube.delete(`${RBAC}/clusterrolebindings/${name}`)
 }
@@ -187,9 +187,9 @@ interface StartOptions extends Pick<BridgeOptions, 'ownWrites' | 'silenceSeconds
   observer?: BridgeObserver
   noticeRestarts?: boolean
   replicas?: 1 | 3
-  /** For what was read, at the end. */
+  /** The time at the end for changes that were read. */
   graceMs?: number
-  /** What EVENTS is told waits for it. */
+  /** Delays each write to EVENTS. */
   before?: (object: KubeObject) => Promise<void>
   /** Stands between the bridge and EVENTS. */
   through?: (events: EventStore) => EventStore
@@ -283,7 +283,7 @@ export async function stored(events: EventStore, ref: ResourceRef): Promise<Map<
   return found
 }
 
-/** Of every ConfigMap that a store has or had, the version. */
+/** Returns the version of every ConfigMap that a store has or had. */
 export async function versions(events: EventStore): Promise<Map<string, string>> {
   const found = new Map<string, string>()
   for await (const { key, resourceVersion } of events.identities(configMaps))
@@ -346,8 +346,8 @@ export async function untilCondition(kube: KubeClient, name: string, reason: str
 }
 
 /**
- * What was enqueued for the Reconciler since `act` began, once a change made after it has come through. ConfigMaps of the
- * namespace `other` are watched.
+ * Returns the keys that were enqueued for the Reconciler since `act` began, after a later change has passed through.
+ * ConfigMaps of the namespace `other` are watched.
  */
 export async function enqueuedBy(
   bridge: Awaited<ReturnType<typeof startBridge>>,

@@ -111,7 +111,7 @@ it('the file and the line are named where the syntax of a module of functions is
 it('a function that gives finalize up keeps the right to take its finalizer from objects, however often installed', async () => {
   const SDK = JSON.stringify(join(import.meta.dirname, '../../sdk/index.ts'))
   const kubectl = await kubectlFor(cluster)
-  /** What its account may do with its objects. */
+  /** Returns the permissions of the account on its objects. */
   const verbsAfter = async (version: string, name: string, options: string): Promise<string[] | undefined> => {
     const text = `
       import { reconciler, resource, z } from ${SDK}
@@ -201,7 +201,7 @@ describe('waits, when it is told to, for servers that are still starting:', () =
     const { protocol, hostname: host, port } = new URL(address())
     const late = createServer((client) => {
       const server = connect(Number(port), host)
-      // Whoever goes first may cut the other off.
+      // The side that ends first may reset the other one.
       for (const one of [client, server]) one.on('error', () => undefined)
       client.pipe(server).pipe(client)
     })

@@ -10,7 +10,7 @@ beforeEach(async () => {
 })
 afterEach(() => rm(dir, { recursive: true }))
 
-/** Runs a module of functions, again and again, until so much was said. */
+/** Runs a module of functions repeatedly until the text was printed `count` times. */
 async function saidOf(text: string, count: number, onSaid: (said: string, file: string) => unknown = () => undefined) {
   const file = join(dir, 'function.ts')
   await writeFile(file, text)

@@ -44,7 +44,7 @@ async function filled(queue: WorkQueue): Promise<void> {
   await queue.enqueue(FN, 'b.next')
 }
 
-/** With what bridges have stored under the same prefix. */
+/** The queue with the contents of EVENTS under the same prefix. */
 const viewOf = ({ js, queue }: TestQueue) => ({
   queue,
   events: viewEvents(js, { prefix: queue.stream.replace(/_WORK$/, ''), log: silent }),
@@ -233,7 +233,7 @@ it('queue show tells all that is known of a key', async () => {
 describe('a key whose Reconciler does not exist', () => {
   const WIDGETS = { group: 'example.com', version: 'v1', resource: 'widgets' }
 
-  /** What a bridge has stored of a Reconciler that was deleted, or that is still there, and of its objects. */
+  /** Stores a Reconciler, existing or deleted, and its objects as a bridge does. */
   async function stored({ js, queue }: TestQueue, reconcilerVerb: 'added' | 'deleted') {
     const prefix = queue.stream.replace(/_WORK$/, '')
     const events = await openEventStore(js, { prefix, cluster: 'test', log: silent })

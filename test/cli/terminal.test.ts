@@ -14,7 +14,7 @@ import { startTestNats } from '../support/servers.ts'
 import { silent } from '../support/silent.ts'
 
 const PODS = { group: '', version: 'v1', resource: 'pods' }
-/** Erases the screen, sets the clipboard, says it in one byte, turns the text round, begins a line. */
+/** Erases the screen, sets the clipboard, contains a one-byte escape, reverses the text and begins a line. */
 const HOSTILE = '\u001b[2J\u001b]52;c;eA==\u0007\u009b2J\u202e\r\nforged'
 // oxlint-disable-next-line no-control-regex
 const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/

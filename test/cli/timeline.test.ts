@@ -36,7 +36,7 @@ function began(now: () => number) {
   return { timeline, recorder, shown }
 }
 
-/** The timeline of what `act` tells, by a clock that stands at 1000 ms and is moved by hand. */
+/** Returns the timeline of the reported moments. The clock begins at 1000 ms and is advanced by hand. */
 function shown(act: (told: Recorder, at: (ms: number) => void) => void): string[] {
   let clock = 1000
   const { timeline, recorder, shown } = began(() => clock)

@@ -150,7 +150,7 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
     await enqueue('unserved', KEYS)
   }
 
-  /** The machine may be busy: what is late is not wrong. */
+  /** A busy machine may be slow, which is not an error. */
   const PATIENCE = { timeoutMs: 50_000 }
   const shown = (text: string) =>
     until(

@@ -46,7 +46,10 @@ const plain = <T>(value: T): T => JSON.parse(JSON.stringify(value)) as T
 
 const OWN = ['checksum/config', 'helm.sh/resource-policy']
 
-/** By kind and name, without what is Helm's own or is there so that a change of the configuration starts the servers again. */
+/**
+ * Keys objects by kind and name. Leaves out Helm's own fields, and the annotation that restarts servers after a change
+ * of the configuration.
+ */
 function byTitle(objects: readonly KubeObject[]): Record<string, unknown> {
   const text = JSON.stringify(objects).replaceAll(/"fairlead-nats-[a-z0-9]{10}"/g, '"fairlead-nats"')
   const all = JSON.parse(text, (key, value: Record<string, string>) => {

@@ -33,7 +33,7 @@ afterAll(async () => {
   reaper.release()
 })
 
-/** What a nats-server with this configuration says. */
+/** Starts a nats-server with this configuration, and returns its log. */
 async function start(name: string, config: string): Promise<{ log: () => Promise<string> }> {
   await mkdir(join(dir, name))
   await writeFile(join(dir, name, 'nats.conf'), config)

@@ -14,7 +14,7 @@ afterAll(() => fixture?.[Symbol.asyncDispose]())
 
 const owns = [PODS, { ...CONFIG_MAPS, adopt: true }]
 
-/** Somebody makes a ConfigMap, and the bridge has seen it. */
+/** Creates a ConfigMap as another client, which the bridge has seen. */
 async function theirs(scene: Scene, name: string, more: object = {}): Promise<KubeObject> {
   const object = { ...configMap(name, { theirs: 'yes' }), ...more }
   const created = await fixture.kube.create<KubeObject>(resourcePath(CONFIG_MAPS, scene.name), object, {

@@ -41,7 +41,7 @@ function silenceable() {
   }
 }
 
-/** Says how often a Reconciler began to be served. */
+/** Counts how often a Reconciler began to be served. */
 function countingLog() {
   const said: string[] = []
   const info = (_: object, message: string) => said.push(message)
@@ -68,7 +68,10 @@ async function stored(scene: Scene, metadata: Partial<KubeObject['metadata']> = 
 
 const isIdle = async (scene: Scene) => Object.values(await scene.queue.depth(scene.name)).every((keys) => keys === 0)
 
-/** A key that is queued after the change, of which the feed says nothing, stays in the queue, and the function is not called. */
+/**
+ * Expects that a key that is queued after the change stays in the queue, and that the function is not called. The feed
+ * does not report the change.
+ */
 async function expectUnserved(name: string, change: (scene: Scene) => Promise<void>): Promise<void> {
   const { events, silence } = silenceable()
   const scene = await fixture.scene(name, { dispatcher: { events } })

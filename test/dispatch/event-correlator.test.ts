@@ -5,7 +5,7 @@ import { widget } from './objects.ts'
 const MINUTE = 60_000
 const start = 1_000 * MINUTE
 
-/** What becomes of reports of one kind, a millisecond apart unless said otherwise. */
+/** Returns the Events for messages of one kind, by default a millisecond apart. */
 function told(messages: string[], everyMs = 1, correlator = new EventCorrelator()) {
   return messages.map((message, index) =>
     correlator.correlate('at', widget(), { type: 'Warning', reason: 'Failed', message }, start + index * everyMs),

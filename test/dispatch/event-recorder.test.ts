@@ -18,7 +18,7 @@ afterAll(() => fixture?.[Symbol.asyncDispose]())
 
 const report = { type: 'Normal', reason: 'Told', message: 'told' } as const
 
-/** In the namespace of its reconciler. */
+/** An object in the namespace of its reconciler. */
 const object = (namespace: string, name: string): KubeObject => ({
   apiVersion: 'v1',
   kind: 'ConfigMap',

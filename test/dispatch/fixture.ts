@@ -79,7 +79,10 @@ async function sharedServers(): Promise<SharedServers> {
   return servers
 }
 
-/** Real servers, a store and a queue; what the bridge would do is done by hand, so that each test says what is known. */
+/**
+ * Starts real servers, a store and a queue. Tests do the bridge's work themselves, so that each test states the known
+ * events.
+ */
 export async function startFixture() {
   ready ??= sharedServers()
   const { kubeconfig, natsUrl } = await ready
@@ -143,7 +146,7 @@ interface SceneOptions {
   queue?: Pick<QueueOptions, 'leaseMs' | 'now'>
   dispatcher?: Partial<DispatcherOptions>
   spec?: object
-  /** Of runs after stop(), in milliseconds. */
+  /** The grace period for runs after stop(), in milliseconds. */
   graceMs?: number
   /** A Reconciler of the API server's; left out: one that EVENTS alone knows. */
   object?: KubeObject
@@ -210,7 +213,7 @@ class Scene {
     return coverageId(object, reconcilerSpec.parse(object.spec))
   }
 
-  /** Creates a widget, says how its function behaves, lets the store see it and enqueues it. */
+  /** Creates a widget, sets the behaviour of its function, stores it in EVENTS and enqueues it. */
   async widget(name: string, behaviour: Behaviour): Promise<KubeObject> {
     this.#behaviours.set(name, behaviour)
     const widget = {

@@ -22,7 +22,7 @@ let pki: Pki
 let server: Server
 let origin: string
 let files: { certFile: string; keyFile: string }
-/** Who has called, and with which header. */
+/** The caller and the header of each call. */
 const calls: [string | undefined, string | undefined][] = []
 
 beforeAll(async () => {

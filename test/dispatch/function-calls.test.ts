@@ -6,7 +6,7 @@ import { silent as log } from '../support/silent.ts'
 const input: RunInput = { object: null, owned: {}, related: {}, attempt: 0, now: '', finalizing: false }
 const of = (key: string) => ({ reconciler: 'w', key })
 
-/** A function that ends when the test says so, whatever its signal says. */
+/** A function that ignores its signal, and ends when the test lets it. */
 function deaf() {
   const signals: AbortSignal[] = []
   const ends: (() => void)[] = []

@@ -18,7 +18,7 @@ async function order(...waiting: [name: string, caller: Caller, count: number][]
   return log.slice(1)
 }
 
-/** A request that lasts until it is told to end. */
+/** A request that lasts until the test ends it. */
 function request(log: string[], name: string) {
   const { promise, resolve } = Promise.withResolvers<void>()
   const send = async () => {

@@ -14,7 +14,7 @@ type Answer = (response: ServerResponse, input: RunInput) => void
 let fixture: Awaited<ReturnType<typeof startFixture>>
 let scene: Awaited<ReturnType<typeof fixture.scene>>
 let server: HttpReceiver
-/** What the function says to each call about one object; the last answer goes for all that follow. */
+/** The answers of the function for one object, in order; the last one is repeated. */
 const answers = new Map<string, Answer[]>()
 const inputs = new Map<string, RunInput[]>()
 

@@ -31,7 +31,7 @@ async function edit(name: string, metadata: object, fieldManager = 'kubectl-labe
   await scene.see(WIDGETS, name)
 }
 
-/** Runs the object with a function that returns this, and says what the API server was asked for. */
+/** Runs the object with a function that returns this outcome, and returns the requests to the API server. */
 async function runs(name: string, outcome: Outcome): Promise<string[]> {
   scene.behave(name, () => outcome)
   return scene.requestsDuring(() => scene.run(name))

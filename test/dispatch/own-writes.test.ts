@@ -17,7 +17,7 @@ const TRACEPARENT = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00'
 /** Changes of other objects begin another trace. */
 const OTHER_TRACEPARENT = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00'
 
-/** A client whose watches of that tell nothing between hold() and release(), as if the API server were slow to. */
+/** A client whose watches of the resource are delayed between hold() and release(), as if the API server were slow. */
 function delaying(kube: KubeClient, resource: string) {
   let held: PromiseWithResolvers<void> | undefined
   const watch: KubeClient['watch'] = async function* (path, options) {
@@ -49,7 +49,7 @@ function answeringLate(kube: KubeClient) {
   return { kube: { ...kube, create }, release }
 }
 
-/** A client that answers each write of a run a moment after a watch has told of it. */
+/** A client that answers each write of a run a moment after a watch has reported it. */
 function answeringBehind(kube: KubeClient) {
   const told = new Map<string, PromiseWithResolvers<void>>()
   const tellingOf = ({ metadata: { uid, resourceVersion } }: KubeObject): PromiseWithResolvers<void> => {
@@ -84,10 +84,10 @@ interface Circumstances {
   isHeldBack?: boolean
   /** What is held back; left out: all. */
   resource?: string
-  /** Of the Reconciler. */
+  /** Overrides the spec of the Reconciler. */
   spec?: object
   behave?: (input: RunInput) => Outcome
-  /** Called when the watch has told of a change. */
+  /** Called when the watch has reported a change. */
   watched?: (object: KubeObject) => void
 }
 
@@ -153,10 +153,10 @@ async function delayed(
     seen,
     runs,
     published,
-    /** Who has the keys that changes have asked to run, and the kinds of these changes. */
+    /** The reconcilers and kinds of the keys that changes have enqueued. */
     asked,
     release,
-    /** Lets the watch tell of what the run wrote, seconds after it, and waits until all of that has been dealt with. */
+    /** Lets the watch report the writes of the run, seconds later, and waits until all reports are handled. */
     async echo() {
       const version = (await scene.get(WIDGETS, 'w'))!.metadata.resourceVersion
       await new Promise((resolve) => setTimeout(resolve, HELD_BACK_MS))
@@ -244,7 +244,7 @@ describe('what a run wrote', () => {
     await world.echo()
     const writes = scene.writes('w')
     expect(writes).toEqual(['create Pod other-process-pod', 'metadata Widget w', 'status Widget w'])
-    // One for each change that it tells of.
+    // One run for each reported change.
     expect(runs()).toBeLessThanOrEqual(1 + writes.length)
     for (const state of seen.slice(before)) expect(state).toEqual([RUNNING, ['other-process-pod']])
   })

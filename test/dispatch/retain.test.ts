@@ -25,7 +25,7 @@ const secret = (name: string): KubeObject => ({
 const retain = (object: KubeObject): AppliedObject => ({ ...object, retain: true })
 const pathOf = (ref: ResourceRef, scene: Scene, name: string) => resourcePath(ref, scene.name, name)
 
-/** The metadata that say whose the object is. */
+/** Returns the metadata that identify the owner. */
 async function belonging(scene: Scene, ref: ResourceRef, name: string) {
   const { annotations, ownerReferences } = (await scene.get(ref, name))?.metadata ?? {}
   return { retainedFor: annotations?.[RETAINED_FOR], owners: ownerReferences?.map(({ uid }) => uid) }

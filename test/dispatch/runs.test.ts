@@ -17,7 +17,7 @@ afterAll(async () => {
   await fixture?.[Symbol.asyncDispose]()
 })
 
-/** What somebody else creates. */
+/** Creates an object as another client. */
 const create = (ref: typeof PODS | typeof CONFIG_MAPS, object: object): Promise<KubeObject> =>
   fixture.kube.create(resourcePath(ref, scene.name), object)
 

@@ -23,7 +23,7 @@ async function readyOf(): Promise<{ status: string; reason: string; message: str
   return conditions.find(({ type }) => type === 'Ready') as never
 }
 
-/** What the bridge would tell. */
+/** Stores the Reconciler in EVENTS, as the bridge does. */
 const tell = async () => fixture.events.put(RECONCILERS, 'modified', await fixture.kube.get(path))
 
 describe('a Reconciler whose function is at an address', () => {

@@ -130,7 +130,7 @@ async function writeFiles(dir: string, blocks: readonly Block[]): Promise<void> 
   }
 }
 
-/** Rejects with all that it said. */
+/** Rejects with the complete output. */
 async function ran(cwd: string, program: string, args: string[]): Promise<void> {
   await promisify(execFile)(program, args, { cwd }).catch((failed: Error & { stdout: string; stderr: string }) => {
     throw new Error(`${failed.message}\n${failed.stdout}\n${failed.stderr}`, { cause: failed })

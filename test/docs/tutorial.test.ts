@@ -64,7 +64,7 @@ it('an operator, written from the documentation alone, works in under 40 lines',
   await expect(shell(check)).rejects.toThrow('spec.html was string, and would be integer')
 })
 
-/** `fairlead dev`, on the servers of this test instead of those of the user; it says what is wrong with a file, and waits. */
+/** Starts `fairlead dev` on the servers of this test instead of the user's. It reports errors of a file, and waits. */
 async function startDev(command: string): Promise<void> {
   expect(command).toBe(DEV)
   const servers = ['--kubeconfig', cluster.kubeconfig, '--nats', cluster.nats?.url ?? '']

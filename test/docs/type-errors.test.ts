@@ -17,7 +17,7 @@ export const world = simulate(right, { objects: [] })
 void [ConfigMap, Pod]
 `
 
-/** What an author writes in the last line of a module, and all that the compiler says about it. */
+/** The last line of a module, and the complete error of the compiler for it. */
 const CASES: [wrong: string, said: string][] = [
   ['resource({ ...base, spec })', "TS2741: Property 'status' is missing in type"],
   [

@@ -16,7 +16,7 @@ import { startWorld, type World } from './world.ts'
 /** `npm run soak chaos`: as many Ats as in the load that is alone, and a third process. Each has a bridge and a dispatcher. */
 const [COUNT, PROCESSES, SPREAD_MS, SERVER_KILLS] =
   GIVEN_COUNT === undefined ? [60, 2, 4000, 2] : [Number(GIVEN_COUNT), 3, 10_000, 4]
-/** Of the processes; not in `npm test`, where chaos.test.ts kills one of two. */
+/** The number of killed processes. Not in `npm test`, where chaos.test.ts kills one of two. */
 const KILLS = 12
 
 let world: World

@@ -65,12 +65,12 @@ export class Replica {
     await this.start().logged(({ msg }) => msg === 'started')
   }
 
-  /** Of all its processes. */
+  /** The logs of all its processes. */
   get logs(): LogLine[] {
     return this.#lives.flatMap(({ process }) => process.logs)
   }
 
-  /** What was logged of a key of the At reconciler, with the processes that said so. */
+  /** Returns the log lines about a key of the At reconciler, with their processes. */
   logOf(key: string): LogLine[] {
     return this.#lives.flatMap(({ process }) =>
       process.logs.filter((line) => `at/${line.key}` === key).map((line) => ({ ...line, pid: process.pid })),
@@ -120,7 +120,7 @@ export async function underLoad(
   )
   const allDone = async () => {
     await Promise.all([...due].map(([name, time]) => world.create(at(name, new Date(time)))))
-    // To list a thousand again and again is a load of its own.
+    // Repeated lists of 1000 objects would load the server.
     await sleep(Math.max(0, first + spreadMs - Date.now()))
     await until(() => areDone(world, prefix, count), {
       leastMs: 1000,
@@ -171,8 +171,9 @@ export function expectOnePodEach({ due, pods }: Came): void {
 }
 
 /**
- * The audit log says nothing of what was stored if the server was killed before it wrote the line: there (`atMost`), and
- * where the client was gone before the answer, it shows that no pod was created twice, and the watch that each was.
+ * Expects one creation of each pod. The audit log lacks a stored write if the server was killed before it wrote the
+ * line. In that case (`atMost`), and if the client had ended before the answer, the log shows that no pod was created
+ * twice, and the watch shows that each was created.
  */
 export async function expectOneCreationEach({ world, due }: Came, { atMost = false } = {}): Promise<void> {
   const requests = await world.podRequests()

@@ -18,7 +18,7 @@ const VAULTS = { group: 'test.fairlead.dev', version: 'v1', resource: 'vaults' }
 const SECRETS = { group: '', version: 'v1', resource: 'secrets' }
 const CONFIG_MAPS = { group: '', version: 'v1', resource: 'configmaps' }
 const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
-/** Of a Secret, in events that somebody else has published and nobody can read. */
+/** Contents of a Secret in invalid events that another client has published. */
 const BROKEN = `broken-${crypto.randomUUID()}`
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration'
 
@@ -188,7 +188,7 @@ async function stored(): Promise<string[]> {
   return messages
 }
 
-/** What DEAD says of the keys of which no Reconciler is left. */
+/** Returns the letters in DEAD about keys without a Reconciler. */
 async function buried(): Promise<string[]> {
   const queue = await openQueue(js, { log: silent })
   const dead = await openDeadLetters(js, { cluster: 'test', log: silent })

@@ -60,7 +60,7 @@ beforeAll(async () => {
 })
 afterAll(() => rm(temporary, { recursive: true, force: true }))
 
-/** In a pipe, with a folder of its own for what is temporary. */
+/** Starts the demo with its output in a pipe, and with a temporary folder of its own. */
 function start(options: string[], env: Record<string, string> = {}) {
   const child = spawn(process.execPath, [BIN, 'demo', ...options], {
     env: { PATH: process.env['PATH'], HOME: process.env['HOME'], TMPDIR: temporary, ...env },

@@ -117,7 +117,7 @@ describe.skipIf(turn.skip)('backups and restores on a real node', () => {
     await kubectl(['delete', 'etcdbackup', 'often'])
     const kept = await keys('often')
     expect(kept.length).toBeLessThanOrEqual(3)
-    // The first ones are gone; what was stored by a pod that was deleted with the EtcdBackup may be one more.
+    // The first snapshots are deleted. There may be one more, from a pod that was deleted with the EtcdBackup.
     expect(kept).not.toContain([...seen][0]?.replace('s3://backups/', ''))
   }, 120_000)
 
@@ -334,7 +334,7 @@ function seedPod(restore: ReturnType<typeof EtcdRestore.parse>): object {
   })
 }
 
-/** As far as a restore looks at it. */
+/** The fields that a restore reads. */
 const clusterDefinition = (): object => ({
   apiVersion: 'apiextensions.k8s.io/v1',
   kind: 'CustomResourceDefinition',

@@ -110,7 +110,7 @@ describe.skipIf(turn.skip)('the data of an EtcdCluster on a real node', () => {
       ),
     )
     const begin = performance.now()
-    // No event tells of an alarm: look now rather than in five minutes.
+    // An alarm causes no event: run now instead of in five minutes.
     await etcds.merge('e', { metadata: { annotations: { look: 'now' } } })
     await until(() =>
       put().then(

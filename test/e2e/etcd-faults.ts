@@ -14,7 +14,7 @@ interface Cast {
 /** One cluster of them. */
 interface Victim extends Omit<Cast, 'names'> {
   name: string
-  /** To be called at the moment when it happens. */
+  /** Must be called at the moment of the fault. */
   happens: (what: string) => void
 }
 
@@ -31,7 +31,7 @@ interface Struck extends Happening {
 
 const STALL_MS = 4000
 const PAUSE_MS = { least: 1000, most: 4000 }
-/** Of the times when the cluster is not whole: it is left alone. */
+/** The share of degraded periods in which no further fault is injected. */
 const SPARED = 0.7
 const SIZES = [3, 5]
 const VERSIONS = ['3.6.16', '3.7.3']
@@ -122,7 +122,7 @@ const pause = (random: () => number): Promise<void> =>
 const anyMember = async ({ clusters, name, random }: Victim): Promise<string | undefined> =>
   pick(await clusters.names(name), random)
 
-/** With what it does in the cluster. */
+/** Describes a fault, with the role of the member in its cluster. */
 const said = async ({ clusters, name }: Victim, member: string, what: string): Promise<string> =>
   `${(await clusters.statusOf(name)).leader === member ? 'the leader' : 'a follower'} ${what}`
 

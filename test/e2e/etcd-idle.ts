@@ -6,7 +6,7 @@ import type { EtcdClusters } from './etcd-clusters.ts'
 interface Traffic {
   /** Writes of Fairlead. */
   writes: string[]
-  /** Requests for EtcdClusters and EtcdRestores that are no watches. */
+  /** Requests for EtcdClusters and EtcdRestores without watches. */
   requests: number
   /** Calls of members of etcd. */
   calls: number

@@ -7,7 +7,7 @@ const VOLUMES = { group: '', version: 'v1', resource: 'persistentvolumes' }
 /** That members run as. */
 const USER = 1000
 
-/** Of the claim of a member that takes one of them. */
+/** The volume claim of a member that uses one of these volumes. */
 export const LOCAL_CLAIM = {
   accessModes: ['ReadWriteOnce'],
   storageClassName: 'local',

@@ -3,7 +3,7 @@ import { type EtcdTls, openEtcd } from '#etcd'
 const key = (at: number): Buffer => Buffer.from(`written-${String(at).padStart(6, '0')}`)
 const CALL = { timeoutMs: 3000 }
 
-/** A client that writes one value after the other, at any member that takes it, and keeps what was acknowledged. */
+/** Writes values one after the other, at any member that accepts them, and records the acknowledged ones. */
 export class EtcdWriter {
   readonly #urls: () => Promise<string[]>
   readonly #tls: () => Promise<EtcdTls> | undefined
@@ -43,7 +43,7 @@ export class EtcdWriter {
     )
   }
 
-  /** What was acknowledged and is not there; asked of each member for itself, once it has all that others have. */
+  /** Returns acknowledged values that are missing. Asks each member, after it has caught up. */
   async missing(): Promise<number[]> {
     const missing = new Set<number>()
     for (const url of await this.#urls()) {

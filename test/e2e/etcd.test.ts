@@ -31,7 +31,7 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node', () => {
 
   it('costs no request and no call while nothing happens', SLOW, async () => {
     const idle = { writes: [], requests: 0, calls: 0 }
-    // What its creation has caused may still be under way.
+    // The consequences of its creation may still be in progress.
     await until(async () => JSON.stringify(await trafficWithin(1000, etcds, 'a')) === JSON.stringify(idle))
     expect(await trafficWithin(QUIET_MS, etcds, 'a')).toEqual(idle)
   })

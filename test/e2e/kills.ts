@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { RunInterval } from '../support/runs.ts'
 import type { Replica } from './chaos.ts'
 
-/** For how long all processes serve before the next one is killed. */
+/** The time for which all processes serve before the next one is killed. */
 const SERVES_MS = 4000
 const SUCCESSES = ['success', 'requeue_after']
 

@@ -12,7 +12,7 @@ import type { Scene } from './on-node.test.ts'
 const cache = (name: string, spec: Parameters<typeof Memcached.of>[0]['spec']) =>
   Memcached.of({ metadata: { name }, spec })
 
-/** With the longest name that the API takes. */
+/** The longest name that the API accepts. */
 const LONGEST = 'b'.repeat(253)
 
 async function ask(host: string, port: number, request: string): Promise<string> {
@@ -34,7 +34,7 @@ export function memcachedOnNode(scene: () => Scene, { pretended }: { pretended: 
     if (!pretended) await addMemcachedImage(operators.cluster!.registryUrl!, cacheDir(process.env))
   })
 
-  /** As it is when all that it asks for runs. */
+  /** Resolves with the object when all requested servers run. */
   async function available(name: string, size: number) {
     const found = await operators.until(Memcached, name, (found) => {
       const isSo = (type: string, status: string) =>
@@ -54,7 +54,7 @@ export function memcachedOnNode(scene: () => Scene, { pretended }: { pretended: 
     )
   }
 
-  /** Names of its live pods, as the API server tells. */
+  /** Returns the names of its live pods in the API server. */
   const namesOf = async (name: string) => (await podsOf(name)).map(({ metadata }) => metadata.name).sort()
 
   /** What each of its servers answers; nothing, where pods only pretend to run. */

@@ -7,7 +7,7 @@ import { takeTurnWithNode } from '../support/node.ts'
 import { memcachedOnNode } from './memcached.ts'
 import { visitorsOnNode } from './visitors.ts'
 
-/** One cluster for all of them: to start a node takes longer than most of what is looked at there. */
+/** A cluster that all of these tests share, since the start of a node takes longer than most of them. */
 export interface Scene {
   operators: RunningOperators
   kubectl: Kubectl

@@ -7,13 +7,13 @@ import { playNode } from '../support/node-player.ts'
 import { at, until, type World } from './world.ts'
 
 export interface Outage {
-  /** Of an At whose time passes while everything is dead, from when all began. */
+  /** The delay after which an At becomes due while all processes are dead. */
   missedMs: number
-  /** Of an At that waits longer. */
+  /** The delay of an At that is due later. */
   waitingMs: number
   /** When everything comes back; between the two. */
   backMs: number
-  /** Told what happens, as it happens. */
+  /** Receives a description of each step. */
   say?: (what: string) => void
 }
 
@@ -64,7 +64,7 @@ async function armAndKill(world: World, { missedMs, waitingMs }: Pick<Outage, 'm
   return { began, due, phases }
 }
 
-/** As the log of either says. */
+/** Resolves when the log of one of the processes reports that the At waits. */
 const waits = (name: string, processes: FairleadProcess[]) =>
   Promise.any(
     processes.map((process) =>

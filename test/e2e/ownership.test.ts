@@ -10,7 +10,7 @@ const EndpointSlice = kind({
 })
 const ReplicaSet = kind({ group: 'apps', version: 'v1', kind: 'ReplicaSet', plural: 'replicasets' })
 
-/** Runs again with each change of the slices and says how many of them it is given. */
+/** Runs at each change of the slices, and reports how many it receives. */
 const published = reconciler({
   name: 'published',
   for: Service,

@@ -33,7 +33,7 @@ beforeAll(async () => {
   const as = async (name: string) => ({
     ...world.env,
     ...(await nats.as(name)),
-    // However busy the machine is, nobody else takes a run over.
+    // A long lease, so that no other process takes a run over on a busy machine.
     FAIRLEAD_LEASE_SECONDS: '30',
     OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
     KUBECONFIG: await kubeconfigOf(world.kube, world.cluster.kubeconfig, { namespace: 'fairlead-system', name }),
@@ -170,7 +170,7 @@ describe('with the generated rights only', () => {
 
 describe('the API server counts', () => {
   const ACCOUNT = 'system:serviceaccount:fairlead-system:'
-  /** What bridge and dispatcher have asked of it; of a watch only its end is told. */
+  /** Returns the requests of bridge and dispatcher. Only the end of a watch is logged. */
   async function requestsOfOurs() {
     const all = (await world.cluster.audit()).filter(({ user, verb }) => user.startsWith(ACCOUNT) && verb !== 'watch')
     return all.map(({ actedAs, verb, resource, name, receivedAt }) => {
@@ -180,7 +180,7 @@ describe('the API server counts', () => {
 
   /** An At whose pod has succeeded. */
   async function succeeded(name: string, due: Date, more: object = {}): Promise<void> {
-    // No scheduler looks at its pod: why that does not start would be one more thing to say.
+    // No scheduler handles its pod: the reason why the pod does not start would add another write.
     const object = at(name, due) as At
     const template = { spec: { schedulerName: 'nobody' } }
     await world.create({ ...object, spec: { ...object.spec, template, ...more } })
@@ -217,7 +217,7 @@ describe('the API server counts', () => {
   it('three requests for an At that is due at once, one more if it had to wait, and none while nothing happens', async () => {
     const [create, status] = ['fairlead-at create pods', 'fairlead-at patch ats/status']
     expect(await lived('counted', soon())).toEqual({ waited: false, requests: [create, status, status] })
-    // Who looks too late does not find it waiting.
+    // A late run does not find the At waiting.
     const { waited, requests } = await lived('waiting', new Date(Date.now() + 3000))
     expect(requests).toEqual([...(waited ? [status] : []), create, status, status])
   })

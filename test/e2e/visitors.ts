@@ -53,7 +53,7 @@ export function visitorsOnNode(scene: () => Scene): void {
   const page = async (name: string) => (await fetchOnceOpen(await pageOf(name))).text()
   const open = async (name: string) => visit(await pageOf(name))
 
-  /** What the page's script does when it is opened. */
+  /** Does what the script of the page does when the page is opened. */
   async function visit(pageUrl: string): Promise<Visit[]> {
     const [, port] = /data-port="(\d+)"/.exec(await (await fetchOnceOpen(pageUrl)).text()) ?? []
     const url = `http://${NODE_IP}:${port}/visitors/`

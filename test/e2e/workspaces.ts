@@ -153,7 +153,10 @@ export class Workspaces implements AsyncDisposable {
     return records.filter((name) => name.startsWith(prefix)).sort()
   }
 
-  /** How often the API server has created, for the function, what is in namespaces that begin so, and these namespaces. */
+  /**
+   * Returns how often the API server has created objects in namespaces with this prefix for the function, and the
+   * namespaces themselves.
+   */
   async creationsIn(prefix: string): Promise<number[]> {
     const made = (await this.cluster.audit()).filter(
       ({ actedAs, code, namespace, name, resource }) =>

@@ -69,7 +69,7 @@ describe('the agent on a real etcd and a real S3', () => {
     return reported()
   }
 
-  /** What an agent that fails says, on standard error and in its report. */
+  /** Returns the error of a failing agent, from standard error and from its report. */
   async function failure(command: string, path: string, more: readonly string[] = [], endpoint?: string) {
     const failed = await run(process.execPath, words(command, path, more, endpoint)).then(
       () => undefined,

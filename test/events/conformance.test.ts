@@ -150,7 +150,7 @@ describe('NATS protocol binding', () => {
   })
 })
 
-/** The first whole MSG or HMSG of what a nats-server has said. */
+/** Returns the first complete MSG or HMSG in the output of a nats-server. */
 function messageIn(said: string): { headers: Record<string, string>; data: Uint8Array } | undefined {
   const plain = /^MSG \S+ \S+ (\d+)\r\n/m.exec(said)
   const withHeaders = /^HMSG \S+ \S+ (\d+) (\d+)\r\n/m.exec(said)

@@ -5,7 +5,7 @@ import { type ShippedNats, startShippedNats } from '../support/shipped-users.ts'
 import { silent as log } from '../support/silent.ts'
 import { ATS, collected, object, openStore, ownedBy, PODS, SECRETS, until } from './objects.ts'
 
-/** What reads EVENTS and buries is a bridge, with the rights that are shipped; the rest may do everything. */
+/** A bridge reads EVENTS and buries letters, with the shipped permissions; the admin connection has all permissions. */
 let nats: ShippedNats
 let admin: JetStream
 let bridge: JetStream
@@ -51,7 +51,7 @@ const message = (fields: Partial<DeadMessage> = {}): DeadMessage => ({
   ...fields,
 })
 
-/** What each is refused for, by the subject that it is on. */
+/** Invalid messages and the reason for their rejection, keyed by subject. */
 const POISON: Record<string, [string, string, Record<string, string>]> = {
   'no-cloudevent': ['k8s._.v1.pods.ns._.garbage', 'hello', {}],
   'unsupported-version': ['k8s._.v1.pods.ns._.old', '{}', { 'ce-specversion': '0.3' }],

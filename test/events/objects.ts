@@ -35,7 +35,7 @@ export function object(name: string, resourceVersion: number | string, fields: F
   }
 }
 
-/** A process of its own, as far as EVENTS can tell: own connection, own memory. */
+/** Opens a store with its own connection and memory, which EVENTS cannot distinguish from another process. */
 export async function openStore(
   url: string,
   options: Partial<EventStoreOptions> = {},

@@ -7,7 +7,7 @@ import { silent } from '../support/silent.ts'
 import { collected, object, openStore, PODS } from './objects.ts'
 
 const DOCS = readFileSync(new URL('../../docs/events.md', import.meta.url), 'utf8')
-/** What docs/events.md tells to give to a user who may look. */
+/** The permissions that docs/events.md lists for users with read access. */
 const LOOK = /^ {4}publish: {3}(\[[^\]]*\])\s+subscribe: (\[[^\]]*\])/m.exec(DOCS)!.slice(1)
 const ONE_NAMESPACE = /`subscribe: (\["k8s[^\]]*\])`/.exec(DOCS)![1]!
 

@@ -255,7 +255,7 @@ describe('on three replicas', () => {
   })
 
   let version = 1
-  /** Of two states, since a read that is late shows the other one. */
+  /** Alternates between two states, so that a late read returns the wrong one. */
   const change = async (store: Store) => {
     await put(store, 'modified', 'p', ++version, version % 2 === 0 ? 'mine' : 'other')
     return version % 2 === 0 ? [`p@${version}`] : []

@@ -43,7 +43,7 @@ const longName = fc
   .tuple(fc.constantFrom('', 'x', ':', '😀', 'é_'), fc.string({ unit: 'grapheme' }), fc.nat(4000))
   .map(([stem, end, more]) => `${(stem === '' ? 'a' : stem).repeat(800 + more)}${end}`)
 const anyRef = fc.record({ group: fc.oneof(fc.constant(''), anyName), version: anyName, resource: anyName })
-/** Of any length, as nobody checks the names in owner references. */
+/** Names of any length, since the API server does not validate the names in owner references. */
 const uncheckedName = fc.oneof(anyName, longName)
 const anyOwner = fc.option(fc.record({ resource: anyName, name: anyName }), { nil: undefined })
 const anyParts = fc.record({ ref: anyRef, namespace: maybe, owner: anyOwner, name: anyName })

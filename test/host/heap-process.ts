@@ -1,4 +1,4 @@
-/** Fills and drops a few hundred MiB, and says what stays resident, before and after it has idled. */
+/** Allocates and drops a few hundred MiB, and prints the resident memory before and after an idle time. */
 import { once } from 'node:events'
 import process, { memoryUsage } from 'node:process'
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'

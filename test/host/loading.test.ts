@@ -52,7 +52,7 @@ it.each([
   ['serve nope', HTTP],
   ['--kubeconfig config install', [...FUNCTIONS, 'install', 'kube', 'yaml']],
   ['queue ls', [...NATS, 'queue']],
-  // In a pod: without a kubeconfig, and its log is no terminal.
+  // Without a kubeconfig, as in a pod, and with a log that is not a terminal.
   ['up', [...new Set([...NATS, ...FUNCTIONS]), 'bridge', 'dispatch', 'kube', 'prom-client', 'queue', 'reconcile']],
 ])('a command loads what it needs and nothing else: %s', async (line, needed) => {
   const args = line.split(' ').map((word) => (word === 'config' ? join(dir, word) : word))

@@ -169,7 +169,7 @@ it('tells when the certificates end by which it and NATS know each other', async
   expect(await exported(withoutTls())).toEqual({})
 })
 
-/** What a process tells that speaks to NATS without TLS. */
+/** Returns the metrics of a process that connects to NATS without TLS. */
 function withoutTls(): Registry {
   const registry = new Registry()
   certificateGauge(registry, undefined)

@@ -1,4 +1,4 @@
-/** A function that does what its object says, and nobody should do. */
+/** A function that makes the mistake that its object names. */
 import { AsyncResource } from 'node:async_hooks'
 import { EventEmitter, once } from 'node:events'
 import { type AddressInfo, connect, createServer } from 'node:net'
@@ -40,7 +40,7 @@ elsewhere.on(
   AsyncResource.bind(() => process.exit(0)),
 )
 
-/** Of this process, or thread. */
+/** The number of calls in this process or thread. */
 let calls = 0
 
 async function connectAndClose(): Promise<void> {

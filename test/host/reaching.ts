@@ -1,7 +1,7 @@
 import { reconciler } from '#sdk'
 import { Naughty } from './naughty.ts'
 
-/** Says in which process its external system is read and changed. */
+/** Reports the process in which its external system is read and changed. */
 export const reaching = reconciler({
   name: 'reaching',
   for: Naughty,

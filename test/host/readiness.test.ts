@@ -42,7 +42,7 @@ async function begin(watch: (number: number, response: ServerResponse) => unknow
       const found = text.match(`fairlead_bridge_${name}{resource="configmaps.v1",namespace=""} (.*)`)
       return Number(found?.[1])
     },
-    /** What /readyz says so much later. */
+    /** Returns the answer of /readyz after this number of seconds. */
     readyIn: async (later: number) => {
       seconds = later
       return listening.get('/readyz')

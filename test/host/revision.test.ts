@@ -17,7 +17,7 @@ beforeAll(async () => {
 })
 afterAll(() => fixture?.[Symbol.asyncDispose]())
 
-/** What a kubelet would say. */
+/** Reports the image as a kubelet does. */
 function runs(imageID: string): Promise<unknown> {
   const status = (name: string, id: string) => ({ name, imageID: id, image: 'x', ready: true, restartCount: 0 })
   const containerStatuses = [status('proxy', `x@sha256:${'aa'.repeat(32)}`), status('dispatcher', imageID)]

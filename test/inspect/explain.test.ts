@@ -16,7 +16,7 @@ const one = (given: Parameters<typeof served>[0]): Given<Situation> => ({ reconc
 const spec = (given: object, said: Parameters<typeof reconciler>[1] = []) => one({ object: reconciler(given, said) })
 const going = (finalizers: string[]) => website({ deletionTimestamp: ago(60), finalizers })
 
-/** What is constructed, the reason that comes first, and what the one next step has to say. */
+/** The situation, the reason of the first finding, and a text in the next step. */
 const SITUATIONS: Record<string, Row> = {
   'no Reconciler is for the kind': [{ reconcilers: [] }, 'NoReconciler', 'fairlead install -f FILE'],
   'it belongs to an object that is reconciled': [

@@ -18,7 +18,7 @@ import { until } from '../support/wait.ts'
 
 const SDK = JSON.stringify(join(import.meta.dirname, '../../sdk/index.ts'))
 
-/** A function whose object says what happens: `spec.mode`. */
+/** A function whose object selects its behaviour: `spec.mode`. */
 const SITES = `
 import { ConfigMap, reconciler, resource, TerminalError, z } from ${SDK}
 const Site = resource({ group: 'example.com', version: 'v1', kind: 'Site', plural: 'sites',
@@ -152,7 +152,7 @@ export async function explained({ fairlead }: Pick<World, 'fairlead'>, what: str
   return JSON.parse(stdout) as Explained
 }
 
-/** What is said once things have settled. */
+/** Returns the explanation after the situation has settled. */
 export async function explainedAs(world: World, what: string, is: (now: Explained) => boolean): Promise<Explained> {
   let last: Explained | undefined
   try {

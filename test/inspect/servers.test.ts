@@ -38,7 +38,7 @@ const healthy = (name: string) => explainedAs(world, `site/${name}`, (now) => no
 const first = (name: string, reason: string) =>
   explainedAs(world, `site/${name}`, ({ findings }) => findings[0]?.reason === reason)
 
-/** How each is made so; what the first finding is; how the step is performed: as it says, or by what its words ask for. */
+/** How to create the situation, its first finding, and how to perform the next step: by its command, or by its text. */
 const SITUATIONS: [
   what: string,
   reason: string,

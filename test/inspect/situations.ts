@@ -81,7 +81,7 @@ export type Given<T> = { [Field in keyof T]?: T[Field] | undefined }
 const known = <T extends object>(given: Given<T>): T =>
   Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) as T
 
-/** What the website's Reconciler has to do with it, in a world where all is well. */
+/** The Reconciler of the website in a healthy situation. */
 export const served = (one: Given<ReconcilerSituation> = {}): ReconcilerSituation =>
   known<ReconcilerSituation>({
     object: reconciler(),

@@ -28,7 +28,7 @@ it('callers that ask while a mark is under way share the next one', async () => 
   expect(sequenceIn(others[0])).toBeGreaterThanOrEqual(sequenceIn(first))
 })
 
-/** As a stream that was set back has lost its latest messages. */
+/** Removes the latest messages, as after a restore of the stream. */
 async function lose(mark: string): Promise<void> {
   await js().remove(KEPT.stream, sequenceIn(mark))
 }

@@ -9,7 +9,7 @@ import { createPki } from '../../local/pki.ts'
 
 export interface ScriptedServer extends AsyncDisposable {
   access: ClusterAccess
-  /** In the order of their arrival. */
+  /** The requests in the order of their arrival. */
   requests: IncomingMessage[]
   /** How many are open now. */
   connections(): Promise<number>

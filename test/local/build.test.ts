@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type BinaryName, cacheDir, ensureBinaries, plainProgress, silentProgress } from '#local'
 import { programsWith, until } from './support.ts'
 
-/** Nor does a machine that is slow today say more than one that is not. */
+/** An interval of progress lines that no build reaches, so that a slow machine prints the same lines. */
 const NEVER_SECONDS = 1_000_000
 
 /** `loopback` is the smallest of all: 0.4 s to build where Go has compiled its packages before, 10 s where not. */

@@ -2,7 +2,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { run } from '../../local/node/command.ts'
 import { readKernelSettings } from '../../local/node/network.ts'
 
-/** What nodes can leave on a machine; of two machines without a node it is the same. */
+/** Returns everything that nodes can leave on a machine. It is equal on a machine before and after a node. */
 export async function tracesOfNodes(): Promise<Record<string, string[]>> {
   return {
     processes: await processes(),

@@ -18,7 +18,7 @@ const REPOSITORY = join(import.meta.dirname, '../..')
 const turn = await takeTurnWithNode()
 afterAll(turn.end)
 
-/** A cluster that was to stay, with a running pod; nobody is left who could put it in order. */
+/** Crashes a process whose cluster was to remain, with a running pod, so that no process can clean up. */
 async function crashWithPod(dir: string): Promise<void> {
   const script = `import { startCluster } from '#local'
     await startCluster({ dir: ${JSON.stringify(dir)}, node: 'real', nats: false })

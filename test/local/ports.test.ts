@@ -36,7 +36,7 @@ it('leaves no reservation behind that a process gives up', async () => {
     const reserved = readdirSync(process.env.TMPDIR).length
     releasePorts()
     console.log(reserved, readdirSync(process.env.TMPDIR).length)`
-  // A process of its own: nothing here shall ever mean the folder of everybody.
+  // Runs in a process with a temporary folder of its own, so that the user's folder is never used.
   const args = ['--input-type=module', '--eval', program]
   const { stdout } = await run(process.execPath, args, { env: { PATH: process.env['PATH'], TMPDIR: dir } })
   await rmdir(dir)

@@ -11,7 +11,7 @@ async function* generated(count: number, closed: () => void = () => undefined): 
   }
 }
 
-/** Counts what is under way. */
+/** Counts the calls in progress. */
 function counted() {
   const seen = { now: 0, most: 0, pairs: [] as [number, number][] }
   const act = async (item: number, index: number) => {

@@ -3,7 +3,7 @@ import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { Budget } from '#primitives'
 
-/** Who has been admitted, in order. */
+/** The admitted callers in order. */
 function line(budget: Budget) {
   const admitted: string[] = []
   const ask = (name: string, bytes: number, signal?: AbortSignal) =>

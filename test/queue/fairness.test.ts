@@ -9,7 +9,7 @@ import { DONE, FN, freshPrefix, gate, inMs, until, useTestNats, World } from './
 const { open } = useTestNats()
 
 const SLOTS = 4
-/** Of a line that is longer than that, the rest is read ahead. */
+/** The queue length above which the rest is read ahead. */
 const LINE = 4 * SLOTS
 /** Runs that begin between two looks, while one page is read, and while the key's token is read and taken. */
 const NOTICE = SLOTS + 60

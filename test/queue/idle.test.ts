@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { JetStream } from '#jetstream'
 import { FN, until, useTestNats, World } from './support.ts'
 
-/** Of each request for work: how often the server has to tell that there is none, in seconds. */
+/** Returns, for each request for work, the interval in seconds at which the server has to send heartbeats. */
 async function heartbeats(watching: JetStream): Promise<number[]> {
   const asked: number[] = []
   watching.nc.subscribe('$JS.API.CONSUMER.MSG.NEXT.>', {

@@ -14,7 +14,7 @@ class Looper {
   readonly overlaps: string[] = []
   runs = 0
   passes = 0
-  /** Of the latest pass. */
+  /** The signal of the latest pass. */
   stale: AbortSignal | undefined
   readonly #running = new Set<string>()
 

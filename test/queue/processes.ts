@@ -8,7 +8,10 @@ import type { WorkerSettings } from './worker-process.ts'
 
 const program = fileURLToPath(new URL('./worker-process.ts', import.meta.url))
 
-/** A worker process that serves, or has died of what it was told to die of; started anew while NATS is away. */
+/**
+ * Starts a worker process that serves, or that has died at its injected fault; starts it again while NATS is
+ * unreachable.
+ */
 export async function startWorker(settings: WorkerSettings): Promise<ChildProcess> {
   for (;;) {
     const args = [...LEASHED, program, JSON.stringify(settings)]

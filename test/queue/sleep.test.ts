@@ -57,7 +57,7 @@ describe('the bucket of a timer', () => {
 })
 
 const { nats, open } = useTestNats()
-/** Beyond the lease and what is too near to sleep. */
+/** Later than the lease, and than timers that are too near to sleep. */
 const AHEAD_MS = 12_000
 const ALL_SLEEP: Partial<QueueOptions> = { armedLimit: 0 }
 const keys = keysNamed('k', 40)

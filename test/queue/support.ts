@@ -15,8 +15,8 @@ export const LEASE_MS = 1200
 const LONGEST_LOOP_MS = 250
 
 /**
- * Waits before a test checks that nothing has come. No event says so. What is sent in a loop, or at once, would be sent several
- * times in this time.
+ * Waits before a test checks that nothing has arrived, since no event shows this. Messages that are sent in a loop or
+ * at once would arrive several times in this time.
  */
 export const absence = (): Promise<void> => sleep(6 * LONGEST_LOOP_MS)
 
@@ -89,8 +89,8 @@ export function useShippedNats(
 }
 
 /**
- * What the keys are about, and who has seen it: a change bumps a key's version and enqueues it, a run reads the version
- * when it starts and has dealt with it when it has finished.
+ * Models the objects of the keys and their observers: a change increments the version of a key and enqueues it. A run
+ * reads the version when it starts, and has handled it when it ends.
  */
 export class World {
   readonly versions = new Map<string, number>()
@@ -172,7 +172,7 @@ export const inOneHour = () => inMs(3_600_000)
 export const keysNamed = (name: string, count: number): string[] =>
   Array.from({ length: count }, (_, index) => `n.${name}${index}`)
 
-/** Work that tells when the first run has begun, and ends when it is let go. */
+/** A run that reports its start, and lasts until the test ends it. */
 export function pausedWork(finish: Finish = DONE) {
   const began = gate()
   const goesOn = gate()

@@ -12,7 +12,7 @@ function turnsWith(keys: Record<string, readonly string[]>, head?: string): Turn
   return turns
 }
 
-/** Whose known keys are taken. */
+/** Returns the search for a set of known keys. */
 function searchOf(keys: readonly string[], random: () => number) {
   const turns = new Turns(random)
   for (const key of keys) turns.note('a', key)

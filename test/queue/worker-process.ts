@@ -22,7 +22,7 @@ export interface WorkerSettings {
   /** Kill -9 itself in the middle of the first run, or of the runs of this key. */
   dieInRun?: boolean | string
   slots?: number
-  /** For runs in flight at SIGTERM. */
+  /** The grace period for runs in flight at SIGTERM. */
   graceMs?: number
 }
 

@@ -91,7 +91,7 @@ it(`every run of ${RUNS} with any answers ends, and keeps the rules of a run; FA
   })
   const repeated: string[] = []
   let refused = new Set<string>()
-  /** Of one pass: what is refused is not sent again. */
+  /** Refuses no write twice in a pass, since a refused write is not sent again. */
   const any = (ask: Ask): Answer => {
     if (ask.do === 'observe' && ask.begins) refused = new Set()
     const answer = anyAnswer(ask, random)
@@ -129,7 +129,7 @@ it(`every run of ${RUNS} with any answers ends, and keeps the rules of a run; FA
   }
 })
 
-/** What a run has done that it must not do. */
+/** Returns forbidden steps of a run. */
 function breaches(steps: readonly Step[]): string[] {
   const found: string[] = []
   let called: unknown

@@ -14,7 +14,7 @@ const finalizing = widgets({ external: {}, finalize: true })
 const going = widget({ metadata: { finalizers: [FINALIZER], deletionTimestamp: '2030-01-01T00:00:00Z' } })
 
 const reads = (external: unknown): Answer => ({ did: 'read', external })
-/** Wants Ann to be among what was read. */
+/** Requests an effect unless the state contains Ann. */
 const decides = (ask: Ask): Answer =>
   returns(JSON.stringify((ask as { input: RunInput }).input.external).includes('ann') ? {} : { effect: ADD })
 

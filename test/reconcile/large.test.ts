@@ -26,7 +26,7 @@ function counted<T extends { metadata: { name: string } }>(objects: readonly T[]
   return { counting, most: () => Math.max(...reads) }
 }
 
-/** A run of that outcome to its end; `answer` says how writes end. */
+/** Runs an outcome to its end; `answer` returns the result of each write. */
 function run(step: Step, answer: (step: Step) => Step): void {
   for (let at = step; at.ask.do !== 'finish'; ) at = answer(at)
 }

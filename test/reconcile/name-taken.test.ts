@@ -9,7 +9,7 @@ const free = { ownerReferences: [] }
 const found = (metadata: Partial<ObjectMeta> = free, kind = 'ConfigMap'): KubeObject => child(kind, 'c', { metadata })
 const controlledBy = (more: object) => ({ ownerReferences: [{ ...ownedByWidget(), ...more }] })
 
-/** As the reconciler would have left it for that object. */
+/** An object as the reconciler retains it for that owner. */
 function retained(owner: KubeObject, identity = 'widget', kind = 'ConfigMap'): KubeObject {
   const object = found(free, kind)
   const annotations = {
@@ -27,7 +27,7 @@ const wanting = (resource: OwnedResource, metadata: Partial<ObjectMeta> = {}): W
 }
 const taking = (object: KubeObject, resource: Partial<OwnedResource> = {}, wanted?: Partial<ObjectMeta>) =>
   takeOver(wanting({ ...CONFIG_MAPS, kind: object.kind, ...resource }, wanted), object, claimant)
-/** Of what is to be retained. */
+/** The annotations of an object that is to be retained. */
 const toRetain = { ...free, annotations: { [RETAINED_FOR]: retainedFor(widget()) } }
 
 /** Why an object is not taken over. */

@@ -40,7 +40,7 @@ const configMap = (name: string, data: object = { k: 'v' }, metadata: object = {
 const inShort = ({ stages }: Plan): string[][] =>
   stages.map((stage) => stage.map(({ verb, object }) => `${verb} ${object.kind} ${object.metadata.name}`))
 
-/** What the server has after an apply was taken. */
+/** Returns the object in the server after an apply. */
 function taken(write: Write | undefined, more: object = {}) {
   const { metadata, ...rest } = write!.object
   return child(write!.object.kind, metadata.name, {

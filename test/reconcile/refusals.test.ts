@@ -25,7 +25,7 @@ const OWNS = [
   { group: 'example.com', version: 'v1', resource: 'gadgets', kind: 'Gadget' },
 ]
 const of = (more: object = {}) => widgets({ owns: OWNS, writes: ['Metadata', 'Deletion'], ...more })
-/** Cluster-scoped: what it owns says its namespace. */
+/** A cluster-scoped owner, whose objects have a namespace of their own. */
 const workspace = (more: Parameters<typeof widget>[0] = {}): KubeObject => {
   const { metadata, ...rest } = widget(more)
   const { namespace: _, ...others } = metadata
@@ -51,7 +51,7 @@ const BINDING = object('RoleBinding', 'admins', {
 })
 const MAP = object('ConfigMap', 'settings', { data: { a: '1' } })
 
-/** Refuses what is named `Kind name`, for so many requests. */
+/** Refuses objects with the name `Kind name`, for this number of requests. */
 const refuses =
   (names: readonly string[], reason = 'Forbidden') =>
   (ask: Ask): Answer => {

@@ -25,7 +25,7 @@ const node = (args: string[], cwd: string) =>
   run(process.execPath, args, { cwd, maxBuffer: 2 ** 26, env: { ...process.env, PATH: pathTo(process.execPath) } })
 const pathTo = (program: string): string => `${dirname(program)}:${process.env['PATH']}`
 
-/** A function whose types are checked: a Deployment has the type that Kubernetes says. */
+/** A function for the compiler: a Deployment must have the type of Kubernetes. */
 const FUNCTION = `import { Deployment, reconciler, resource, z } from 'fairlead'
 export const Site = resource({
   group: 'example.com', version: 'v1', kind: 'Site', plural: 'sites',

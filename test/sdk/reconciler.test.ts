@@ -63,7 +63,7 @@ const failWith = (error: Error) => async (): Promise<undefined> => {
   throw error
 }
 
-/** A function that returns what it is told to, typed or not. */
+/** A function that returns the given value, typed or not. */
 const returning = (outcome: unknown) =>
   reconciler({ name: 'shop', for: Shop, reconcile: () => outcome as ReconcileOutcome<{ phase: 'Open' }> })
 

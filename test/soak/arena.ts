@@ -34,7 +34,7 @@ export interface Arena extends AsyncDisposable {
   enqueuers: string[]
   /** Under a fault, or being started again: not to be touched by anybody else. */
   inHands: Set<string>
-  /** From now on all runs end as done. */
+  /** Makes all later runs end as done. */
   calm(): void
 }
 

@@ -3,7 +3,7 @@ import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 
-/** How a soaked run says that it ended. */
+/** The reported end of a soaked run. */
 export type Outcome = 'done' | 'requeue' | 'error' | 'terminal'
 
 /** What a process writes down outside of NATS, so that it can be judged. `at`: {@link monotonicMs}. */
@@ -30,7 +30,7 @@ export function diaryIn(dir: string, name: string): (note: Note) => void {
 
 const MEMORY_EVERY_MS = 5000
 
-/** From now on; what is garbage does not count where `--expose-gc` was given. */
+/** Notes the memory from now on. With `--expose-gc`, garbage does not count. */
 export function noteMemory(note: (note: Note) => void, name: string): void {
   const { pid } = process
   setInterval(() => {

@@ -55,7 +55,7 @@ const one =
     return all[Math.floor(random() * all.length)] ?? ''
   }
 
-/** The first of them is never killed: its memory tells of leaks. */
+/** The first worker is never killed: its memory is used to detect leaks. */
 const mortalWorker = one(({ workers }) => workers.slice(1))
 const anyWorker = one(({ workers }) => workers)
 const mortalEnqueuer = one(({ enqueuers }) => enqueuers.slice(1))
@@ -66,7 +66,7 @@ async function leader(arena: Arena, random: () => number): Promise<string> {
   return cluster?.leader ?? (await anyServer(arena, random))
 }
 
-/** More than one server away is no majority: what needs one is done to one at a time. */
+/** Two servers away leave no majority, so faults that need a majority affect one server at a time. */
 export function faultKinds(replicas: 1 | 3): Kind[] {
   const server = replicas === 3 ? leader : anyServer
   const who = replicas === 3 ? 'leader' : 'nats-server'
@@ -177,7 +177,8 @@ export async function inflictFaults(
       const kind = choose(some, random)
       const target = await kind.target(arena, random).catch(() => undefined)
       const found = target === undefined ? undefined : arena.processes.get(target)
-      // What ended by itself, as a worker that starts while NATS is away, is about to be started again.
+      // A process that ended by itself, such as a worker that starts while NATS is unreachable, is about to be
+      // restarted.
       if (!target || !found?.alive() || arena.inHands.has(target)) continue
       const { pid } = found
       const at = monotonicMs()

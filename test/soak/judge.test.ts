@@ -87,7 +87,7 @@ type Message = Partial<Stored> & { subject: string }
 const historyOf = (...messages: Message[]) => told(messages, false)
 const historyOf3 = (...messages: Message[]) => told(messages, true)
 
-/** Messages in order; each becomes the sequence after the one before, if it does not say another. */
+/** Records messages in order; each has the next sequence, unless it names another one. */
 function told(messages: Message[], replicated: boolean) {
   const history = noHistory(new Names('p'), { replicated })
   for (const message of messages)

@@ -11,7 +11,7 @@ import { LEASE_MS } from './terms.ts'
 import { windDown } from './wind-down.ts'
 
 const SHOW_MS = 1000
-/** Of the queue's clocks, and a little for the time between the diary and the call. */
+/** The tolerance of the queue's clocks, and a margin for the time between the diary and the call. */
 const CLOCK_TOLERANCE_MS = LEASE_MS / 20 + 50
 
 export interface Progress {
@@ -62,7 +62,7 @@ export async function mistreat(
   }
 }
 
-/** Of the last life of each: one that dies before the end is started anew. */
+/** Returns the last process of each name: one that dies before the end is started again. */
 const pidsOf = ({ processes, workers, enqueuers }: Arena): number[] =>
   [...workers, ...enqueuers].flatMap((name) => processes.get(name)?.pid ?? [])
 

@@ -7,7 +7,7 @@ import { PREFIX, SEEN, STREAM } from './terms.ts'
 
 /** What comes by different servers is put in order within so long. */
 const ORDER_MS = 3000
-/** Sequences between what was seen are read from the stream, if they are still there, up to so many at once. */
+/** The limit of missing sequences that are read from the stream at once, if they still exist. */
 const MOST_READ = 500
 
 /**

@@ -45,7 +45,7 @@ const OPTIONS = {
   'wait-minutes': { type: 'string' },
 } as const
 
-/** Throws a UsageError for what is none of the options. */
+/** Throws a UsageError for an unknown option. */
 export function valuesOf<const Options extends NonNullable<ParseArgsConfig['options']>>(
   args: string[],
   options: Options,

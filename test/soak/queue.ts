@@ -10,7 +10,7 @@ import { soakWait } from './wait.ts'
 /** Between two lines of progress where they cannot be overwritten. */
 const EVERY_MS = 30_000
 
-/** `npm run soak -- …`: what is wrong with the queue after so long under fire. Exit code 0: nothing. */
+/** `npm run soak -- …`: reports errors of the queue after a long time under faults. Exit code 0: none. */
 try {
   const options = soakOptions(process.argv.slice(2))
   if (options.help) process.stdout.write(`${USAGE}\n`)
@@ -48,7 +48,7 @@ async function soakQueue(options: SoakOptions): Promise<boolean> {
   return isClean
 }
 
-/** Ctrl-C and SIGTERM end the soak with a report of what was so far; twice, at once. */
+/** Ctrl-C and SIGTERM end the soak with a report; a second signal ends it at once. */
 function interruption(): AbortSignal {
   const controller = new AbortController()
   for (const signal of ['SIGINT', 'SIGTERM'] as const)

@@ -2,7 +2,7 @@ import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** What a program does to files, as far as sockets do not do it too. */
+/** System calls on files that sockets do not use. */
 const CALLS = 'pwrite64,fsync,fdatasync,ftruncate,openat,unlinkat,renameat'
 const STRACE = 'strace'
 

@@ -14,7 +14,7 @@ export interface TimersProgress {
   fenced: number
 }
 
-/** Runs timers that fire, and tells its parent every second how far it is. */
+/** Runs timers, and reports its progress to its parent every second. */
 const { url, reconciler, leaseMs } = JSON.parse(process.argv[2] ?? '') as TimersSettings
 const js = await connectJetStream({ servers: url, name: 'timers' })
 const queue = await openQueue(js, { leaseMs, ackWaitMs: leaseMs, log })

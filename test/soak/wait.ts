@@ -3,7 +3,7 @@ import { startWorld } from '../e2e/world.ts'
 
 /** The servers return so long before the At is due. */
 const BACK_BEFORE_MS = 30_000
-/** Of a machine that is busy with other things. */
+/** The tolerance for load of the machine. */
 const LATE_MS = 5000
 
 /** An At waits so long while everything is dead: its pod must come at its time, once. Gives what went wrong. */

@@ -10,7 +10,7 @@ const IDLE_WITHIN_MS = 150_000
 const ENDS_WITHIN_MS = 10_000
 /** Keys that are enqueued once more when all is over: a stuck one would not run. */
 const LAST_LAP = 100
-/** Of the two lanes: of the function, and of the buckets of sleeping timers. */
+/** The consumers of two lanes: of the function, and of the buckets of sleeping timers. */
 const CONSUMERS = 4
 
 /** Lets everything come to its end; gives what went wrong. Then nothing but servers and observer is left. */
@@ -42,7 +42,7 @@ async function end({ processes, inHands }: Arena, names: readonly string[]): Pro
   return (await Promise.all(names.map(endOf))).flat()
 }
 
-/** Gives what is still there if it does not become idle in time. */
+/** Returns the remaining work if the queue does not become idle in time. */
 async function untilIdle(arena: Arena): Promise<string[]> {
   const deadline = Date.now() + IDLE_WITHIN_MS
   for (;;) {

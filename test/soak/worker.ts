@@ -18,7 +18,7 @@ const SLOTS = 16
 const DRAIN_MS = 1000
 const CHANGE_PAUSE_MS = 60
 const SKEW_MS = 600_000
-/** What was sent before has long arrived by then. */
+/** Earlier messages have arrived after this time. */
 const BRINK_MS = 250
 const BRINKS = ['record', 'token', 'done', 'acknowledge', 'readRecord', 'readToken'] as const
 
@@ -93,7 +93,7 @@ async function run(lease: Lease): Promise<Finish> {
   }
 }
 
-/** As long as a write that the lease allows would take place. */
+/** Notes the time of a write that the lease would allow. */
 function writeUnder(lease: Lease, name: string): void {
   const { at, held } = asked(lease)
   if (held) note({ note: 'held', at, run: name })

@@ -5,7 +5,7 @@ import { type KubeClient, resourcePath } from '#kube'
 
 const ACCOUNTS = { group: '', version: 'v1', resource: 'serviceaccounts' }
 
-/** A kubeconfig, beside the given one, with which one is that service account and nobody else. */
+/** Writes a kubeconfig beside the given one, with the identity of that service account only. */
 export async function kubeconfigOf(
   kube: KubeClient,
   kubeconfig: string,

@@ -12,7 +12,7 @@ import { shortTempDir } from './servers.ts'
 
 /** Chromium, and the few libraries of Amazon Linux beyond libc that it is linked to. */
 const PACKAGE = fileURLToPath(new URL('..', import.meta.resolve('@sparticuz/chromium')))
-/** Nothing that it shows is foreign: the sandbox, which root may not have, protects nobody here. */
+/** The browser shows only the pages of tests, so it needs no sandbox, which root cannot use. */
 const FLAGS = ['--headless=shell', '--no-sandbox', '--no-zygote', '--disable-gpu', '--disable-webgl']
 
 /** A headless Chromium that shows one page. */
@@ -37,8 +37,8 @@ export function whyNoBrowser(): string | undefined {
 }
 
 /**
- * `await using browser = await startBrowser()`: ready in about a second; unpacked on first use, into the user's cache.
- * It is told what to do by the DevTools protocol.
+ * `await using browser = await startBrowser()`: ready in about a second; unpacked into the user's cache on first use.
+ * Controlled through the DevTools protocol.
  */
 export async function startBrowser(): Promise<Browser> {
   const { program, libraries } = await unpacked()

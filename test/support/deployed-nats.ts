@@ -6,7 +6,7 @@ import { createPki } from '../../local/pki.ts'
 import { shortTempDir, startTestNats } from './servers.ts'
 import { type ShippedUser, shippedAccounts } from './shipped-users.ts'
 
-/** As the processes that are these users choose them. */
+/** The inbox prefixes that the processes of these users choose. */
 const INBOXES: Record<ShippedUser, string> = {
   'fairlead-bridge': '_INBOX.bridge',
   'fairlead-dispatcher': '_INBOX.dispatch',
@@ -26,7 +26,10 @@ export interface DeployedNats extends AsyncDisposable {
   connect(user: ShippedUser, name: string): Promise<JetStream>
 }
 
-/** nats-server over TLS with the users of deploy/nats: nobody without a certificate, and nobody may do more. */
+/**
+ * Starts nats-server over TLS with the users of deploy/nats: every client needs a certificate, and has only the
+ * permissions of its user.
+ */
 export async function startDeployedNats({ replicas = 1 }: { replicas?: 1 | 3 } = {}): Promise<DeployedNats> {
   const dir = await shortTempDir()
   const pki = await createPki(join(dir, 'pki'))

@@ -12,7 +12,7 @@ const nameOf = (file: string): string => relative(ROOT, resolve(ROOT, file))
 /** Seconds that the tests of a file took when durations were last recorded; undefined for a new file. */
 export const durationOf = (file: string): number | undefined => recorded[nameOf(file)]
 
-/** Replaces what is recorded. */
+/** Replaces the recorded durations. */
 export function recordDurations(seconds: ReadonlyMap<string, number>): void {
   const rows = [...seconds].map(([file, value]) => [nameOf(file), Number(value.toFixed(1))] as const)
   const sorted = rows.toSorted(([one], [other]) => one.localeCompare(other))

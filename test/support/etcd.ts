@@ -5,13 +5,13 @@ import { type BinaryName, ensureBinaries, ProcessGroup, silentProgress } from '#
 import { freePorts } from '../../local/ports.ts'
 import { shortTempDir } from './servers.ts'
 
-/** Of the calls of tests. */
+/** The time-out of calls in tests. */
 export const SOON = { timeoutMs: 5000 }
 
 export interface MemberOptions {
   /** Default `new`. */
   state?: 'new' | 'existing'
-  /** Names of all members that it is told of; default: itself. */
+  /** The names of all members in its configuration; default: itself. */
   cluster?: readonly string[]
   binary?: BinaryName
   args?: readonly string[]

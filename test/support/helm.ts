@@ -4,7 +4,7 @@ import { parseAllDocuments } from 'yaml'
 import type { KubeObject } from '#contracts'
 import { ensureBinaries, progressOn } from '#local'
 
-/** `await helm(['template', …])`: what it prints; rejects with what it says on stderr. */
+/** `await helm(['template', …])`: resolves with the standard output, and rejects with the error output. */
 export type Helm = (args: string[]) => Promise<string>
 
 export const CHART = join(import.meta.dirname, '../../deploy/chart/fairlead')
@@ -27,7 +27,7 @@ export async function helmIn(dir: string, kubeconfig = join(dir, 'none')): Promi
     })
 }
 
-/** As Kubernetes reads them. */
+/** Parses objects as Kubernetes does. */
 export const objectsOf = (text: string): KubeObject[] =>
   parseAllDocuments(text, { version: '1.1' }).flatMap((one) => (one.toJS() as KubeObject | null) ?? [])
 

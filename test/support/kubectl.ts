@@ -4,7 +4,7 @@ import { ensureBinaries, silentProgress } from '#local'
 /** Metrics of kube-apiserver are the longest. */
 const MAX_OUTPUT_BYTES = 64 * 1024 * 1024
 
-/** `await kubectl(['get', 'at'], manifest)`: what it prints; rejects with what it says on stderr. */
+/** `await kubectl(['get', 'at'], manifest)`: resolves with the standard output, and rejects with the error output. */
 export type Kubectl = (args: string[], input?: string | object) => Promise<string>
 
 /** The real kubectl, as whoever the kubeconfig names. Objects go in as JSON, for `-f -`. */

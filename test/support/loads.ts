@@ -1,4 +1,4 @@
-/** Preloaded: at its end the process says on standard error, in its last line, which rooms and packages it has loaded. */
+/** Preloaded: at its end, the process prints its loaded rooms and packages as the last line of standard error. */
 import { writeSync } from 'node:fs'
 import { registerHooks } from 'node:module'
 

@@ -12,8 +12,8 @@ export interface SeenPod {
 }
 
 /**
- * Stands in for the node where a thousand real containers would say nothing more: each pod that appears in the
- * namespace is Succeeded at once. Remembers every pod by uid, as the API server's watch showed it.
+ * Replaces the node in tests for which a thousand real containers give no further result: each pod of the namespace
+ * succeeds at once. Records every pod by uid, from the API server's watch.
  */
 export async function playNode(
   kube: KubeClient,

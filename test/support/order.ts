@@ -44,7 +44,7 @@ export function inOrder<File extends Planned>(files: readonly File[], workers: n
   return ordered
 }
 
-/** Without the difference of two infinities, which is no number. */
+/** Compares without a subtraction, since the difference of two infinities is NaN. */
 const compare = (one: number, other: number): number => (one === other ? 0 : one < other ? -1 : 1)
 
 /** Files begin in the order of their recorded durations. */

@@ -12,7 +12,7 @@ import { madeOnce } from './made-once.ts'
 
 const run = promisify(execFile)
 
-/** Whoever asks first waits for the compiler and for npm, and others with it. */
+/** The first caller waits for the compiler and for npm, and later callers wait with it. */
 export const PACKED_WITHIN_MS = 300_000
 
 export interface PackedPackage {
@@ -49,7 +49,7 @@ export async function npmInstall(cwd: string, tarball: string): Promise<void> {
   await run('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', '--ignore-scripts', tarball], { cwd })
 }
 
-/** Of all that the package is made of. */
+/** Returns a hash of the inputs of the package. */
 async function digest(): Promise<string> {
   const hash = createHash('sha256')
   for (const path of ['package.json', 'release', ...ASSETS, ...ROOMS]) {

@@ -8,7 +8,7 @@ interface Program {
   /** The command without the user's arguments, which are appended. */
   command: readonly [string, ...string[]]
   env?: Record<string, string>
-  /** A sentence that says what is missing on this machine; undefined if nothing is. */
+  /** Returns a sentence about a missing requirement of this machine; undefined if all are met. */
   lacks?: () => string | undefined
 }
 

@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline'
 import { ensureBinaries, issueFrom, newAuthority, silentProgress } from '#local'
 import { startHttpReceiver } from './http-receiver.ts'
 
-/** Of the one user that a registry with `basic` or `token` knows; the name and the password are those of a known bcrypt hash. */
+/** The user of a registry with `basic` or `token`; the name and the password are those of a known bcrypt hash. */
 export const REGISTRY_USER = { username: 'alice', password: 'U*U' }
 const HTPASSWD = 'alice:$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n'
 
@@ -56,7 +56,10 @@ async function htpasswd(dir: string): Promise<string> {
   return file
 }
 
-/** A token service as registries have them: it gives pull to everybody, and push to who has a name and a password. */
+/**
+ * Starts a token service as registries have them: it grants pull to all clients, and push to clients with a name and a
+ * password.
+ */
 async function tokens(dir: string, stack: AsyncDisposableStack): Promise<object> {
   const days = { now: new Date(), days: 1 }
   const authority = newAuthority({ cn: 'tokens' }, days)

@@ -24,6 +24,6 @@ export default class ClosingLine implements Reporter {
 
 function secondsOf(module: TestModule): number {
   const { setupDuration, collectDuration, duration } = module.diagnostic()
-  // A file that needs the node is collected when its turn has come: that wait is no part of it.
+  // A file that needs the node is collected when it is its turn: the wait does not belong to its duration.
   return (setupDuration + (needsNode(module.moduleId) ? 0 : collectDuration) + duration) / 1000
 }

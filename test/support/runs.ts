@@ -11,9 +11,9 @@ export interface RunInterval {
 }
 
 /**
- * The runs of one process, from its log; what had not ended, ended when the process did. A run is over before its end is
- * stored, and it must be: another process may begin the next one as soon as the server has it. Nor does it last longer
- * than its lease: a process that was held up writes nothing more, whether it comes to say that the run has ended or not.
+ * Returns the runs of one process from its log; unfinished runs ended with the process. A run ends before its end is
+ * stored: another process may begin the next run as soon as the server has it. A run does not last longer than its
+ * lease either: a process that was suspended writes nothing more, whether it logs the end of the run or not.
  */
 export function runsOf(logs: readonly LogLine[], process: number, endedAt: number): RunInterval[] {
   const open = new Map<string, { from: number; leaseUntil: number }>()

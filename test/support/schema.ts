@@ -16,7 +16,7 @@ export interface Schema {
   items?: Schema
 }
 
-/** Longer texts and lists say nothing more, but for the longest text that is allowed. */
+/** The usual limit of lengths: longer texts and lists test nothing more, except the longest admitted text. */
 const USUAL_LENGTH = 12
 const MOST_ITEMS = 3
 

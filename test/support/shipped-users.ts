@@ -63,7 +63,7 @@ export async function startShippedNats(
   }
 }
 
-/** As it reads in an installation with FAIRLEAD_PREFIX. */
+/** Returns the subject in an installation with FAIRLEAD_PREFIX. */
 function prefixed(subject: string, prefix: string): string {
   if (prefix === '') return subject
   if (!subject.startsWith('$JS.')) return `${prefix}.${subject}`

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** What is waited for may not last. */
+/** The longest pause, since a condition may hold only for a short time. */
 const LONGEST_MS = 300
 
 /** Before a condition is looked at again: those that take long to look at shall not be what the machine is busy with. */
@@ -8,7 +8,10 @@ const pause = (lookedSince: number, leastMs: number): Promise<void> =>
   sleep(Math.max(leastMs, Math.min(3 * (performance.now() - lookedSince), LONGEST_MS)))
 
 export interface Patience {
-  /** After that, the last error of the condition is thrown, or one that says what was waited for. */
+  /**
+   * The time-out in milliseconds, after which the last error of the condition is thrown, or an error that names the
+   * condition.
+   */
   timeoutMs?: number
   /** Between two looks, at least. */
   leastMs?: number

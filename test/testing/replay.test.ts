@@ -40,7 +40,7 @@ const given = input({
 })
 const context = { signal: new AbortController().signal, log: console }
 
-/** As a dispatcher would have recorded it. */
+/** Returns the record that a dispatcher would have made. */
 async function recordBy(decided: Reconciler): Promise<RunRecord> {
   const returned = await toInvoke(decided)(given, context).catch((failed: unknown) => ({ failed }))
   const decision = 'failed' in returned ? { failed: returned.failed, returned: undefined } : { returned }

@@ -14,7 +14,7 @@ import type { Place, Side } from './sides.ts'
 
 const AT_ONCE = 16
 const LOOK_MS = 500
-/** Of a core, in which a process that has nothing to do stays. */
+/** The share of a core below which a process counts as idle. */
 const CALM_SHARE = 0.05
 const LONGEST_CALM_MS = 30_000
 const LONGEST_START_MS = 120_000

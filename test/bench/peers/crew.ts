@@ -24,7 +24,7 @@ export class Member implements AsyncDisposable {
     this.#child.send(order)
   }
 
-  /** The first thing it tells from now on that `pick` makes something of. */
+  /** Resolves with the first later message for which `pick` returns a value. */
   told<T>(pick: (told: Told) => T | undefined): Promise<T> {
     return new Promise((resolve, reject) => {
       const listener = (told: Told) => {

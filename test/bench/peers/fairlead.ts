@@ -15,7 +15,7 @@ export async function openFairlead(url: string, prefix: string): Promise<Peer> {
     async serve(work) {
       queue.serve({
         reconciler: FN,
-        // A quarter is for the low lane, which nobody uses here.
+        // A quarter of the slots is for the low lane, which this benchmark does not use.
         slots: Math.ceil((SLOTS * 4) / 3),
         handler: async ({ key }) => {
           const waitMs = await work(key)

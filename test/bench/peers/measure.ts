@@ -5,7 +5,7 @@ import { LEASE_MS, openPeer, type PeerName } from './peer.ts'
 import type { Server } from './servers.ts'
 
 export interface Sizes {
-  /** Of a backlog that is drained. */
+  /** The number of keys in the backlog that is drained. */
   backlog: number
   /** Enqueued and run by each process before that. */
   warm: number
@@ -66,7 +66,7 @@ export async function measure(peer: PeerName, server: Server | undefined, sizes:
     }
   }
 
-  /** Enqueued and run in one process, so that one clock tells. */
+  /** Enqueues and runs in one process, so that a single clock measures both. */
   async function latency(): Promise<string> {
     const queue = await openPeer(settings('latency'))
     const times: number[] = []
@@ -90,7 +90,7 @@ export async function measure(peer: PeerName, server: Server | undefined, sizes:
     return `${quantile(0.5)} / ${quantile(0.99)}`
   }
 
-  /** Of the server, and of the process that enqueued them, or made their runs. */
+  /** The memory of the server, and of the process that enqueued the keys or ran them. */
   async function memory(): Promise<Row[]> {
     const growth = async (prefix: string, act: (member: Member) => Promise<void>) => {
       await using member = await Member.start(settings(prefix))

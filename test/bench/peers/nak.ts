@@ -1,7 +1,7 @@
 import { connectJetStream, type Delivery, declareConsumer, declareStream, isWrongSequence, Puller } from '#jetstream'
 import { LEASE_MS, type Peer, SLOTS, type Work } from './peer.ts'
 
-/** Between two tries to get a key that somebody else runs. */
+/** The pause between two attempts to get a key that another worker runs. */
 const RETRY_MS = 500
 const MS = 1e6
 

@@ -14,14 +14,14 @@ export type PeerName = (typeof PEERS)[number]
 
 export interface PeerSettings {
   peer: PeerName
-  /** Of its server. */
+  /** The URL of its server. */
   url: string
   /** Keeps the measurements apart. */
   prefix: string
 }
 
 export const SLOTS = 64
-/** After so long, a silent worker's key is somebody else's: the same for all of them. */
+/** The time after which the key of a silent worker passes to another worker: the same for all queues. */
 export const LEASE_MS = 5000
 
 /** Each in a module of its own, so that a process loads what it uses. */

@@ -1,10 +1,11 @@
-/** One process of a peer, told by its parent what to do; see {@link Order}. */
+/** One process of a queue; its parent sends the orders, see {@link Order}. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { openPeer, type Peer, type PeerSettings } from './peer.ts'
 
 /**
- * `warm`: as many, enqueued and run in a queue of its own, for what a process does for the first time is slow. `enqueue`: so many keys, some in flight at once. `drain`: serve, and tell how many runs began. `arm`: the same, and each
- * run arms a timer. `hold`: serve, never let a key go.
+ * `warm`: enqueues and runs this number of keys in a queue of its own, since the first runs of a process are slow.
+ * `enqueue`: enqueues keys, some at the same time. `drain`: serves, and reports how many runs began. `arm`: the same,
+ * and each run sets a timer. `hold`: serves and never finishes a run.
  */
 export type Order = { do: 'warm' | 'enqueue' | 'drain' | 'arm'; keys: number } | { do: 'hold' | 'usage' }
 
@@ -14,7 +15,7 @@ export interface Told {
   enqueued?: number
   /** That began so far. */
   runs?: number
-  /** Of a run that began: its key and when, by the machine's monotonic clock in ms. */
+  /** A run that began: its key, and the time of the machine's monotonic clock in ms. */
   began?: { key: string; at: number }
   usage?: { cpuMs: number; rssMiB: number }
 }

@@ -15,7 +15,7 @@ export interface Server {
 /** Its append-only file is written at once and synced every second, Redis' default for it; nothing else is stored. */
 const DURABILITY = ['--appendonly', 'yes', '--appendfsync', 'everysec', '--save', '']
 
-/** There is none to have; the message says why. */
+/** The server is not available; the message contains the reason. */
 export class NoServerError extends Error {
   override readonly name = 'NoServerError'
 }

@@ -222,7 +222,7 @@ describe('a console in a cluster', () => {
     const before = await Promise.all([requestsOf(reads), messagesToNats()])
     const open = (tab: number) => `/live?page=${encodeURIComponent(pages[tab % pages.length]!)}`
     const tabs = await Promise.all(Array.from({ length: 20 }, (_, tab) => streamed(reads, open(tab), reader)))
-    // Each has shown its page, and has been told later that it still is so.
+    // Each tab has shown the page, and has received a later update.
     await Promise.all(tabs.map((tab) => heardTwice(tab)))
     const after = await Promise.all([requestsOf(reads), messagesToNats()])
     const seconds = (performance.now() - began) / 1000
@@ -237,7 +237,7 @@ describe('a console in a cluster', () => {
     const endingIn = (seconds: number) => endingAt(reader, Date.now() / 1000 + seconds, kubeconfig)
     let short = await endingIn(3)
     let stream = await streamed(reads, '/live?page=/queue', short)
-    // On a busy machine it may have ended before it was looked at.
+    // The stream may have ended before this check on a busy machine.
     for (let seconds = 10; stream.statusCode === 401; seconds *= 3) {
       short = await endingIn(seconds)
       stream = await streamed(reads, '/live?page=/queue', short)

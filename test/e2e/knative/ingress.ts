@@ -7,7 +7,7 @@ import { NODE_IP } from '../../../local/node/addresses.ts'
 const INGRESSES = { group: 'networking.internal.knative.dev', version: 'v1alpha1', resource: 'ingresses' }
 const SERVICES = { group: '', version: 'v1', resource: 'services' }
 
-/** How Serving tells an ingress what to do; of that, what a Service needs that is private to the cluster. */
+/** The part of Serving's ingress API that a cluster-local Service needs. */
 interface KIngress extends KubeObject {
   spec: { rules: { hosts: string[]; http: { paths: { splits: Split[] }[] } }[] }
 }
@@ -62,7 +62,7 @@ export class Ingress {
     await once(this.#server, 'close')
   }
 
-  /** Once Serving has said what an ingress is. */
+  /** Follows the ingresses as soon as Serving has defined the kind. */
   async follow(): Promise<void> {
     const { signal } = this.#end
     while (!signal.aborted)

@@ -19,7 +19,7 @@ interface ServingOptions {
   checkout: string
   registryUrl: string
   ingressPort: number
-  /** What has been idle for so long has no pod any more. */
+  /** The idle time after which a revision has no pod. */
   idleSeconds: number
 }
 
@@ -58,7 +58,7 @@ async function addPrograms(checkout: string, registryUrl: string): Promise<void>
     })
 }
 
-/** Of what it is built from. */
+/** Returns a hash of the build's inputs. */
 async function fingerprintOf(checkout: string): Promise<string> {
   const modules = await readFile(join(checkout, 'vendor/modules.txt'), 'utf8').catch((cause: Error) => {
     throw new Error(`FAIRLEAD_KNATIVE is ${checkout}: give the path of a checkout of github.com/knative/serving`, {

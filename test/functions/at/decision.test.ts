@@ -82,7 +82,7 @@ describe('At, over every combination of phase, pods, time and spec', () => {
     {},
   ]
 
-  /** In a word: the next phase, what is started, or why it is refused. */
+  /** Returns the decision as a word: the next phase, the started object, or the reason of the rejection. */
   async function inAWord(given: GivenAt, pods: GivenPod[], now: string): Promise<string> {
     try {
       const { apply, status, requeueAt } = await decide(given, pods, now)

@@ -31,7 +31,7 @@ export interface GivenPod {
   ownerUid?: string | undefined
   deleted?: boolean
   created?: string
-  /** Of its container. */
+  /** The exit code of its container. */
   exitCode?: number
   finishedAt?: string
   waiting?: string
@@ -62,7 +62,7 @@ export const podObject = (given: GivenPod): KubeObject => {
   }
 }
 
-/** What kubelet says of a pod. */
+/** Returns a pod status as the kubelet writes it. */
 export function podStatus(phase: string, { exitCode, finishedAt, waiting, reason }: GivenPod = {}): object {
   const terminated = { exitCode, reason: exitCode === 0 ? 'Completed' : 'Error', finishedAt }
   const state = waiting === undefined ? { terminated } : { waiting: { reason: waiting } }

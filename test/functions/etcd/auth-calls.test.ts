@@ -61,7 +61,7 @@ describe('users of a real etcd, whose certificates are those of the function', (
   it('are demanded after any number of attempts, and then the function is root and others are refused', async () => {
     using root = servers.open('a')
     using other = servers.open('a', client('other'))
-    // As if an attempt had ended after each of its calls.
+    // Simulates an attempt that ended after each of its calls.
     await root.call('userAdd', { name: 'root', options: { no_password: true } }, SOON)
     await enableAuth(root, SOON)
     await enableAuth(root, SOON)

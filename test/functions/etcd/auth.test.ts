@@ -11,7 +11,10 @@ type Given = Parameters<typeof decide>[0]
 const validity = { now: new Date(), days: 1 }
 const authority = newAuthority({ cn: 'theirs' }, validity)
 
-/** At rest, with a certificate of this name in the operator's Secret, and what etcd says of users. */
+/**
+ * Returns a cluster at rest, with a certificate of this name in the operator's Secret, and with etcd's answer about
+ * users.
+ */
 function rest(TLS: Spec['TLS'], auth: Spec['auth'], isAuthEnabled: boolean | undefined): Given {
   const { given } = play({ spec: { size: 3, TLS } }).world
   return {
@@ -21,7 +24,7 @@ function rest(TLS: Spec['TLS'], auth: Spec['auth'], isAuthEnabled: boolean | und
   }
 }
 
-/** Of the Secrets that a user has made. */
+/** Certificates in Secrets that a user has created. */
 const TLS = { static: { member: { serverSecret: 'server' }, operatorSecret: 'operator' } }
 function theirs(cn: string, isAuthEnabled: boolean): Given {
   const text = (value: string): string => Buffer.from(value).toString('base64')

@@ -28,7 +28,7 @@ function askForRecovery(world: EtcdSimulation): void {
   if (quorumLostSince !== undefined) world.edit({ spec: { recovery: { quorumLostSince } } })
 }
 
-/** Names of members tell how often they were changed, and messages tell names. */
+/** Leaves out the names of members, which count their replacements, and messages, which contain names. */
 function endOf(world: EtcdSimulation): unknown {
   const { phase, size, members, conditions, currentVersion } = world.object?.status ?? {}
   const voters = world.external.all.at(-1)?.members.filter(({ isLearner }) => !isLearner).length

@@ -25,9 +25,9 @@ export interface Start {
   state: string
   /** Up to where the data go with which a cluster is formed. */
   index?: number | undefined
-  /** Of the cluster that it forms. */
+  /** The token of the cluster that it forms. */
   token: string
-  /** Peer URLs that it is told of. */
+  /** The peer URLs in its configuration. */
   told: string[]
   hasData: boolean
 }
@@ -214,7 +214,7 @@ export class EtcdModel {
     return { answers, list: { clusterID: this.clusterID, isCurrent: this.hasQuorum, members } }
   }
 
-  /** Throws what etcd would say. */
+  /** Throws the error that etcd would return. */
   perform(effect: EtcdEffect): void {
     if (!this.hasQuorum || !this.processes.get(effect.via)?.isUp) throw new Error('no answer within 5000 ms')
     this.state.index++
@@ -266,7 +266,7 @@ export class EtcdModel {
   }
 }
 
-/** Of the same name and token it is the same again. */
+/** Returns the same id for the same name and token. */
 export const clusterIdOf = (name: string, token: string): string => `${name} ${token}`
 
 const answerOf = (

@@ -11,13 +11,13 @@ type Given = Parameters<typeof decide>[0]
 /** A guard of the decision, and what happens without it. */
 export interface Mutation {
   guard: string
-  /** How the broken law is told. */
+  /** The message of the broken law. */
   breaks: RegExp
   scenario: Scenario
   disturbances: Disturbance[]
 }
 
-/** The decision, told something else than what is so. */
+/** The decision with a wrong input. */
 const hearing = (change: (run: Given) => Given): Subject => ({ decide: (run) => decide(change(run)), isStrict: false })
 
 const listing = (change: (members: ListedMember[]) => ListedMember[]): Subject =>

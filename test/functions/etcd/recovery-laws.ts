@@ -5,7 +5,7 @@ const LONGEST_DOUBLE_S = 3
 
 type Status = Record<string, unknown>
 
-/** What must hold of the formation of clusters of etcd, of which one may take the place of another one. */
+/** The laws of the formation of etcd clusters, when one cluster replaces another one. */
 export class RecoveryLaws {
   readonly #world: EtcdWorld
   /** How many recoveries have begun. */

@@ -30,7 +30,7 @@ const conditionOf = ({ conditions = [] }: Decision, name: string) => conditions.
 const podsIn = ({ apply = [] }: Decision) =>
   apply.filter(({ kind }) => kind === 'Pod').map(({ metadata }) => metadata.name)
 const specOf = (pod: KubeObject | undefined) => Pod.parse(pod!).spec!
-/** What a decision is given when so many members are lost. */
+/** Returns the input of a decision after the loss of `count` members. */
 const lost = (size: number, count: number, pod?: Spec['pod']): Given =>
   play({ spec: { size, ...(pod && { pod }) }, changes: [loses(count)] }).world.given
 const asking = (given: Given, quorumLostSince = given.object.status.quorumLostSince ?? ''): Given => ({
@@ -40,7 +40,7 @@ const asking = (given: Given, quorumLostSince = given.object.status.quorumLostSi
     spec: { ...given.object.spec, recovery: { quorumLostSince, agentImage: 'fairlead:latest', timeoutInSecond: 3600 } },
   },
 })
-/** With the status that a decision has asked for. */
+/** Returns the input with the status of an earlier decision. */
 const after = (given: Given, { status }: Decision): Given => ({
   ...given,
   object: { ...given.object, status: { conditions: [], ...status } },

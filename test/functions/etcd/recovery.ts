@@ -14,7 +14,7 @@ export const loses = (count: number): Change => [
 const namesOf = (world: EtcdWorld): string[] => world.lastingPods.map(({ metadata }) => metadata.name).sort()
 const lose = (world: EtcdWorld, name: string): void => (world.hasVolumes ? world.cutOff(name) : world.killPod(name))
 
-/** Somebody asks for the recovery of the loss that the status tells. */
+/** A user requests the recovery from the loss in the status. */
 export const recovers: Change = [
   'a recovery',
   (world) => {

@@ -93,7 +93,7 @@ describe('an EtcdCluster that is its own authority', () => {
   ])('stays one: TLS that is %s later is refused', (_, spec, TLS) => {
     const { given } = play({ spec }).world
     const changed = { ...given.object.spec, TLS } as Given['object']['spec']
-    // Without the certificates of before no member answers.
+    // No member answers without its earlier certificates.
     const decision = decide({ ...given, object: { ...given.object, spec: changed }, external: { answers: {} } })
     expect([decision.apply, conditionOf(decision, 'Degraded')?.reason]).toEqual([
       undefined,

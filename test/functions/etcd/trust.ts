@@ -52,8 +52,9 @@ function isSignedByOneOf(bundle: string, certificate: string): boolean {
 }
 
 /**
- * Who takes whose certificate: processes read their authorities when they start, and certificates at each handshake, from
- * volumes that a kubelet changes some time after the Secret. Judges with the real certificates.
+ * Computes which process accepts the certificate of which other one. Processes read their authorities at the start and
+ * certificates at each handshake, from volumes that a kubelet updates some time after the Secret. Judges with the real
+ * certificates.
  */
 export class Trust {
   readonly #world: EtcdWorld
@@ -109,7 +110,7 @@ export class Trust {
     return this.#world.now.getTime() < endOf(certificate) && isSignedByOneOf(bundle, certificate)
   }
 
-  /** What the function is told, which calls members with its own certificate. */
+  /** Receives the answers to the function, which calls members with its own certificate. */
   hear({ answers }: Seen): void {
     const { stored } = this.#world
     const state = stored.status['TLS'] as { phase: string; trusted: number[] } | undefined
@@ -150,7 +151,7 @@ export class Trust {
       this.#client = { files, readAt: etcd.now }
   }
 
-  /** Who is cut off. */
+  /** The members that cannot connect. */
   get faults(): string[] {
     const { etcd, stored } = this.#world
     // Members of before a restore are let go.

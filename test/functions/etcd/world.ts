@@ -20,7 +20,9 @@ type Run = Parameters<typeof decide>[0]
 const START = Date.parse('2026-01-01T00:00:00Z')
 const MAX_ROUNDS = 8
 
-/** What may be different in the decision or in what it is told, in order to show which law a guard keeps. */
+/**
+ * The parts that a mutation changes, in the decision or in its input, in order to show which law depends on a guard.
+ */
 export interface Subject {
   decide: typeof decide
   isStrict?: boolean
@@ -101,7 +103,7 @@ export class EtcdWorld {
     return [...this.stored.pods.values()]
   }
 
-  /** Without those whose deletion waits for a node that is cut off. */
+  /** The pods without those whose deletion waits for an unreachable node. */
   get lastingPods(): PodObject[] {
     return this.pods.filter(
       ({ metadata }) => metadata.deletionTimestamp === undefined || !this.kubelets.silent.has(metadata.name),
@@ -156,7 +158,7 @@ export class EtcdWorld {
     return hasChanged
   }
 
-  /** The same is told once in a run. */
+  /** Records an Event once per run. */
   #tell(events: Decision['events'] = [], told: Set<string>): void {
     for (const event of events) {
       const text = JSON.stringify(event)
@@ -240,7 +242,7 @@ export class EtcdWorld {
 
   // What happens from outside.
 
-  /** Somebody deletes the pod. */
+  /** Deletes the pod as a user. */
   killPod(name: string): void {
     this.#deaths++
     this.#endPod(name)

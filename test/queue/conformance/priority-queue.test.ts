@@ -153,7 +153,7 @@ describe('a key that runs', () => {
 })
 
 describe('a key that waits', () => {
-  /** Served once, so that it waits as its run asked for; nobody serves then. */
+  /** Serves the key once, so that it waits as its run requested. Afterwards no worker serves it. */
   async function letWait(test: TestQueue, finish: () => Finish, key = 'n.foo'): Promise<void> {
     const worker = test.queue.serve({ reconciler: FN, slots: 1, handler: async () => finish() })
     await test.queue.enqueue(FN, key)

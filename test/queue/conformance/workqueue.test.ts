@@ -1,6 +1,7 @@
 /**
- * The laws of client-go's util/workqueue, each with the name of the upstream test that states it. Where a queue outside
- * the process must differ, the sentence says what holds instead, and docs/decisions/0011-conformance.md why.
+ * The laws of client-go's util/workqueue, each with the name of the upstream test that states it. A law that a queue
+ * outside of the process cannot keep states the law that holds instead; docs/decisions/0011-conformance.md contains the
+ * reason.
  */
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'

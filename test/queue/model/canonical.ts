@@ -73,7 +73,7 @@ function processText(process: Process, name: (id: string | number) => number | s
   }
 }
 
-/** Of the tokens that a pass has absorbed nothing depends any more. */
+/** Tokens that a pass has absorbed have no effect on later states. */
 const isChange = ({ sequence }: Note) => sequence === undefined
 
 function filled({ text, ids }: Template, name: (id: string | number) => number | string): string {

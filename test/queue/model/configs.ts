@@ -50,7 +50,7 @@ const LANES = { ...STRICT, low: 1 }
 const ENDINGS = { endings: ['requeue', 'error', 'terminal', 'handback'] } as const
 const OWN_TIMERS = { ...STRICT, endings: ['requeue', 'error'], ends: 1, wakes: 1 } as const
 const SLEEPING = { ...STRICT, endings: ['requeue'], ends: 1, sleeps: true } as const
-/** Nobody holds a token for longer than the server waits: then every run has its own reason. */
+/** Each process holds a token for less time than the server waits, so every run has a reason of its own. */
 const SWIFT = { ...STRICT, ...ENDINGS, slow: 0, neverStranded: true }
 
 /** Explored wholly with every test run. */

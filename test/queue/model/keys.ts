@@ -5,7 +5,7 @@ import type { Budget, Config, Move, State, Subject } from './state.ts'
 import { isWorker } from './workers.ts'
 
 interface Keys {
-  /** Each with its own token subjects and records; what is left of the budget is the same for all. */
+  /** Each key has its own token subjects and records; all keys share the remaining budget. */
   states: readonly State[]
   left: Budget
 }

@@ -49,7 +49,7 @@ const publishing =
   (io: Io, step: Step): Io =>
     io.do === 'publish' ? { ...io, message: change(io.message, step) } : io
 
-/** Changes what a machine is told. */
+/** Changes the input of a machine. */
 function hearing<Input, State extends { io: Io }, Result>(
   machine: Machine<Input, State, Result>,
   change: (answer: Answer, step: State) => Answer,

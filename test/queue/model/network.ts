@@ -36,11 +36,11 @@ export function outcomes(state: State, process: Process | undefined, io: Io, con
 
 type Holding = Extract<Process, { token: number | undefined }> & { token: number }
 
-/** With a token delivered to it. */
+/** Whether a token was delivered to the process. */
 const isHolding = (process: Process | undefined): process is Holding =>
   process !== undefined && 'token' in process && process.token !== undefined
 
-/** For the others a lost publish is as if they had not asked yet. */
+/** Only these phases remember a lost publish; in the others it has the same effect as no request. */
 const REMEMBERS_DOUBT = new Set<Process['phase']>(['finishing', 'retrying', 'withdrawing'])
 
 function publishes(
@@ -72,7 +72,7 @@ function publishes(
 
 function removals(state: State, process: Process | undefined, sequence: number, config: Config | undefined): Outcome[] {
   const without = removeToken(state, sequence, config?.resurrections ?? 0)
-  // What was enqueued before a withdrawal is given up with its token.
+  // A withdrawal gives up the keys that were enqueued before it, together with their token.
   const removed = process?.phase === 'withdrawing' && without !== state ? { ...without, covered: true } : without
   const found: Outcome[] = [{ label: `removes token ${sequence}`, state: removed, answer: { kind: 'removed' } }]
   if (!config || state.left.faults === 0) return found
@@ -86,8 +86,8 @@ function removals(state: State, process: Process | undefined, sequence: number, 
 }
 
 /**
- * The definition of completion is the stored finish, of a run that neither failed nor was handed back. What is withdrawn
- * by hand is as good as complete: nobody waits for it any more.
+ * A run is complete if its finish is stored and it neither failed nor was handed back. A withdrawal by hand counts as
+ * completion, since no run is expected afterwards.
  */
 const completesRun = (process: Process | undefined): boolean =>
   process?.phase === 'withdrawing' ||

@@ -37,7 +37,7 @@ const withToken = (state: State, lane: Lane, slot: Slot | undefined): State => (
   tokens: { ...state.tokens, [lane]: slot },
 })
 
-/** The state of the world has changed: what was read before is old. */
+/** Records a change of the observed objects: earlier reads are out of date. */
 export function changed(state: State): State {
   return {
     ...state,
@@ -53,7 +53,7 @@ export function account(state: State, message: Publish, completes: boolean): Sta
   return message.role === 'record' && message.record.state === 'waiting' ? changed(covered) : covered
 }
 
-/** The server applies an acknowledgement. What is not there, or is not pending, is not touched. */
+/** The server applies an acknowledgement. It ignores a token that does not exist or is not pending. */
 export function acknowledge(state: State, lane: Lane, sequence: number, { replicas, resurrections }: Config): State {
   const slot = state.tokens[lane]
   if (slot?.sequence !== sequence || slot.dead) return state

@@ -22,11 +22,11 @@ export interface Subject {
   requeuesFenced: boolean
   /** A change that no run here covers is queued. */
   queuesRefused: boolean
-  /** The watch's cursor does not pass a change before it is safe: who dies is told of it again. */
+  /** The watch's cursor does not pass a change before it is safe: a restarted process receives the change again. */
   cursorWaits: boolean
-  /** Somebody looks for tokens that nobody will deliver, and for schedules that will not fire. */
+  /** Whether a janitor looks for tokens that will never be delivered, and for schedules that will not fire. */
   janitor: boolean
-  /** Somebody opens the buckets of sleeping timers. */
+  /** Whether a process opens the buckets of sleeping timers. */
   opener: boolean
 }
 
@@ -35,7 +35,7 @@ export interface Budget {
   /** ENQUEUEs in each lane. */
   high: number
   low: number
-  /** Changes that a worker's own process is told of, in the high lane. */
+  /** Changes that the process of a worker receives directly, in the high lane. */
   announces: number
   /** Tokens that a worker reads from the stream and takes out of their turn. */
   sightings: number
@@ -120,7 +120,7 @@ export interface Delayed {
   completes: boolean
 }
 
-/** A change that a process was told of, or a token that told it. */
+/** A change that a process has received directly, or the token that announced it. */
 export interface Note {
   lane: Lane
   /** The token's sequence. */
@@ -134,7 +134,7 @@ interface Common {
   overdue: boolean
   /** Its run has read the newest state. */
   fresh: boolean
-  /** Of a run; while the key is being taken: changes that wait for the lease. */
+  /** The changes of a run; while the key is being taken, the changes that wait for the lease. */
   passes: Passes<Note>
 }
 

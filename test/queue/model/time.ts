@@ -3,7 +3,7 @@ import type { KeyRecord } from '../../../queue/record.ts'
 
 const LEASE_MS = 100
 
-/** By the stream's replicas. */
+/** Terms, keyed by the stream's replicas. */
 export const TERMS: Record<1 | 3, Terms> = {
   1: { leaseMs: LEASE_MS, replicated: false },
   3: { leaseMs: LEASE_MS, replicated: true },

@@ -33,7 +33,7 @@ export function clientMoves(state: State, subject: Subject, config: Config): Mov
   ]
 }
 
-/** The state of the world changes, and somebody says so: the obligation begins with the definite answer. */
+/** An object changes, and its key is enqueued. The obligation to run begins with a definite answer of the server. */
 function enqueues(state: State, lane: Lane, subject: Subject, config: Config): Move[] {
   if (state.left[lane] === 0) return []
   const counter = state.counter + 1
@@ -110,7 +110,7 @@ const takeTerms = (nonce: string, { replicas }: Config) => ({
   terms: TERMS[replicas],
 })
 
-/** The world has changed, and a process knows: a run of the key there, one that is about to begin, or nobody yet. */
+/** An object changes, and a process receives the change: a run of the key, a run that is about to begin, or none. */
 function announcements(state: State, subject: Subject, config: Config): Move[] {
   if (state.left.announces === 0) return []
   const left = { ...state.left, announces: state.left.announces - 1 }
@@ -145,7 +145,7 @@ const noted = (state: State, note: Note, { passes }: Subject): Move[] =>
     ]
   })
 
-/** Telling of one token twice changes nothing. */
+/** Another announcement of the same token has no effect. */
 function knows(process: Process, { sequence }: Note): boolean {
   if (sequence === undefined) return false
   const absorbed = process.phase === 'absorbing' ? [...process.tokens, { sequence: process.token }] : []
@@ -212,7 +212,7 @@ const VISITORS = new Set<Process['phase']>(['enqueueing', 'retrying', 'withdrawi
 
 export const isWorker = ({ phase }: Process) => !VISITORS.has(phase)
 
-/** Somebody looks at the queue and acts by hand on what is there. */
+/** A user inspects the queue and acts on its current contents. */
 function interventions(state: State, subject: Subject, config: Config): Move[] {
   if (state.left.interventions === 0) return []
   const nonce = `h${state.counter + 1}`
@@ -237,7 +237,7 @@ function interventions(state: State, subject: Subject, config: Config): Move[] {
   })
 }
 
-/** Somebody has read a sleeping timer and will wake it, early or late; anything may happen to the key before that. */
+/** A process has read a sleeping timer and will wake it, early or late; other moves on the key may come before that. */
 function awakenings(state: State, { machines }: Subject): Move[] {
   const last = state.records.at(-1)
   if (last?.record.slot === undefined || state.processes.some(({ phase }) => phase === 'waking')) return []
@@ -252,7 +252,7 @@ function awakenings(state: State, { machines }: Subject): Move[] {
   ]
 }
 
-/** The janitor suspects what is dead, and may mistake what is going away for it. */
+/** The janitor looks for dead keys, and may mistake a key that is being removed for one. */
 function revival(state: State, lane: Lane, { machines }: Subject): Move[] {
   const slot = state.tokens[lane]
   if (slot?.dead) return revive(state, lane, slot, machines)
@@ -293,7 +293,7 @@ function processMoves(state: State, process: Process, subject: Subject, config: 
   return [...crash(state, process, subject, config), ...ownMoves(state, process, subject, config)]
 }
 
-/** A dead enqueuer has promised nothing. What a run was told of, the watch tells again from its cursor. */
+/** A dead enqueuer has no obligation. The watch repeats the changes that a dead run had received, from its cursor. */
 function crash(state: State, process: Process, subject: Subject, config: Config): Move[] {
   if (state.left.crashes === 0 || process.phase === 'enqueueing') return []
   const left = { ...state.left, crashes: state.left.crashes - 1 }
@@ -351,7 +351,10 @@ const seesItsEnd = (state: State, process: Of<'running' | 'absorbing'>): Move =>
   state: fenced(state, process, process.held.record.lane),
 })
 
-/** What a run does with the changes that it was told of: reads again, or gives one up that has waited for too long. */
+/**
+ * The moves of a run with the changes that it has received: it reads again, or gives up a change that has waited too
+ * long.
+ */
 function lapMoves(state: State, process: Of<'running'>, subject: Subject, config: Config): Move[] {
   const { unseen } = process.passes
   const [oldest] = unseen
@@ -419,7 +422,7 @@ function requeue(state: State, process: Of<'requeueing'>, subject: Subject, conf
   return firstIo(state, { ...process, step }, subject, config, process, 'fenced: ')
 }
 
-/** Starts a machine and performs its first IO in one move: what lies between is no different from starting later. */
+/** Starts a machine and performs its first IO in one move: moves in between have the same effect as a later start. */
 function firstIo(
   state: State,
   process: Process,
@@ -506,7 +509,7 @@ const goesElsewhere = (timely: Advanced, late: Advanced) => summary(timely) !== 
 const resultText = (advanced: Advanced) => ('io' in advanced.out ? '' : ` ⇒ ${summary(advanced)}`)
 
 function settle(state: State, before: Process, { out }: Advanced, subject: Subject, config: Config): State {
-  // What it stored may have made what it has read old.
+  // Its write may have outdated its earlier reads.
   const process = { ...before, fresh: state.processes.some(({ nonce, fresh }) => nonce === before.nonce && fresh) }
   if ('io' in out) {
     const held = 'held' in out && process.phase !== 'taking' ? { held: out.held } : {}

@@ -22,7 +22,7 @@ interface ClientsOptions {
 }
 
 export interface Traffic {
-  /** By register. */
+  /** Operations, keyed by register. */
   history: Map<string, Operation[]>
   done: number
   failed: number

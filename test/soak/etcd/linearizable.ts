@@ -17,12 +17,12 @@ interface Zone {
 }
 
 /**
- * Why no order of the operations explains what was read; undefined: there is one, so the register was linearizable. The
- * order of two operations is given where one returned before the other was called.
+ * Returns the reason why no order of the operations explains the reads; undefined if the register was linearizable. Two
+ * operations have an order if one returned before the other was called.
  *
- * Values are unique, so each read names its write. Then the zones decide: two of them that each span time (the first answer
- * is before the last call) must not overlap, and none that spans no time may lie within one that does (Gibbons and
- * Korach, "Testing Shared Memories", 1997). Time: n log n.
+ * Values are unique, so each read names its write. Then the zones decide: two of them that each span time (the first
+ * answer is before the last call) must not overlap, and none that spans no time may lie within one that does (Gibbons
+ * and Korach, "Testing Shared Memories", 1997). Time: n log n.
  */
 export function violationOf(operations: readonly Operation[]): string | undefined {
   const writes = new Map<string | null, Operation>([

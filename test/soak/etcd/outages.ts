@@ -7,7 +7,7 @@ export interface Outage {
   /** When that operation failed. */
   failedAt: number
   endedAt: number
-  /** Of each operation that failed. */
+  /** The errors of failed operations. */
   errors: string[]
 }
 
@@ -15,7 +15,7 @@ export interface Outage {
 export interface Happening {
   what: string
   at: number
-  /** When the cluster was seen to be as its spec says again. */
+  /** The time at which the cluster was observed to match its spec again. */
   wholeAt?: number
 }
 
@@ -60,7 +60,7 @@ export function outagesByCause(happenings: readonly Happening[], outages: readon
 /** How long a client retries until it is answered. */
 const waitOf = ({ failedAt, endedAt }: Outage): number => endedAt - failedAt
 
-/** Those that a retry of a second did not save, with what the client was told. */
+/** Returns operations that failed in spite of retries for a second, with the error of the client. */
 export const unsavedOf = (outages: readonly Outage[]): string[] =>
   outages
     .filter((one) => waitOf(one) > RETRY_MS)

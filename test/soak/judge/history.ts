@@ -129,8 +129,8 @@ function endRecord(history: History, subject: string, message: Stored, isToken: 
 }
 
 /**
- * The server looks for what is due and then stores its fire, so a client may have ended it meanwhile: one run too many.
- * On more than one replica it also lets a client end what is about to go with a fire that is stored already.
+ * The server finds a due record and then stores its fire, so a client may have ended the record in between: one run too
+ * many. With several replicas, a client may also end a record whose fire is already stored.
  */
 const mayCross = ({ replicated }: History, before: Ending, now: Ending): boolean =>
   before.byFire !== now.byFire && (now.byFire || replicated) && now.at - before.at < CROSS_MS
@@ -172,7 +172,10 @@ function addRecord(history: History, key: string, message: Stored): void {
     history.promised.set(owner, [...(history.promised.get(owner) ?? []), due])
 }
 
-/** Of an idle queue: records that stand, which are lost timers or orphans, and tokens that went without a run. */
+/**
+ * Returns the remains of an idle queue: records, which are lost timers or orphans, and tokens that disappeared without
+ * a run.
+ */
 export const leftOver = (history: History): string[] => [
   ...[...history.records.values()]
     .filter(({ sequence }) => isWhole(history, sequence))

@@ -1,6 +1,6 @@
 import { isProbe } from './history.ts'
 
-/** What is left on the server when nothing is to be done. */
+/** The contents of the server after all work is done. */
 export interface Remains {
   /** Subjects of the queue's stream. */
   subjects: readonly string[]
@@ -30,7 +30,7 @@ export function remainsOf({ subjects, messages, consumers, expectedConsumers, wo
   return wrong
 }
 
-/** Of one process over its life, MiB, every five seconds. */
+/** The memory of one process over its life, in MiB, every five seconds. */
 export interface Memory {
   name: string
   pid: number
@@ -39,7 +39,7 @@ export interface Memory {
   resident: number[]
 }
 
-/** So few say nothing. */
+/** Fewer samples give no result. */
 const LEAST_SAMPLES = 16
 
 /** It grew: the least of the last quarter is well above that of the second one, when all was warm. */
@@ -60,6 +60,6 @@ export const median = (numbers: readonly number[]): number =>
     0.5,
   )
 
-/** Of numbers in order. */
+/** Returns a quantile of sorted numbers. */
 export const quantile = (sorted: readonly number[], q: number): number =>
   sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? Number.NaN

@@ -18,13 +18,16 @@ export interface Recovery {
   times: number
   /** Runs in the hands of the process that the fault ended or took the lease of. */
   runs: number
-  /** Of each of these, from the fault until its key ran again. Of a server's fault, from its return until any key ran. */
+  /**
+   * The time from a fault of a client until its key ran again. For a fault of a server: from its return until any key
+   * ran.
+   */
   backMs: number[]
   /** The longest time around a server's fault in which no run began anywhere. */
   silentMs?: number[]
 }
 
-/** What a server's fault does may last longer than the fault. */
+/** The time after a fault of a server in which its effects may last. */
 const AFTERMATH_MS = 5000
 
 export function recoveries(faults: readonly Fault[], byKey: ReadonlyMap<string, readonly Run[]>): Recovery[] {

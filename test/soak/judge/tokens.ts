@@ -1,4 +1,4 @@
-/** Of each token subject, the sequence of the token that no running record has followed yet. */
+/** Sequences of tokens without a running record, keyed by token subject. */
 export type Tokens = Map<string, number>
 
 interface TokenStored {
@@ -22,12 +22,12 @@ export function addToken(
 ): string | undefined {
   const before = tokens.get(subject)
   tokens.set(subject, sequence)
-  // What the server had under this subject, as it says itself when it repeats a message.
+  // The header contains the last sequence of the subject, as the server reports it for a repeated message.
   const isFirst = headers['Nats-Last-Sequence'] === '0'
   return before !== undefined && isFirst && isWhole(before) ? vanished(subject, before, `${sequence}`) : undefined
 }
 
-/** Of an idle queue: tokens that are gone although nobody has ever run their keys for them. */
+/** Returns tokens that are missing in an idle queue although no worker has run their keys for them. */
 export const neverTaken = (tokens: Tokens, isWhole: IsWhole): string[] =>
   [...tokens]
     .filter(([, sequence]) => isWhole(sequence))

@@ -75,7 +75,7 @@ function figuresOf({ diaries, history, faults, wallOf, serverMiB }: Evidence): R
   }
 }
 
-/** Of each name the life that tells most. */
+/** Returns the longest life for each name. */
 const longestLives = (memory: readonly Memory[]): Memory[] =>
   [...Map.groupBy(memory, ({ name }) => name).values()].flatMap(
     (lives) => lives.toSorted((a, b) => b.heap.length - a.heap.length)[0] ?? [],
