@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// Starts the command. Node.js runs TypeScript itself, as users write it, from 24.12 on; with an older one on
-// the PATH the version that the project installed is used. Until then names that older ones lack must not be imported.
+// Starts the command. Node.js runs the TypeScript of Fairlead and of its users from 24.12 on. With an older version on
+// PATH, the script starts the version that the project has installed, so its imports must exist in older versions too.
 import { spawn } from 'node:child_process'
 import { existsSync, mkdirSync } from 'node:fs'
 import module from 'node:module'
@@ -15,10 +15,11 @@ if (runsTypeScript) {
   keepWhatIsCompiled()
   const { main } = await import('./index.ts')
   await main(process.argv)
-  // A server that accepts a connection of the NATS client (3.4.0) and says nothing keeps it, and so this process, for ever.
+  // A server that accepts a connection of the NATS client (3.4.0) and then sends nothing keeps the connection open, and
+  // with it this process, forever.
   if (process.exitCode) process.exit()
 } else {
-  // Of the clone, or of the project in which the package is installed.
+  // The root of the clone, or of the project in which the package is installed.
   const root = dirname(dirname(fileURLToPath(import.meta.url)))
   const node = [join(root, 'node_modules', '.bin', 'node'), join(dirname(root), '.bin', 'node')].find(existsSync)
   if (node === undefined) {
@@ -34,8 +35,8 @@ if (runsTypeScript) {
 }
 
 /**
- * What was compiled once is read the next time: half the start, and 20 MiB less. Where the cache folder cannot be made
- * it is left; made here step by step, for Node.js 24 goes round for ever where a parent cannot exist (/proc/x).
+ * Enables the compile cache: a start then takes half the time and 20 MiB less. Without a cache folder, it does nothing.
+ * The folder is created one level at a time: Node.js 24 loops forever if a parent cannot exist (/proc/x).
  */
 function keepWhatIsCompiled() {
   const { FAIRLEAD_CACHE, XDG_CACHE_HOME, NODE_COMPILE_CACHE } = process.env
@@ -48,6 +49,6 @@ function keepWhatIsCompiled() {
     } catch {}
   if (!existsSync(folder)) return
   module.enableCompileCache(folder)
-  // For the processes and threads that this one starts.
+  // The cache of the processes and threads that this process starts.
   process.env['NODE_COMPILE_CACHE'] = folder
 }

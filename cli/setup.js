@@ -1,5 +1,5 @@
-// Runs before every npm script that needs the dependencies, with whatever Node.js is on the machine: installs them
-// when they are missing or older than the lock file, and says so. Plain JavaScript, no imports but Node's own.
+// Runs before every npm script that needs the dependencies, with any version of Node.js: installs them when they are
+// missing or older than the lock file, and prints that it does. Plain JavaScript that imports only modules of Node.js.
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
