@@ -15,6 +15,7 @@ import {
   type WantedNode,
   withTask,
 } from '#local'
+import { openConsole } from '../console/open.ts'
 import { examplesIn, followExamples } from '../dev/examples.ts'
 import { runReloading } from '../dev/reloading.ts'
 
@@ -23,6 +24,7 @@ export interface DevOptions {
   node: WantedNode
   dir?: string
   apply: string[]
+  console: boolean
 }
 
 /** Servers that the command line names instead of the local cluster. */
@@ -52,9 +54,14 @@ export async function dev(options: DevOptions, given: Given): Promise<void> {
     ...functions,
   ]
   const say = (text: string): void => progress.line(text)
+  const settings = readConfig(env, { ...(given.context !== undefined && { context: given.context }) })
+  await using served = options.console
+    ? await openConsole(settings, { allowWrites: true, function: files, env })
+    : undefined
+  if (served) say(`console: ${served.address}`)
   const running = runReloading({ args, env, files, say, signal })
   if (examples.length === 0) return running
-  await using kube = await openKube(readConfig(env, { ...(given.context !== undefined && { context: given.context }) }))
+  await using kube = await openKube(settings)
   await Promise.all([running, followExamples(kube, examples, say, signal)])
 }
 

@@ -16,6 +16,7 @@ export function devCommand(program: Command): void {
       collect,
       [],
     )
+    .option('--no-console', 'do not serve the console')
     .action(async (options: DevOptions) => {
       const { dev } = await import('../actions/dev.ts')
       await dev(options, program.opts<CommonOptions>())

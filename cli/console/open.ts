@@ -79,33 +79,21 @@ function recording(data: Data, log: Logger): { record: Access['record']; flush: 
 }
 
 function abilitiesOf(settings: Config, { allowWrites, function: files, env }: OpenOptions): Abilities {
-  const functions = files.flatMap((file) => ['-f', file])
-  const loaded: Partial<Abilities> =
-    files.length === 0
-      ? {}
-      : {
-          // Each preview runs in a process of its own: a blocking function does not stop the console, and the module is
-          // loaded in its current version.
-          preview: (reconciler, namespace, name) =>
-            commandJson(
-              [
-                'run',
-                reconciler,
-                name,
-                ...(namespace === undefined ? [] : ['-n', namespace]),
-                '--dry-run',
-                '-o',
-                'json',
-                ...functions,
-              ],
-              env,
-            ),
-          replay: (run) => commandJson(['replay', String(run), '-o', 'json', ...functions], env),
-        }
+  const publish: Abilities['publish'] = (ref, namespace, name) => publishStored(settings, ref, namespace, name)
+  if (files.length === 0) return { writes: allowWrites, publish }
+  // Each preview runs in a process of its own: a blocking function does not stop the console, and the module is loaded
+  // in its current version.
+  const { context, KUBECONFIG, NATS_URL, FAIRLEAD_PREFIX } = settings
+  const given = { kubeconfig: KUBECONFIG, context, nats: [NATS_URL].flat().join(','), prefix: FAIRLEAD_PREFIX }
+  const globals = Object.entries(given).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}`, value]))
+  const output = ['-o', 'json', ...files.flatMap((file) => ['-f', file])]
+  const run = (...args: string[]) => commandJson([...globals, ...args, ...output], env)
   return {
     writes: allowWrites,
-    ...loaded,
-    publish: (ref, namespace, name) => publishStored(settings, ref, namespace, name),
+    publish,
+    preview: (reconciler, namespace, name) =>
+      run('run', reconciler, name, ...(namespace === undefined ? [] : ['-n', namespace]), '--dry-run'),
+    replay: (sequence) => run('replay', String(sequence)),
   }
 }
 

@@ -2,6 +2,7 @@ import type { Logger } from 'pino'
 import type { KubeObject, RunRecord } from '#contracts'
 import { type DeadLetter, NoRunsError, type StoredRun } from '#events'
 import type { Config } from '#host/config'
+import { EXIT, exitCodeOf, oneLine } from '#host/exit'
 import { openKube } from '#host/kube'
 import {
   type ExistingStreams,
@@ -12,7 +13,7 @@ import {
   runsOf,
   type Situation,
 } from '#inspect'
-import type { KubeClient, RequestReport } from '#kube'
+import { isNotFound, type KubeClient, type RequestReport } from '#kube'
 import type { Depth } from '#queue'
 import { Cache } from './cache.ts'
 import { type Connection, connectionTo } from './connection.ts'
@@ -29,6 +30,14 @@ export class AwayError extends Error {
     super(why)
     this.server = server
   }
+}
+
+/** Returns an error of a server as one that pages show; undefined: it is another error. */
+export function awayIn(error: unknown): AwayError | undefined {
+  if (error instanceof AwayError) return error
+  const code = exitCodeOf(error)
+  const server = code === EXIT.kubernetes ? 'The API server' : code === EXIT.nats ? 'NATS' : undefined
+  return server && new AwayError(server, oneLine((error as Error).message))
 }
 
 /** What a Reconciler has in WORK. */
@@ -114,7 +123,9 @@ export function openData(settings: Config, log: Logger, { role, onRequest }: Dat
     reconcilers: () =>
       cache.get('reconcilers', 1000, async () => {
         const streams = await nats.now()
-        return typeof streams === 'string' ? reconcilersOf(await demandKube()) : reconcilersIn(streams.view)
+        return typeof streams === 'string'
+          ? reconcilersOf(await demandKube()).catch(noneIfNotFound)
+          : reconcilersIn(streams.view)
       }),
     queues: () => cache.get('queues', 1000, async () => (await demandNats()).queue.reconcilers()),
     counts: (reconciler) =>
@@ -168,6 +179,12 @@ async function countsOf({ queue }: ExistingStreams, reconciler: string): Promise
     queue.isServed(reconciler),
   ])
   return { depth, oldest, isServed }
+}
+
+/** Nothing is installed yet. */
+const noneIfNotFound = (error: unknown): [] => {
+  if (!isNotFound(error)) throw error
+  return []
 }
 
 const undefinedIfNone = (error: unknown): undefined => {

@@ -1,4 +1,4 @@
-import { AwayError } from '../data/data.ts'
+import type { AwayError } from '../data/data.ts'
 import { type Html, html } from '../html.ts'
 import type { Ask, Page, Section } from './page.ts'
 import { awayNote } from './parts.ts'
@@ -44,10 +44,7 @@ export function layout(ask: Pick<Ask, 'person' | 'abilities' | 'url'>, page: Pag
 }
 
 /** Why a part of the page is not what it should be, above it. */
-export function noticeOf(error: unknown): Html {
-  if (!(error instanceof AwayError)) throw error
-  return awayNote(error.server, error.message)
-}
+export const noticeOf = ({ server, message }: AwayError): Html => awayNote(server, message)
 
 /** A page of its own for what cannot be shown. */
 export const troublePage = (title: string, say: Html | string): Page => ({

@@ -135,6 +135,7 @@ ${list.length > 0 && html`<ul class="findings">${list}</ul>`}${step}</div>`
 }
 
 function acts({ abilities }: Ask, { reconcilers, target }: Situation): Html {
+  if (!abilities.writes && abilities.preview === undefined) return html``
   const { namespace, name } = target
   const buttons = reconcilers.map(({ object }) => {
     const reconciler = nameOf(object)
@@ -161,10 +162,10 @@ const KNOWN: Record<Known, [Tone, string]> = {
 function side(ask: Ask, situation: Situation): Html {
   const { object, reconcilers, events } = situation
   const conditions = conditionsOf(object).map(({ type, status, lastTransitionTime: since, ...one }) =>
-    told(html`${type} ${badge(toneOf(type, status), status)}`, since, wordsOf({ type, status, ...one }), ask.now),
+    entry(html`${type} ${badge(toneOf(type, status), status)}`, since, wordsOf({ type, status, ...one }), ask.now),
   )
   const reported = events.map(({ type, reason, message, count, last }) =>
-    told(
+    entry(
       html`${badge(type === 'Warning' ? 'bad' : 'idle', reason)}${count > 1 && ` ×${count}`}`,
       last,
       message,
@@ -173,13 +174,13 @@ function side(ask: Ask, situation: Situation): Html {
   )
   const finalizers = object?.metadata.finalizers ?? []
   return html`${reconcilers.map((one) => reconcilerFacts(one, situation, ask.now))}
-${conditions.length > 0 && section('Conditions', html`<ul class="plain told">${conditions}</ul>`)}
-${reported.length > 0 && section('Events', html`<ul class="plain told">${reported}</ul>`)}
+${conditions.length > 0 && section('Conditions', html`<ul class="plain entries">${conditions}</ul>`)}
+${reported.length > 0 && section('Events', html`<ul class="plain entries">${reported}</ul>`)}
 ${finalizers.length > 0 && section('Finalizers', html`<ul class="plain">${finalizers.map((one) => html`<li><code>${one}</code></li>`)}</ul>`)}
 ${section('Changed by', html`<ul class="plain">${writers(object?.metadata['managedFields'], ask.now)}</ul>`)}`
 }
 
-const told = (head: Html, since: string | undefined, text: string, now: Date): Html =>
+const entry = (head: Html, since: string | undefined, text: string, now: Date): Html =>
   html`<li><p class="beside"><span>${head}</span><span class="dim">${since !== undefined && ago(since, now)}</span></p>${text !== '' && html`<p class="clamp dim" title="${text}">${text}</p>`}</li>`
 
 /** Status True of a condition is mostly good. Some conditions name a fault. */

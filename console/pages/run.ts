@@ -7,7 +7,7 @@ import { differences } from '#reconcile'
 import { crossesNamespaces, isRefused, readReconciler } from '#spec'
 import { type Html, html } from '../html.ts'
 import { type Ask, NotFoundError, type Page, primaries } from './page.ts'
-import { ago, changes, facts, section } from './parts.ts'
+import { ago, changes, empty, facts, section } from './parts.ts'
 import { kindPart, objectPath, runPath } from './paths.ts'
 import { maySee, resultBadge } from './runs.ts'
 
@@ -36,6 +36,20 @@ export async function runPage(ask: Ask): Promise<Page> {
       side: side(ask, run, may.all),
     },
   }
+}
+
+/** The run that ended last, and each later one when it ends. */
+export async function latestRunPage(ask: Ask): Promise<Page> {
+  const kinds = await primaries(ask)
+  const runs = (await ask.data.recentRuns({})).filter(({ record }) => kinds.has(record.reconciler))
+  for (const { sequence, record } of runs) {
+    const kind = kinds.get(record.reconciler)
+    if (kind === undefined || !(await ask.may(toGet(kind, record.namespace, record.name)))) continue
+    const page = await runPage({ ...ask, params: [String(sequence)] })
+    return { ...page, title: 'Last run', everyMs: 700, head: html``, regions: { top: page.head, ...page.regions } }
+  }
+  const none = empty('No run is recorded yet.', 'By default only runs that write something or fail are recorded.')
+  return { title: 'Last run', section: 'runs', everyMs: 700, head: html`<h1>Last run</h1>`, regions: { top: none } }
 }
 
 /** The record as `fairlead runs get` prints it: a file for `fairlead replay --from` and for tests. */

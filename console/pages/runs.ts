@@ -39,7 +39,7 @@ export async function runsPage(ask: Ask): Promise<Page> {
     head: html`<h1>Runs</h1><form class="filters" data-filters action="/runs">
 ${choice('Reconciler', 'reconciler', [...kinds.keys()].sort(), reconciler)}
 ${choice('Result', 'result', Object.keys(RESULTS), result)}
-${field('Namespace', 'namespace', namespace)}${field('Name', 'name', name)}<button>Show</button></form>`,
+${field('Namespace', 'namespace', namespace)}${field('Name', 'name', name)}<button>Show</button></form><p><a href="/runs/latest">The last run, as it happens</a></p>`,
     regions: {
       runs:
         runs.length === 0

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import type { ServerResponse } from 'node:http'
 import { pause } from '#primitives'
-import { AwayError } from '../data/data.ts'
+import { awayIn } from '../data/data.ts'
 import { html } from '../html.ts'
 import { noticeOf } from '../pages/layout.ts'
 import { NotFoundError, type Page } from '../pages/page.ts'
@@ -49,7 +49,8 @@ async function regionsOf(
     const texts = Object.entries(regions).map(([id, region]) => [id, region.text] as const)
     return { regions: { notice: '', ...Object.fromEntries(texts) }, everyMs }
   } catch (error) {
-    if (error instanceof AwayError) return { regions: { notice: noticeOf(error).text } }
+    const away = awayIn(error)
+    if (away) return { regions: { notice: noticeOf(away).text } }
     if (error instanceof NotFoundError)
       return {
         regions: {

@@ -5,7 +5,7 @@ import { overview } from '../pages/overview.ts'
 import type { PageOf } from '../pages/page.ts'
 import { previewPage, replayPage } from '../pages/preview.ts'
 import { queuePage } from '../pages/queue.ts'
-import { runPage } from '../pages/run.ts'
+import { latestRunPage, runPage } from '../pages/run.ts'
 import { runsPage } from '../pages/runs.ts'
 
 const PAGES: [path: RegExp, page: PageOf][] = [
@@ -14,6 +14,7 @@ const PAGES: [path: RegExp, page: PageOf][] = [
   [/^\/objects\/([^/]+)\/([^/]+)\/([^/]+)$/, objectPage],
   [/^\/preview\/([^/]+)\/([^/]+)\/([^/]+)$/, previewPage],
   [/^\/runs$/, runsPage],
+  [/^\/runs\/latest$/, latestRunPage],
   [/^\/runs\/(\d+)$/, runPage],
   [/^\/runs\/(\d+)\/replay$/, replayPage],
   [/^\/events$/, eventsPage],

@@ -2,7 +2,7 @@ import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http
 import type { Logger } from 'pino'
 import type { Access, Person } from '#console/access'
 import { UsageError } from '#host/exit'
-import { AwayError, type Data } from '../data/data.ts'
+import { awayIn, type Data } from '../data/data.ts'
 import { html } from '../html.ts'
 import { layout, noticeOf, refusalDocument, troublePage } from '../pages/layout.ts'
 import { type Abilities, type Ask, askedOnce, NotFoundError, type Page } from '../pages/page.ts'
@@ -85,8 +85,9 @@ export function createConsole({ data, access, cookieFor, abilities, log }: Conso
       data.forget()
       sendJson(response, 200, { say, isDone })
     } catch (error) {
-      if (!(error instanceof UsageError || error instanceof AwayError)) throw error
-      sendJson(response, error instanceof AwayError ? 503 : 400, { say: error.message, isDone: false })
+      const away = awayIn(error)
+      if (!(error instanceof UsageError) && away === undefined) throw error
+      sendJson(response, away ? 503 : 400, { say: (error as Error).message, isDone: false })
     }
   }
 
@@ -141,9 +142,10 @@ async function pageOf(ask: Ask, { page }: Route): Promise<[status: number, page:
     return [200, await page(ask)]
   } catch (error) {
     if (error instanceof NotFoundError) return [404, troublePage('There is nothing to see here', error.message)]
-    if (error instanceof AwayError) {
+    const found = awayIn(error)
+    if (found) {
       const away = { title: 'No answer', section: 'none' as const, head: html``, everyMs: 1000 }
-      return [503, { ...away, regions: { away: noticeOf(error) } }]
+      return [503, { ...away, regions: { notice: noticeOf(found) } }]
     }
     throw error
   }
@@ -154,7 +156,8 @@ function fail(response: ServerResponse, error: unknown, log: Logger): void {
     if (!response.headersSent) sendJson(response, 404, { say: error.message })
     return
   }
-  if (error instanceof AwayError && !response.headersSent) return sendJson(response, 503, { say: error.message })
+  const away = awayIn(error)
+  if (away && !response.headersSent) return sendJson(response, 503, { say: away.message })
   log.warn({ err: error }, 'a request of the console failed')
   if (response.headersSent) response.destroy()
   else sendJson(response, 500, { say: 'the console has failed on this request: see its log' })

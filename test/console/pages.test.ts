@@ -5,7 +5,7 @@ import { type Access, type Action, localAccess } from '#console/access'
 import type { RunRecord } from '#contracts'
 import type { StoredRun } from '#events'
 import type { Row } from '#inspect'
-import { AwayError, type Data } from '../../console/data/data.ts'
+import { awayIn, type Data } from '../../console/data/data.ts'
 import { html } from '../../console/html.ts'
 import { deadPage } from '../../console/pages/dead.ts'
 import { layout } from '../../console/pages/layout.ts'
@@ -178,9 +178,11 @@ it('parts of an address are decoded, and one that cannot be is taken as it is', 
   expect(routeOf('/objects/a/b')).toBeUndefined()
 })
 
-it('a server that is away is named with its reason', () => {
-  const { server, message } = new AwayError('NATS', 'no answer')
-  expect([server, message]).toEqual(['NATS', 'no answer'])
+it('an error of a server is shown as that server, any other error is not', () => {
+  const named = (name: string) => Object.assign(new Error('no answer'), { name })
+  expect(awayIn(named('JetStreamError'))).toMatchObject({ server: 'NATS', message: 'no answer' })
+  expect(awayIn(named('ApiConnectionError'))).toMatchObject({ server: 'The API server' })
+  expect(awayIn(new TypeError('wrong'))).toBeUndefined()
 })
 
 describe('access on this machine', () => {
