@@ -1,7 +1,7 @@
 import { BoundedMap, pause, TokenBucket } from '#primitives'
 
-/** Reads take this share of the time at most. */
-const SHARE = 5
+/** A read is not repeated for so many times as long as it took. */
+export const SHARE = 5
 const ENTRIES = 500
 /** Reads of all tabs together. Beyond that they wait, so that the servers stay free for runs. */
 export const READS = { perSecond: 50, burst: 100 }

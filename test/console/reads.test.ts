@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { Cache, READS } from '../../console/data/cache.ts'
+import { Cache, READS, SHARE } from '../../console/data/cache.ts'
 
 /** A cache whose clock goes forward when all wait. */
 function opened() {
@@ -59,8 +59,8 @@ it('reads once what many tabs look at, and not more often than its age and its c
   }
   const tabs = Array.from({ length: TABS }, look)
   await until(SECONDS * 1000)
-  // 100 ms of reading, and then none for five times as long.
-  expect(reads).toBeLessThanOrEqual((SECONDS * 1000) / 600 + 1)
+  // 100 ms of reading, and then none for so many times as long.
+  expect(reads).toBeLessThanOrEqual((SECONDS * 1000) / (100 * (1 + SHARE)) + 1)
   await until(Infinity)
   await Promise.all(tabs)
 })
