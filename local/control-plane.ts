@@ -45,6 +45,9 @@ const SERVER_NAMES = [
   KUBERNETES_SERVICE_IP,
 ]
 
+/** Name in the certificate by which kube-apiserver is known to API servers that it forwards requests to. */
+const FRONT_PROXY = 'front-proxy-client'
+
 /** Tests create thousands of objects per minute, which the default limits of the control plane would delay. */
 const CLIENT_LIMITS = ['--kube-api-qps=500', '--kube-api-burst=1000']
 
@@ -107,6 +110,7 @@ export async function startApiServer(options: ControlPlaneOptions): Promise<Cont
 
 async function apiServerFlags({ dir, pki, host, ports, audit }: ControlPlaneOptions): Promise<string[]> {
   const serving = await pki.issue('apiserver', { cn: 'kube-apiserver' }, SERVER_NAMES)
+  const proxy = await pki.issue('front-proxy-client', { cn: FRONT_PROXY })
   const toKubelet = await pki.issue('kubelet-client', { cn: 'kube-apiserver-kubelet-client', o: ['system:masters'] })
   return [
     `--etcd-servers=http://127.0.0.1:${ports.etcd}`,
@@ -124,11 +128,25 @@ async function apiServerFlags({ dir, pki, host, ports, audit }: ControlPlaneOpti
     ...fileFlags('tls-cert-file', 'tls-private-key-file', serving),
     ...fileFlags('kubelet-client-certificate', 'kubelet-client-key', toKubelet),
     '--kubelet-preferred-address-types=InternalIP',
+    ...aggregationFlags(pki.caFile, proxy),
     '--service-account-issuer=https://kubernetes.default.svc.cluster.local',
     `--service-account-key-file=${pki.serviceAccountKey.pubFile}`,
     `--service-account-signing-key-file=${pki.serviceAccountKey.keyFile}`,
     '--profiling=false',
     ...(audit ? await auditFlags(dir) : []),
+  ]
+}
+
+/** Flags of the aggregation layer: other API servers, such as those of metrics, accept the users that kube-apiserver forwards. */
+function aggregationFlags(caFile: string, proxy: CertificateFiles): string[] {
+  return [
+    `--requestheader-client-ca-file=${caFile}`,
+    `--requestheader-allowed-names=${FRONT_PROXY}`,
+    '--requestheader-extra-headers-prefix=X-Remote-Extra-',
+    '--requestheader-group-headers=X-Remote-Group',
+    '--requestheader-username-headers=X-Remote-User',
+    '--enable-aggregator-routing',
+    ...fileFlags('proxy-client-cert-file', 'proxy-client-key-file', proxy),
   ]
 }
 

@@ -20,8 +20,11 @@ interface Monitoring {
   }[]
 }
 
-const file = await readFile(new URL('../../deploy/keda/scaledobject.yaml', import.meta.url), 'utf8')
-const { triggers } = (parse(file) as { spec: { triggers: Trigger[] } }).spec
+async function triggersOf(name: string): Promise<Trigger[]> {
+  const file = await readFile(new URL(`../../deploy/keda/${name}.yaml`, import.meta.url), 'utf8')
+  return (parse(file) as { spec: { triggers: Trigger[] } }).spec.triggers
+}
+const triggers = await triggersOf('scaledobject')
 
 /** What KEDA's scaler reads and adds up; undefined: it finds no such consumer. */
 async function lagOf(endpoint: string, { metadata }: Trigger): Promise<number | undefined> {
@@ -72,4 +75,16 @@ it('KEDA counts keys that are queued, and neither timers nor parked keys', async
   await other.drain(1000)
   await vi.waitFor(async () => expect(await lags()).toEqual([1, 0, 0]), { timeout: 15_000, interval: 20 })
   expect(await isActive()).toBe(true)
+})
+
+it('KEDA counts for a function over HTTP the keys of its own Reconciler', async () => {
+  await using nats = await startShippedNats([''])
+  const [endpoint = ''] = nats.monitoringUrls
+  const own = await triggersOf('function')
+  await using test = await openTestQueue(nats.url, '')
+  for (const reconciler of ['at', 'website']) await test.queue.declare(reconciler)
+  await test.queue.enqueue('at', 'n.other')
+  await test.queue.enqueue('website', 'n.a')
+  await test.queue.enqueue('website', 'n.b', { lane: 'low' })
+  expect(await Promise.all(own.map((trigger) => lagOf(endpoint, trigger)))).toEqual([1, 1])
 })
