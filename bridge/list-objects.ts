@@ -1,5 +1,5 @@
 import type { KubeObject } from '#contracts'
-import { endsInitialEvents, isInvalid, type KubeClient } from '#kube'
+import { endsInitialEvents, isInvalid, type KubeClient, METADATA_ONLY, METADATA_ONLY_LIST } from '#kube'
 import type { Selection } from './selection.ts'
 
 /**
@@ -30,8 +30,6 @@ export interface ListObjectsOptions {
 const SILENCE_SECONDS = 10
 /** The time that a stream may take, because the reader may be slowed down. */
 const STREAM_SECONDS = 1800
-const METADATA_ONLY = 'application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json'
-const METADATA_ONLY_LIST = 'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json'
 
 /**
  * Returns every object of the newest state. With `stream`, throws a NotStreamedError if the server does not support it.

@@ -6,6 +6,7 @@ import { consoleCommand } from './commands/console.ts'
 import { deadCommands } from './commands/dead.ts'
 import { demoCommand } from './commands/demo.ts'
 import { devCommand } from './commands/dev.ts'
+import { diffCommand } from './commands/diff.ts'
 import { etcdAgentCommands } from './commands/etcd-agent.ts'
 import { eventsCommands } from './commands/events.ts'
 import { explainCommand } from './commands/explain.ts'
@@ -98,6 +99,7 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
   generateCommands(program, context)
   imageCommand(program, context)
   runCommand(program, context)
+  diffCommand(program, context)
   upCommands(program, context)
   explainCommand(program, context)
   consoleCommand(program, context)

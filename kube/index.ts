@@ -17,6 +17,7 @@ export {
 } from './errors.ts'
 export { loadInCluster } from './in-cluster.ts'
 export { kubeConfigPaths, loadKubeConfig } from './kubeconfig.ts'
+export { METADATA_ONLY, METADATA_ONLY_LIST } from './metadata-only.ts'
 export { resourcePath } from './paths.ts'
 export type {
   ApplyOptions,

@@ -1,16 +1,17 @@
 import type { Logger } from 'pino'
 import { stringify } from 'yaml'
-import type { Invoke, Outcome, ResourceRef } from '#contracts'
+import type { Invoke, Outcome } from '#contracts'
 import { type DryRunResult, type DryRunStep, dryRun } from '#dispatch'
-import { dieBecause, EXIT, UsageError, untilStopped } from '#host/exit'
+import { dieBecause, EXIT, untilStopped } from '#host/exit'
 import { functionNamed, loadFunctions } from '#host/functions'
 import { guardFunctions } from '#host/isolation'
 import { openKube } from '#host/kube'
 import { createLogger } from '#host/logging'
-import { isNotFound, type KubeClient, resourcePath, servedResources } from '#kube'
+import type { KubeClient } from '#kube'
 import type { Finish } from '#queue'
 import { manifest, type Reconciler } from '#sdk'
 import { reconcilerSpec } from '#spec'
+import { existing, namespaceFor } from '../one-object.ts'
 import type { CommandContext } from '../options.ts'
 
 export interface RunOptions {
@@ -28,8 +29,7 @@ export async function printDryRun(
   const settings = await config()
   await using kube = await openKube(settings)
   const found = functionNamed(await loadFunctions(options.function), name)
-  const isClusterScoped = await isInNoNamespace(kube, found.for)
-  const key = { namespace: isClusterScoped ? undefined : (options.namespace ?? 'default'), name: object }
+  const key = { namespace: await namespaceFor(kube, found.for, options.namespace ?? 'default'), name: object }
   const log = await createLogger({ ...settings, LOG_LEVEL: 'error' })
   const { signal } = untilStopped()
   using guard = guardFunctions({
@@ -43,12 +43,6 @@ export async function printDryRun(
   if (isFailure(result.finish)) setExitCode(EXIT.failed)
 }
 
-async function isInNoNamespace(kube: KubeClient, { group, version, resource }: ResourceRef): Promise<boolean> {
-  const served = await servedResources(kube)
-  const found = served.find((one) => one.group === group && one.version === version && one.resource === resource)
-  return found?.namespaced === false
-}
-
 /** Returns the writes of a run of this function for this object on the current state of the cluster. Writes nothing. */
 async function dryRunOnCluster(
   kube: KubeClient,
@@ -59,11 +53,7 @@ async function dryRunOnCluster(
   signal: AbortSignal,
 ): Promise<DryRunResult> {
   const spec = reconcilerSpec.parse(manifest(found).spec)
-  await kube.get(resourcePath(spec.for, object.namespace, object.name), { signal }).catch((cause: unknown) => {
-    if (!isNotFound(cause)) throw cause
-    const where = object.namespace === undefined ? '' : ` in namespace ${object.namespace}; -n names another one`
-    throw new UsageError(`there is no ${spec.for.kind} ${object.name}${where}`, { cause })
-  })
+  await existing(kube, spec.for, object, signal)
   return dryRun({ kube, name: found.name, spec, invoke, object, log, now: new Date(), signal })
 }
 

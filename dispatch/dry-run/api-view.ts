@@ -3,8 +3,22 @@ import type { EventStore, ObjectFilter, StoredObject } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
 import { undefinedIfGone } from '../errors.ts'
 
-/** Returns a view of the API server in the form of EVENTS with all changes up to now. It is for one run. */
-export function apiView(kube: KubeClient, signal: AbortSignal): Pick<EventStore, 'observe' | 'isReferenceOnly'> {
+/** Shared lists of a view. Left out: the view reads each list again. */
+export interface Lists {
+  owned?: (kind: ResourceRef, owner: KubeObject) => Promise<KubeObject[]>
+  related?: (id: string, read: () => Promise<KubeObject[]>) => Promise<KubeObject[]>
+}
+
+/** Returns a view of the API server in the form of EVENTS with all changes up to now. */
+export function apiView(
+  kube: KubeClient,
+  signal: AbortSignal,
+  lists: Lists = {},
+): Pick<EventStore, 'observe' | 'isReferenceOnly'> {
+  const {
+    owned: ownedBy = (kind, { metadata }) => read(kind, { namespace: metadata.namespace }),
+    related: shared = (_, list) => list(),
+  } = lists
   return {
     isReferenceOnly: ({ group, resource }) => group === '' && resource === 'secrets',
     async observe({ primary, owned = [], related = [] }) {
@@ -14,12 +28,12 @@ export function apiView(kube: KubeClient, signal: AbortSignal): Pick<EventStore,
         Promise.all(found.map(async (objects, index) => stored(refs[index] ?? ref, await objects)))
       return {
         primary: object && stored(ref, [object])[0],
-        owned: await all(
-          owned.map((kind) => read(kind, { namespace })),
-          owned,
-        ),
+        owned: await all(object === undefined ? [] : owned.map((kind) => ownedBy(kind, object)), owned),
         related: await all(
-          related.map((filter) => (filter.ref === undefined ? Promise.resolve([]) : read(filter.ref, filter))),
+          related.map(async (filter) => {
+            const { ref: of } = filter
+            return of === undefined ? [] : shared(JSON.stringify(filter), () => read(of, filter))
+          }),
           related.map((filter) => filter.ref),
         ),
         news: undefined,

@@ -29,6 +29,8 @@ export interface DryRunOptions {
   log: RunLog
   now: Date
   signal: AbortSignal
+  /** What the run observes. Left out: the API server is read for this run alone. */
+  view?: ReturnType<typeof apiView>
 }
 
 export interface DryRunResult {
@@ -40,10 +42,9 @@ export interface DryRunResult {
 
 /** Runs one object on the state of the API server. It writes nothing, and needs neither the queue nor EVENTS. */
 export async function dryRun(options: DryRunOptions): Promise<DryRunResult> {
-  const { kube, name, spec, invoke, object, log, now, signal } = options
+  const { kube, name, spec, invoke, object, log, now, signal, view = apiView(kube, signal) } = options
   const would: DryRunStep[] = []
   let outcome: Outcome | undefined
-  const view = apiView(kube, signal)
   const gate = new Gate(4)
   const deps = dryRunDependencies(
     {

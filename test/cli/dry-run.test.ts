@@ -7,6 +7,7 @@ import { command } from '../support/command.ts'
 import { fairlead } from '../support/fairlead.ts'
 import { kubectlFor } from '../support/kubectl.ts'
 import { startTestCluster } from '../support/servers.ts'
+import { clientOf, createFleet, siteModule, versionsOf } from './fleet.ts'
 
 const SDK = join(import.meta.dirname, '../../sdk/index.ts')
 const MODULE = `
@@ -147,5 +148,134 @@ describe('a dry run', () => {
     expect(nothing).toMatchObject({ code: 0, stdout: expect.stringContaining('The function returned nothing.') })
     const other = await run('picky', 'nothing')
     expect(other).toMatchObject({ code: 0, stdout: expect.stringContaining('The function was not called') })
+  })
+})
+
+describe('a diff of all objects', () => {
+  let kube: Awaited<ReturnType<typeof clientOf>>
+  beforeAll(async () => {
+    kube = await clientOf(cluster.kubeconfig)
+    const installed = join(dir, 'sites.ts')
+    await writeFile(installed, siteModule())
+    await command(['install', '-f', installed], env)
+    await createFleet(kube, 'default', 20)
+    await createFleet(kube, 'other', 10)
+  })
+  afterAll(() => kube?.close())
+
+  /** What `fairlead diff` of a module prints, as JSON, and its exit code. */
+  async function diff(source: string, ...args: string[]) {
+    const file = join(dir, `diff-${source.length}-${args.length}-${Math.random()}.ts`)
+    await writeFile(file, source)
+    const { stdout, stderr, code } = await command(['diff', '-f', file, '-o', 'json', ...args], env)
+    const { reconcilers = [] } =
+      stdout === '' ? {} : (JSON.parse(stdout) as { reconcilers?: Record<string, unknown>[] })
+    return { code, stderr, ...reconcilers[0] }
+  }
+  const NEWER = siteModule("return { apply: [map(spec.image.replace('nginx', 'httpd'))] }")
+
+  it('is empty for the function that has made them, and ends with 0', async () => {
+    expect(await diff(siteModule(), '--all')).toMatchObject({ code: 0, objects: 30, changed: 0, failed: 0 })
+  })
+
+  it('has one shape for one change of all, writes nothing, and ends with 1', async () => {
+    const before = await versionsOf(kube)
+    expect(await diff(NEWER, '--all')).toMatchObject({
+      code: 1,
+      objects: 30,
+      changed: 30,
+      shapes: [
+        {
+          what: 'change',
+          kind: 'ConfigMap',
+          objects: 30,
+          fields: [
+            {
+              path: '.data.image',
+              values: expect.arrayContaining([
+                { before: 'nginx:0', after: 'httpd:0' },
+                { before: 'nginx:1', after: 'httpd:1' },
+              ]),
+            },
+          ],
+        },
+      ],
+    })
+    expect(await versionsOf(kube)).toEqual(before)
+  })
+
+  it.each([
+    [['-n', 'other'], 10],
+    [['-n', 'other', '-l', 'tier=gold'], 1],
+    [['--all', '-l', 'tier=gold'], 3],
+    [['site-3', 'site-4', '-n', 'other'], 2],
+    [['site-3'], 1],
+  ])('compares what %j selects', async (args, objects) => {
+    expect(await diff(NEWER, ...args)).toMatchObject({ code: 1, objects, changed: objects })
+  })
+
+  it.each([
+    [[], 'no objects are selected: give names, or --all, -n NAMESPACE or -l SELECTOR'],
+    [['nothing'], 'there is no Site nothing in namespace default; -n names another one'],
+    [['--all', '--reconciler', 'nothing'], 'nothing'],
+  ])('refuses %j', async (args, message) => {
+    const { code, stderr } = await diff(NEWER, ...args)
+    expect(code).toBe(2)
+    expect(stderr).toContain(message)
+  })
+
+  it('shows what a new schema refuses, drops and adds, and does not call the function with what is refused', async () => {
+    const spec = 'z.object({ image: z.string().regex(/:0$/), size: z.int32().default(1) })'
+    const found = await diff(siteModule(undefined, spec), '--all')
+    expect(found).toMatchObject({
+      code: 5,
+      objects: 30,
+      failed: 15,
+      breaking: expect.arrayContaining([expect.stringContaining('spec.image')]),
+    })
+    const { shapes } = found as unknown as { shapes: { what: string; objects: number; message?: string }[] }
+    expect(shapes).toContainEqual(
+      expect.objectContaining({
+        what: 'default',
+        objects: 15,
+        fields: [expect.objectContaining({ path: '.spec.size' })],
+      }),
+    )
+    expect(shapes).toContainEqual(
+      expect.objectContaining({
+        what: 'refuse',
+        objects: 15,
+        message: expect.stringContaining('spec.image is "nginx:1"'),
+      }),
+    )
+    const dropping = await diff(siteModule(undefined, 'z.object({ image: z.string() })'), '--all')
+    expect(dropping).toMatchObject({
+      code: 1,
+      failed: 0,
+      shapes: [{ what: 'prune', objects: 2, examples: expect.arrayContaining(['other/site-7']) }],
+    })
+  })
+
+  it('groups failures, and goes on with the other objects', async () => {
+    const found = await diff(
+      siteModule(
+        "if (spec.image === 'nginx:1') throw new Error(metadata.name + ' is wrong'); return { apply: [map('new')] }",
+      ),
+      '--all',
+    )
+    expect(found).toMatchObject({ code: 5, changed: 15, failed: 15 })
+    expect(found).toHaveProperty(
+      'shapes',
+      expect.arrayContaining([expect.objectContaining({ what: 'fail', objects: 15, message: 'NAME is wrong' })]),
+    )
+  })
+
+  it('reads the external system, and performs nothing', async () => {
+    const external = 'external: { read: () => 1, perform: () => process.exit(9) },'
+    const module = siteModule("return { effect: { kind: 'resize' } }", undefined, external)
+    expect(await diff(module, '-n', 'other')).toMatchObject({
+      code: 1,
+      shapes: [{ what: 'perform', kind: 'resize', objects: 10 }],
+    })
   })
 })
