@@ -71,6 +71,9 @@ function recording(data: Data, log: Logger): { record: Access['record']; flush: 
   let writes: WriteRecord | undefined
   return {
     async record(person, what, about) {
+      const away = await data.kubeAway()
+      if (away !== undefined)
+        return log.warn({ person: person.name, what, object: about, away }, 'write by the console')
       writes ??= new WriteRecord({ kube: await data.kube(), instance: hostname(), log, date: () => new Date() })
       await writes.record(person, what, about)
     },

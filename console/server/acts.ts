@@ -22,6 +22,11 @@ export interface Wanted {
   object?: unknown
 }
 
+/** Nothing waits for the Event of a write: a thousand keys are a thousand Events. */
+function record({ person, log }: Ask, access: Access, what: string, about: About): void {
+  access.record(person, what, about).catch((error: unknown) => log.warn({ err: error, about }, 'a write has no Event'))
+}
+
 interface Done {
   say: string
   /** Each that was wanted is as it should be. */
@@ -53,7 +58,7 @@ async function onKeys(act: Act | 'run', wanted: Wanted, ask: Ask, access: Access
       results.set(result, (results.get(result) ?? 0) + 1)
       isAllDone &&= act === 'run' ? result === 'queued' : isDone(result as never, act)
       if (result !== 'absent' && result !== 'idle')
-        await access.record(ask.person, `${SAID[act]}: ${MEANING[result]}`, about(kind, key))
+        record(ask, access, `${SAID[act]}: ${MEANING[result]}`, about(kind, key))
     }
   }
   const counts = [...results].map(([result, count]) => `${count} ${WORDS[result] ?? result}`)
@@ -106,7 +111,7 @@ async function replayLetter(id: number, ask: Ask, access: Access): Promise<Done>
   if (letter === undefined) return { say: `there is no dead letter ${id} any more`, isDone: false }
   const { done, text } = await replay(letter, streams)
   if (done)
-    await access.record(ask.person, `dead letter ${text}`, {
+    record(ask, access, `dead letter ${text}`, {
       apiVersion: apiVersionOf(RECONCILERS),
       kind: 'Reconciler',
       name: letter.reconciler ?? '-',
@@ -125,7 +130,7 @@ async function publish(object: unknown, ask: Ask, access: Access): Promise<Done>
   if (found === undefined) return { say: `there is no ${target.kind} ${name}`, isDone: false }
   const say = await store(ref, target.namespace, name)
   const { namespace: where } = target
-  await access.record(ask.person, `its event was published by hand: ${say}`, {
+  record(ask, access, `its event was published by hand: ${say}`, {
     apiVersion: apiVersionOf(ref),
     kind: target.kind,
     ...(where !== undefined && { namespace: where }),

@@ -3,7 +3,7 @@ import { createServer, request as httpRequest } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { createConsole, type Data, openData } from '#console'
 import { type LocalAccess, localAccess, WriteRecord } from '#console/access'
 import { deadKey } from '#events'
@@ -19,7 +19,7 @@ const EVENTS = { group: '', version: 'v1', resource: 'events' }
 /** Text that would be markup, move a cursor, or turn the rest of a line. */
 const HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=2</script>\u001b[31mred\u202ereversed'
 const KEYS = 10_000
-/** Where screenshots of all pages are written, for people who look at them. */
+/** A folder for screenshots of all pages, such as those in docs/images. */
 const SCREENSHOTS = process.env['FAIRLEAD_SCREENSHOTS']
 
 interface Served {
@@ -120,6 +120,9 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
     await until(async () => (await served.data.recentRuns({})).length >= 5)
     await browser.open(`${served.base}${served.access.path}`)
     await until(() => browser.evaluate(`location.pathname === '/' && location.search === ''`))
+  })
+  afterEach(() => {
+    writes.on = false
   })
   afterAll(async () => {
     await browser?.[Symbol.asyncDispose]()
@@ -297,7 +300,9 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
     expect(browser.complaints()).toEqual([])
   })
 
-  it('acts on the keys that are ticked, only with writes, and reports each on its object', async () => {
+  it('acts on the keys that are ticked, only with writes, and reports each on its object', {
+    timeout: 150_000,
+  }, async () => {
     await open('/queue?reconciler=site&name=wrong', '1 parked')
     expect(await browser.evaluate('document.querySelector("[data-act], .pick")')).toBeNull()
     writes.on = true
@@ -323,7 +328,6 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
     )
     await reported('Purged: 1000 purged; 2000 more match')
     await shown('2,000 keys: 2,000 queued')
-    writes.on = false
   })
 
   it('reports NATS and the console that go away, keeps what it shows, and goes on when they are back', async () => {
