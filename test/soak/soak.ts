@@ -19,6 +19,11 @@ process.exitCode = await runProgram(
         lacks: () =>
           process.env[SERVING] ? undefined : `${SERVING} is not set: set it to a checkout of knative/serving.`,
       },
+      keda: {
+        does: 'dispatchers and a function scaled by the real KEDA, which is built first, for some minutes',
+        command: ['vitest', 'run', 'test/e2e/keda'],
+        env: { FAIRLEAD_KEDA: 'yes' },
+      },
       reconcilers: {
         does: '2,000 Reconcilers made from their schema',
         command: ['vitest', 'run', '--testTimeout', '3600000', 'test/bridge/admitted.test.ts'],
