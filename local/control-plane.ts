@@ -145,7 +145,6 @@ function aggregationFlags(caFile: string, proxy: CertificateFiles): string[] {
     '--requestheader-extra-headers-prefix=X-Remote-Extra-',
     '--requestheader-group-headers=X-Remote-Group',
     '--requestheader-username-headers=X-Remote-User',
-    '--enable-aggregator-routing',
     ...fileFlags('proxy-client-cert-file', 'proxy-client-key-file', proxy),
   ]
 }
