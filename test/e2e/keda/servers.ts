@@ -18,7 +18,7 @@ export async function startKeda({ dir, kubeconfig }: Cluster, kubectl: Kubectl):
   await kubectl(['create', 'namespace', NAMESPACE])
   await kubectl(['wait', '--for=condition=Established', '--all', 'crd', '--timeout=30s'])
   const processes = new ProcessGroup(dir)
-  const env = { KUBECONFIG: kubeconfig, POD_NAMESPACE: NAMESPACE, WATCH_NAMESPACE: '' }
+  const env = { KUBECONFIG: kubeconfig, KEDA_CLUSTER_OBJECT_NAMESPACE: NAMESPACE, WATCH_NAMESPACE: '' }
   const at = (index: number) => `127.0.0.1:${others[index]}`
   await processes.start({
     name: 'keda-operator',
