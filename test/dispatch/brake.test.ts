@@ -8,12 +8,12 @@ import { CONFIG_MAPS, configMap, silent, startFixture, until, WIDGETS } from './
 
 let fixture: Awaited<ReturnType<typeof startFixture>>
 let scene: Awaited<ReturnType<typeof fixture.scene>>
-/** Milliseconds by which the dispatcher's clock is ahead. */
-let aheadMs = 0
+/** The dispatcher's clock, while it stands still: epoch milliseconds. */
+let stopped: number | undefined
 
 beforeAll(async () => {
   fixture = await startFixture()
-  scene = await fixture.scene('fights', { dispatcher: { now: () => new Date(Date.now() + aheadMs) } })
+  scene = await fixture.scene('fights', { dispatcher: { now: () => new Date(stopped ?? Date.now()) } })
 })
 afterAll(async () => {
   await scene?.stop()
@@ -51,6 +51,8 @@ describe('two controllers that set one field', () => {
   })
 
   it('are named on the object; the correction waits in the queue, an edit does not, and the end clears it', async () => {
+    const start = Date.now()
+    stopped = start
     await scene.widget('fought', declared('fought'))
     await scene.ended('fought')
     for (let turn = 0; turn < 5; turn++) {
@@ -74,11 +76,12 @@ describe('two controllers that set one field', () => {
     await change('fought', 'theirs 5')
     const from = scene.steps.length
     expect((await scene.run('fought')).result).toBe('requeue_after')
+    stopped = undefined
     // Only its timer queues the key again.
     await until(async () => (await valueOf('fought')) === 'ours')
     expect(takenBack(scene.steps.slice(from), 'fought').length).toBeLessThanOrEqual(1)
 
-    aheadMs = 500
+    stopped = start + 1000
     await change('fought', 'theirs 6')
     const held = await scene.requestsDuring(() => scene.run('fought'))
     expect(held, 'not even asked for').toEqual([])
@@ -87,12 +90,12 @@ describe('two controllers that set one field', () => {
     await scene.run('fought')
     expect(await valueOf('fought')).toBe('edited')
 
-    aheadMs += 11 * 60_000
+    stopped = Date.now() + 11 * 60_000
     await scene.run('fought')
     expect(await scene.condition('fought', 'Contested')).toMatchObject({ status: 'False', reason: 'Settled' })
     const last = await scene.run('fought')
     expect(last.result).toBe('success')
-    aheadMs = 0
+    stopped = undefined
   })
 
   it('are counted together by three processes that take the key in turn', async () => {
