@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { ConfigMap, type Reconciler, reconciler, resource, Secret } from '#sdk'
-import { type Simulation, simulate } from '#testing'
+import { lawsOf, type Simulation, simulate } from '#testing'
 
 const Shop = resource({
   group: 'example.com',
@@ -308,4 +308,22 @@ describe('a bug of Crossplane’s circuit breaker that this brake does not have'
     expect(contested(world)?.status ?? 'False').toBe('False')
     expect(corrections(world)).toBe(count)
   })
+})
+
+it('the law of fights passes over a value that the function takes over, and fights over another one', async () => {
+  let calls = 0
+  const takesOver = reconciler({
+    name: 'takes-over',
+    for: Shop,
+    owns: [Secret, ConfigMap],
+    reconcile({ owned, secret }) {
+      calls++
+      const password = owned(Secret)[0]?.data?.['password'] ?? btoa(secret('password'))
+      return { apply: [Secret.of({ metadata: { name: 'a' }, data: { password } }), config('b', { title: 'ours' })] }
+    },
+  })
+  const [, holds] = lawsOf(takesOver, { objects: [OBJECT] }).find(([law]) => law.includes('fight')) ?? []
+  await holds?.()
+  expect(calls).toBeGreaterThan(60)
+  expect(calls).toBeLessThan(600)
 })
