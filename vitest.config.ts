@@ -20,7 +20,7 @@ export default defineConfig({
     sequence: { sequencer: LongestFirst },
     globalSetup: ['./test/support/setup.ts'],
     reporters: ['default', './test/support/reporter.ts'],
-    testTimeout: 60_000,
+    testTimeout: 180_000,
     hookTimeout: 180_000,
     teardownTimeout: 60_000,
   },

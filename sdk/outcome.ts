@@ -58,7 +58,7 @@ const outcomeOf = (status: z.ZodType | undefined) =>
     deleteObject: z.boolean().optional(),
     events: z.array(z.looseObject({ type: z.string() })).optional(),
     requeueAfter: z.number().min(0).optional(),
-    requeueAt: z.date().optional(),
+    requeueAt: z.date({ error: 'expected a Date with a time, such as new Date(Date.now() + 60_000)' }).optional(),
     effect: z.looseObject({ kind: z.string() }).optional(),
   })
 
