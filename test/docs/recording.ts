@@ -71,5 +71,4 @@ const escaped = (text: string): string =>
   text
     .replaceAll('&', '&amp;')
     .replaceAll('<', '&lt;')
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is removed
-    .replaceAll(/[\u0000-\u001f\u007f]/g, '')
+    .replaceAll(/\p{Cc}/gu, '')
