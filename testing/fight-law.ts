@@ -47,7 +47,11 @@ async function fight(world: Simulation, { object, theirs, field }: Contested, wh
     await world.advance(isTheirs ? Math.min(dueMs / 1000, 60) : THEIR_PAUSE_S)
   }
   const corrections = correctionsOf(world, object, length)
-  same(corrections <= MOST_CORRECTIONS, true, `a fight over ${field} costs ${corrections} writes in 20 minutes, ${when}`)
+  same(
+    corrections <= MOST_CORRECTIONS,
+    true,
+    `a fight over ${field} costs ${corrections} writes in 20 minutes, ${when}`,
+  )
   await world.advance(AFTERWARDS_S)
   same(declaredOtherwise(world, object), false, `${field} is not as declared after a fight over it, ${when}`)
   same(isContested(world), false, `the object is shown as contested after the fight, ${when}`)

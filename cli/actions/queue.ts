@@ -1,6 +1,6 @@
 import { createInterface } from 'node:readline/promises'
 import { EXIT, UsageError, untilStopped } from '#host/exit'
-import { withExistingStreams } from '#inspect'
+import { withExistingStreams } from '#inspect/keys'
 import type { CommandContext } from '../options.ts'
 import { type ActOptions, actOnKeys } from '../queue/act.ts'
 import { type DrainOptions, untilDrained } from '../queue/drain.ts'

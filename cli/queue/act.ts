@@ -12,7 +12,7 @@ import {
   MEANING,
   type State,
   selectRows,
-} from '#inspect'
+} from '#inspect/keys'
 import type { WorkQueue } from '#queue'
 import type { Print } from '../options.ts'
 

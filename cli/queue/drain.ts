@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { demandReconciler } from '#inspect'
+import { demandReconciler } from '#inspect/keys'
 import type { WorkQueue } from '#queue'
 
 export interface DrainOptions {

@@ -1,4 +1,12 @@
-import { demandReconciler, type Filter, orphansIn, type QueueView, type Row, selectRows, withOrphan } from '#inspect'
+import {
+  demandReconciler,
+  type Filter,
+  orphansIn,
+  type QueueView,
+  type Row,
+  selectRows,
+  withOrphan,
+} from '#inspect/keys'
 import { mapAtMost } from '#primitives'
 import { type Format, rowTable } from './rows.ts'
 

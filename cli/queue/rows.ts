@@ -1,5 +1,5 @@
 import { duration, table } from '#host/exit'
-import { detail, type Row } from '#inspect'
+import { detail, type Row } from '#inspect/keys'
 
 export type Format = 'table' | 'wide' | 'json'
 

@@ -1,6 +1,6 @@
 import type { KubeObject } from '#contracts'
 import type { EventsView } from '#events'
-import { called, keyNameOf, type QueuedNow, queueNow } from '#inspect'
+import { called, keyNameOf, type QueuedNow, queueNow } from '#inspect/keys'
 import type { WorkQueue } from '#queue'
 import type { Print } from '../options.ts'
 

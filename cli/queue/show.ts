@@ -12,7 +12,7 @@ import {
   type Row,
   toRow,
   withOrphan,
-} from '#inspect'
+} from '#inspect/keys'
 
 export interface ShowOptions {
   reconciler: string

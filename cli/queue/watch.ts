@@ -1,5 +1,5 @@
 import { harmless, oneLine } from '#host/exit'
-import { called, demandReconciler, detail, type QueueView, type Row } from '#inspect'
+import { called, demandReconciler, detail, type QueueView, type Row } from '#inspect/keys'
 import { pause } from '#primitives'
 import { firstRows, type LsOptions, NOTHING } from './ls.ts'
 import { rowTable } from './rows.ts'

@@ -212,7 +212,7 @@ describe('acting by hand', () => {
     await filled(test.queue)
     await expect(tell(test.queue, { act: 'purge', all: true }, true)).rejects.toThrow('nothing was done')
     await expect(tell(test.queue, { act: 'purge' })).rejects.toThrow('--all')
-    await expect(tell(test.queue, { act: 'purge', all: true, keys: ['a/late'] })).rejects.toThrow('one of the two')
+    await expect(tell(test.queue, { act: 'purge', all: true, keys: ['a/late'] })).rejects.toThrow('give either keys')
     await expect(tell(test.queue, { act: 'purge', keys: ['a/b/c'] })).rejects.toThrow('not a key')
     expect(await test.queue.depth(FN)).toEqual({ queued: 2, running: 0, waiting: 1, parked: 1 })
   })
