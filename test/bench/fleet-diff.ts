@@ -15,7 +15,7 @@ import { cpuMsOf, peakMiBOf } from '../support/usage.ts'
  */
 const { objects } = parseArgs({ options: { objects: { type: 'string', default: '10000' } } }).values
 const most = Number(objects)
-const HEAP_MIB = 64
+const HEAP_MIB = 128
 
 await using cluster = await startTestCluster({})
 const dir = await mkdtemp(join(tmpdir(), 'fairlead-fleet-'))
