@@ -28,6 +28,8 @@ export interface TestQueue extends AsyncDisposable {
 }
 
 let prefixes = 0
+/** A queue that never rests is listed as it is. */
+const MOST_LISTINGS = 20
 /** More than a file has tests. */
 const SHIPPED_PREFIXES = 40
 
@@ -46,6 +48,7 @@ export async function openTestQueue(
   const log = { debug() {}, info() {}, warn: keep, error: keep }
   const queue = await openQueue(js, { prefix, log, leaseMs: LEASE_MS, ackWaitMs: LEASE_MS, ...options })
   await queue.declare(FN)
+  lastSequences.set(queue, () => js.lastSequence(queue.stream))
   return { js, queue, logged, [Symbol.asyncDispose]: () => js.close() }
 }
 
@@ -147,10 +150,22 @@ function isInsideLease(lease: Lease): boolean {
 
 export const DONE: Finish = { kind: 'done' }
 
+/** Returns the last sequence of the stream of a queue. */
+const lastSequences = new WeakMap<WorkQueue, () => Promise<number>>()
+
+/**
+ * Lists a queue once more while something was stored during the listing, because a list reads records before tokens: a
+ * token that becomes a record in between would be missing. With replicas, a follower may still answer with an older
+ * state.
+ */
 export async function entriesOf(queue: WorkQueue): Promise<Entry[]> {
-  const entries: Entry[] = []
-  for await (const entry of queue.list({ reconciler: FN })) entries.push(entry)
-  return entries
+  const lastSequence = lastSequences.get(queue) ?? (async () => 0)
+  for (let tries = 1; ; tries++) {
+    const before = await lastSequence()
+    const entries: Entry[] = []
+    for await (const entry of queue.list({ reconciler: FN })) entries.push(entry)
+    if (tries === MOST_LISTINGS || (await lastSequence()) === before) return entries
+  }
 }
 
 export const statesOf = async (queue: WorkQueue): Promise<string[]> =>
