@@ -5,6 +5,7 @@ export {
   apiVersionOf,
   controllerOf,
   type KubeObject,
+  namespacedName,
   type ObjectMeta,
   type OwnerReference,
   type ResourceRef,

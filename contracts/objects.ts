@@ -64,6 +64,10 @@ export const apiVersionOf = ({ group, version }: Pick<ResourceRef, 'group' | 've
 export const resourceName = ({ group, version, resource }: ResourceRef): string =>
   [resource, version, group].filter((part) => part !== '').join('.')
 
+/** `namespace/name`, or `name` for an object of the cluster. */
+export const namespacedName = ({ namespace, name }: { namespace?: string | undefined; name: string }): string =>
+  namespace === undefined ? name : `${namespace}/${name}`
+
 /** The owner that manages this object, if any: at most one owner reference has `controller: true`. */
 export const controllerOf = (object: KubeObject): OwnerReference | undefined =>
   object.metadata.ownerReferences?.find((owner) => owner.controller === true)

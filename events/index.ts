@@ -63,5 +63,5 @@ export type {
   Verb,
   View,
 } from './types.ts'
-export { compareVersions } from './version-conflict.ts'
+export { compareVersions, isPresent } from './version-conflict.ts'
 export { type EventsView, NoEventsError, viewEvents } from './view.ts'

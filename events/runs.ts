@@ -1,4 +1,4 @@
-import type { RunRecord } from '#contracts'
+import { namespacedName, type RunRecord } from '#contracts'
 import {
   declareStream,
   ERR,
@@ -114,7 +114,7 @@ export function runSender(js: JetStream, prefix: string | undefined, cluster: st
   const source = encodeHeaderValue(`https://${cluster}/runs`)
   return (record, json) => {
     const { id, reconciler, namespace, name, endedAt, traceId } = record
-    const subject = `${reconciler}/${namespace === undefined ? '' : `${namespace}/`}${name}`
+    const subject = `${reconciler}/${namespacedName({ namespace, name })}`
     const headers = encodeHeaders({
       'ce-specversion': '1.0',
       'ce-id': encodeHeaderValue(id),

@@ -5,7 +5,6 @@ export { type Explanation, explain } from './explain/explain.ts'
 export { type Finding, nameOf, shown } from './explain/finding.ts'
 export { gather, reconcilersOf } from './explain/gather.ts'
 export { type Health, healthOf, wordsOf } from './explain/health.ts'
-export { reconcilersIn } from './explain/nats-facts.ts'
 export { jsonOf, type Known, pageOf, reachOf } from './explain/page.ts'
 export {
   conditionOf,
@@ -32,3 +31,4 @@ export { causeChanges } from './runs/causes.ts'
 export { explained, filterOf, latestRuns, type RunSelection, runsOf, wants as wantsRun } from './runs/select.ts'
 export { becauseOf, causeText, tookMs, waitedMs, writesIn } from './runs/texts.ts'
 export { filtersOf, type Selection, wants, watchedAs } from './selection.ts'
+export { reconcilersIn } from './stored.ts'

@@ -1,4 +1,4 @@
-import { apiVersionOf, type KubeObject, kindName } from '#contracts'
+import { apiVersionOf, type KubeObject, kindName, namespacedName } from '#contracts'
 import type { OwnedResource } from '#spec'
 
 /** An object, and the resource type by which requests name it. */
@@ -59,4 +59,4 @@ const placeOf = ({ group, resource }: OwnedResource, { metadata: { namespace = '
 
 /** Returns the kind, the namespace and the name for messages: `Pod default/web-0`. */
 export const called = ({ kind, metadata }: Pick<KubeObject, 'kind' | 'metadata'>): string =>
-  `${kind} ${metadata.namespace === undefined ? '' : `${metadata.namespace}/`}${metadata.name}`
+  `${kind} ${namespacedName(metadata)}`

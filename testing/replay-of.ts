@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import type { FieldChange, RunRecord } from '#contracts'
+import { type FieldChange, namespacedName, type RunRecord } from '#contracts'
 import type { Reconciler } from '#sdk'
 import { type ReplayedRun, replayRun } from './replay.ts'
 
@@ -75,7 +75,7 @@ function parsed(text: string): unknown {
 }
 
 const titleOf = ({ reconciler, namespace, name, endedAt }: RunRecord): string =>
-  `${reconciler} ${namespace === undefined ? '' : `${namespace}/`}${name}, ${endedAt}`
+  `${reconciler} ${namespacedName({ namespace, name })}, ${endedAt}`
 
 function demandFor(reconciler: Reconciler, record: RunRecord): Reconciler {
   if ([reconciler.name, reconciler.identity].includes(record.reconciler)) return reconciler

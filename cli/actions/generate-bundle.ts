@@ -1,10 +1,11 @@
 import { existsSync } from 'node:fs'
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
-import { dirname, extname, join } from 'node:path'
+import { readFile, rm } from 'node:fs/promises'
+import { extname, join } from 'node:path'
 import { UsageError } from '#host/exit'
 import { loadFunctions } from '#host/functions'
 import { bundlePackage, CAPABILITIES, CATEGORIES, olmBundle, type PackageJson } from '#install'
 import { examplesIn } from '../dev/examples.ts'
+import { writeFiles } from '../write-files.ts'
 
 export interface BundleCommandOptions {
   function: string[]
@@ -50,13 +51,7 @@ export async function generateBundle(options: BundleCommandOptions): Promise<str
   })
   // Removes manifests of a function that no longer exists.
   for (const part of ['manifests', 'metadata']) await rm(join(to, part), { recursive: true, force: true })
-  const written = [...files].map(async ([path, text]) => {
-    const file = join(to, path)
-    await mkdir(dirname(file), { recursive: true })
-    await writeFile(file, text)
-    return file
-  })
-  return Promise.all(written)
+  return writeFiles(to, files)
 }
 
 function refuseUnknown(option: string, value: string, known: readonly string[]): void {

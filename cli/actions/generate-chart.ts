@@ -1,9 +1,8 @@
-import { mkdir, writeFile } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
 import { UsageError } from '#host/exit'
 import { loadFunctions } from '#host/functions'
 import { parseReference } from '#image'
 import { functionsChart } from '#install'
+import { writeFiles } from '../write-files.ts'
 
 export interface ChartOptions {
   function: string[]
@@ -28,11 +27,5 @@ export async function generateChart(options: ChartOptions): Promise<string[]> {
     image: { repository: `${registry}/${repository}`, tag, digest },
     modules: module === undefined ? [] : [module],
   })
-  const written = [...files].map(async ([path, text]) => {
-    const file = join(to, path)
-    await mkdir(dirname(file), { recursive: true })
-    await writeFile(file, text)
-    return file
-  })
-  return Promise.all(written)
+  return writeFiles(to, files)
 }

@@ -1,4 +1,4 @@
-import type { KubeObject, ResourceRef } from '#contracts'
+import { type KubeObject, namespacedName, type ResourceRef } from '#contracts'
 import {
   type CloudEvent,
   type ContentMode,
@@ -170,4 +170,4 @@ async function store(
 }
 
 const called = ({ kind, metadata: { namespace, name } }: KubeObject): string =>
-  `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`
+  `${kind} ${namespacedName({ namespace, name })}`

@@ -1,11 +1,12 @@
 import { readFile } from 'node:fs/promises'
-import type { RunRecord } from '#contracts'
+import { namespacedName, type RunRecord } from '#contracts'
 import { viewRuns } from '#events'
 import { EXIT, oneLine, UsageError } from '#host/exit'
 import { functionNamed, loadFunctions } from '#host/functions'
 import { openJetStream } from '#host/nats'
 import { changeText, type ReplayedRun, recordsIn, replayRun } from '#testing'
 import type { CommandContext } from '../options.ts'
+import { demandRun } from '../runs/demand.ts'
 
 export interface ReplayOptions {
   from?: string
@@ -54,13 +55,7 @@ async function recordsOf(
   const settings = await config()
   await using js = await openJetStream(settings, 'runs')
   const view = viewRuns(js, settings.FAIRLEAD_PREFIX)
-  return await Promise.all(
-    ids.map(async (id) => {
-      const found = await view.get(id)
-      if (found === undefined) throw new UsageError(`there is no run ${id} in ${view.stream}: fairlead runs ls`)
-      return found.record
-    }),
-  )
+  return await Promise.all(ids.map(async (id) => (await demandRun(view, id)).record))
 }
 
 /** Reports a file without a valid record as a usage error: exit code 1 means that decisions differ. */
@@ -75,7 +70,7 @@ const jsonOf = ({ record, calls, isSame }: ReplayedRun) => {
 
 function textOf({ record, calls, isSame }: ReplayedRun): string {
   const { id, reconciler, namespace, name, startedAt, leftOut } = record
-  const head = `Run ${id} of ${reconciler} ${namespace === undefined ? '' : `${namespace}/`}${name}, ${startedAt}`
+  const head = `Run ${id} of ${reconciler} ${namespacedName({ namespace, name })}, ${startedAt}`
   const lines = calls.flatMap(({ call, differences, unstable, is }) => {
     if (differences.length + unstable.length === 0) return [`  call ${call}: as it was`]
     const failed = 'error' in is ? [`    fails now: ${oneLine(is.error)}`] : []

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import { stringify } from 'yaml'
-import type { Invoke, Outcome } from '#contracts'
+import { type Invoke, namespacedName, type Outcome } from '#contracts'
 import { type DryRunResult, type DryRunStep, dryRun } from '#dispatch'
 import { dieBecause, EXIT, untilStopped } from '#host/exit'
 import { functionNamed, loadFunctions } from '#host/functions'
@@ -11,6 +11,7 @@ import type { KubeClient } from '#kube'
 import type { Finish } from '#queue'
 import { manifest, type Reconciler } from '#sdk'
 import { reconcilerSpec } from '#spec'
+import { changeText } from '#testing'
 import { existing, namespaceFor } from '../one-object.ts'
 import type { CommandContext } from '../options.ts'
 
@@ -86,12 +87,8 @@ function stepText(step: DryRunStep): string {
   if (step.would === 'perform') return `  perform ${step.effect}`
   if (step.would === 'tell') return `  tell ${step.type} ${step.reason}: ${step.message}`
   const { would, kind, namespace, name, differences, retained } = step
-  const lines = differences.map(({ path, ...values }) => {
-    if (!('before' in values)) return `    + ${path}: ${JSON.stringify(values.after)}`
-    if (!('after' in values)) return `    - ${path}: ${JSON.stringify(values.before)}`
-    return `    ~ ${path}: ${JSON.stringify(values.before)} → ${JSON.stringify(values.after)}`
-  })
-  const object = `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}${retained ? ' (retained)' : ''}`
+  const lines = differences.map((one) => `    ${changeText(one)}`)
+  const object = `${kind} ${namespacedName({ namespace, name })}${retained ? ' (retained)' : ''}`
   return [`  ${would} ${object}`, ...lines].join('\n')
 }
 

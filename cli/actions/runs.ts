@@ -1,9 +1,10 @@
-import { type RunsView, type StoredRun, viewRuns } from '#events'
-import { UsageError, untilStopped } from '#host/exit'
+import { type RunsView, viewRuns } from '#events'
+import { untilStopped } from '#host/exit'
 import { createLogger } from '#host/logging'
 import { openJetStream, reportConnection } from '#host/nats'
 import { explained, filterOf, latestRuns, type RunSelection, runsOf, wantsRun } from '#inspect'
 import type { CommandContext } from '../options.ts'
+import { demandRun, gone } from '../runs/demand.ts'
 import { jsonRow, type RunsFormat, runLine, runTable } from '../runs/rows.ts'
 import { showRun } from '../runs/show.ts'
 
@@ -64,12 +65,3 @@ export const get = (ids: readonly number[], context: CommandContext): Promise<vo
   withRuns(context, async (view) => {
     for (const id of ids) context.print(JSON.stringify((await demandRun(view, id)).record))
   })
-
-async function demandRun(view: RunsView, id: number): Promise<StoredRun> {
-  const found = await view.get(id)
-  if (found === undefined) throw gone(view, id)
-  return found
-}
-
-const gone = ({ stream }: RunsView, id: number) =>
-  new UsageError(`there is no run ${id} in ${stream}: fairlead runs ls`)

@@ -9,7 +9,7 @@ import { createClusterAccess } from '#console/access'
 import type { Config } from '#host/config'
 import { UsageError } from '#host/exit'
 import { openKube } from '#host/kube'
-import { parseAddress } from '#host/metrics'
+import { listening } from '#host/metrics'
 import type { RequestReport } from '#kube'
 
 const CONNECTIONS = 1024
@@ -92,12 +92,4 @@ async function serverOf(
   const timer = setInterval(() => void renew(), READ_AGAIN_MS).unref()
   server.once('close', () => clearInterval(timer))
   return { server, scheme: 'https' }
-}
-
-async function listening(server: Server, address: string): Promise<void> {
-  const { host, port } = parseAddress(address)
-  await new Promise<void>((resolve, reject) => {
-    const refused = ({ message }: Error) => reject(new UsageError(`cannot listen on ${address}: ${message}`))
-    server.once('error', refused).listen(port, host, () => resolve())
-  })
 }

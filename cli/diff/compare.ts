@@ -1,11 +1,8 @@
-import type { KubeObject } from '#contracts'
+import { type KubeObject, namespacedName } from '#contracts'
 import type { DryRunResult, DryRunStep } from '#dispatch'
 import { differences } from '#reconcile'
 import type { Reconciler } from '#sdk'
 import { type Change, messageShape } from './shapes.ts'
-
-const nameOf = ({ namespace, name }: { namespace?: string | undefined; name: string }): string =>
-  namespace === undefined ? name : `${namespace}/${name}`
 
 /** The changes that a dry run of one object shows. The last state of each written object counts. */
 export function changesIn({ metadata, kind }: KubeObject, { would, finish }: DryRunResult): Change[] {
@@ -14,16 +11,16 @@ export function changesIn({ metadata, kind }: KubeObject, { would, finish }: Dry
   for (const step of would) {
     if (step.would === 'tell') continue
     if (step.would === 'perform')
-      others.push({ what: 'perform', kind: effectKind(step), object: nameOf(metadata), differences: [] })
+      others.push({ what: 'perform', kind: effectKind(step), object: namespacedName(metadata), differences: [] })
     else {
-      const object = nameOf(step)
+      const object = namespacedName(step)
       const found = step.would === 'change' ? step.differences : []
       written.set(`${step.kind} ${object}`, { what: step.would, kind: step.kind, object, differences: found })
     }
   }
   if (finish.kind === 'error' || finish.kind === 'terminal') {
     const message = messageShape(finish.message, metadata)
-    others.push({ what: 'fail', kind, object: nameOf(metadata), differences: [], message })
+    others.push({ what: 'fail', kind, object: namespacedName(metadata), differences: [], message })
   }
   return [...written.values(), ...others]
 }
@@ -38,7 +35,7 @@ function effectKind({ effect }: DryRunStep & { would: 'perform' }): string {
 
 /** What the schema of the function does to a stored object: fields that it does not have, and defaults that it adds. */
 export function schemaChanges({ for: kind }: Pick<Reconciler, 'for'>, object: KubeObject): Change[] {
-  const about = { kind: object.kind, object: nameOf(object.metadata) }
+  const about = { kind: object.kind, object: namespacedName(object.metadata) }
   let parsed: { spec?: unknown }
   try {
     parsed = kind.parse(object) as { spec?: unknown }

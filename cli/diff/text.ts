@@ -1,3 +1,4 @@
+import { changeText } from '#testing'
 import type { Shape, ShapeField } from './shapes.ts'
 
 /** The differences of one function over all compared objects. */
@@ -39,10 +40,6 @@ function shapeText({ what, kind, objects, examples, message, fields }: Shape): s
 }
 
 const fieldText = ({ path, values, isMore }: ShapeField): string[] => {
-  const lines = values.map((one) => {
-    if (!('before' in one)) return `    + ${path}: ${JSON.stringify(one.after)}`
-    if (!('after' in one)) return `    - ${path}: ${JSON.stringify(one.before)}`
-    return `    ~ ${path}: ${JSON.stringify(one.before)} → ${JSON.stringify(one.after)}`
-  })
+  const lines = values.map((one) => `    ${changeText({ path, ...one })}`)
   return isMore ? [...lines, `      and further values of ${path}`] : lines
 }

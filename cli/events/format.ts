@@ -1,4 +1,4 @@
-import { resourceName } from '#contracts'
+import { namespacedName, resourceName } from '#contracts'
 import type { StoredEvent } from '#events'
 import { oneLine } from '#host/exit'
 import { ownerOf } from '#spec'
@@ -11,7 +11,7 @@ export const formatted: Record<Format, (event: StoredEvent) => string> = {
       event.time,
       verb.padEnd(8),
       resourceName(key.ref),
-      oneLine(nameOf(key)),
+      oneLine(namespacedName(key)),
       `version ${resourceVersion}`,
       ...notesOn({ event, verb, key, resourceVersion, ...stored }).map((note) => oneLine(note)),
     ].join('  '),
@@ -32,9 +32,6 @@ export const formatted: Record<Format, (event: StoredEvent) => string> = {
     }),
   event: ({ event }) => JSON.stringify(event),
 }
-
-const nameOf = ({ namespace, name }: StoredEvent['key']): string =>
-  namespace === undefined ? name : `${namespace}/${name}`
 
 function notesOn({ object, origin, referenceOnly }: StoredEvent): string[] {
   const owner = ownerOf(object)

@@ -1,4 +1,4 @@
-import type { FieldChange, LapRecord, RunRecord, WriteRecord } from '#contracts'
+import { type FieldChange, type LapRecord, namespacedName, type RunRecord, type WriteRecord } from '#contracts'
 import type { StoredRun } from '#events'
 import { duration, oneLine } from '#host/exit'
 import { becauseOf, causeChanges, causeText, tookMs, waitedMs } from '#inspect'
@@ -14,7 +14,7 @@ export function showRun({ sequence, record }: StoredRun, before: RunRecord | und
   const again = requeueAt === undefined ? '' : `; runs again at ${requeueAt}`
   const rows: [string, string][] = [
     ['Run', `${sequence} (${record.id})`],
-    ['Of', `${reconciler} ${namespace === undefined ? '' : `${namespace}/`}${name}`],
+    ['Of', `${reconciler} ${namespacedName({ namespace, name })}`],
     ['Result', `${result}${message === undefined ? '' : `: ${message}`}${again}`],
     ['Because', becauseOf(record)],
     ['Queued', `${record.queuedAt}, waited ${duration(waitedMs(record))} in the ${lane} lane`],
@@ -58,7 +58,7 @@ function returnedText(outcome: LapRecord['outcome']): string {
 }
 
 function writeLines({ verb, kind, namespace, name, error, differences: found, patch }: WriteRecord): string[] {
-  const object = `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`
+  const object = `${kind} ${namespacedName({ namespace, name })}`
   const line = `  ${verb} ${object}${error === undefined ? '' : `, refused: ${oneLine(error)}`}`
   if (found) return [line, ...changeLines(found)]
   return patch === undefined ? [line] : [line, ...changeLines(differences(undefined, patch))]

@@ -1,4 +1,5 @@
 import { toGet, toList } from '#console/access'
+import { namespacedName } from '#contracts'
 import { UsageError } from '#host/exit'
 import {
   conditionsOf,
@@ -32,7 +33,7 @@ export async function objectPage(ask: Ask): Promise<Page> {
   const { target } = situation
   const explanation = explain(situation)
   const runs = situation.natsAway === undefined ? await runsOf(ask, situation) : []
-  const called = `${target.namespace === undefined ? '' : `${target.namespace}/`}${target.name}`
+  const called = namespacedName(target)
   const kinds = new Map(
     situation.reconcilers.map(({ object }) => [nameOf(object), { ...target.ref, kind: target.kind }]),
   )

@@ -1,5 +1,5 @@
 import { toGet } from '#console/access'
-import type { FieldChange, Outcome } from '#contracts'
+import { type FieldChange, namespacedName, type Outcome } from '#contracts'
 import { type Html, html } from '../html.ts'
 import { type Ask, NotFoundError, type Page, primaries } from './page.ts'
 import { badge, changes, empty, section } from './parts.ts'
@@ -37,7 +37,7 @@ export async function previewPage(ask: Ask): Promise<Page> {
   if (preview === undefined || kind === undefined || !(await ask.may(toGet(kind, namespace, name))))
     throw new NotFoundError('there is nothing to preview: start the console with -f FILE, the module of the function')
   const { outcome, would, finish } = (await preview(reconciler, namespace, name)) as Preview
-  const called = `${namespace === undefined ? '' : `${namespace}/`}${name}`
+  const called = namespacedName({ namespace, name })
   const steps = would.map(
     (step) =>
       html`<div class="write"><p><span class="verb">${step.would}</span> ${step.kind ?? step.effect ?? step.reason} <bdi>${step.namespace !== undefined && `${step.namespace}/`}${step.name}</bdi> ${step.message}</p>${changes(step.differences ?? [])}</div>`,

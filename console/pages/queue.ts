@@ -1,5 +1,5 @@
 import { toList } from '#console/access'
-import type { ResourceRef } from '#contracts'
+import { namespacedName, type ResourceRef } from '#contracts'
 import { oneLine } from '#host/exit'
 import { placeInNamespace, type Row, type State } from '#inspect'
 import { STATES } from '#inspect/states'
@@ -105,7 +105,7 @@ function rowsHtml(ask: Ask, rows: readonly Row[], from: number, kinds: Kinds): H
   return html`${rows.map((row, index) => {
     const { reconciler, namespace, name } = row
     const kind = kinds.get(reconciler)
-    const called = `${namespace === undefined ? '' : `${namespace}/`}${name}`
+    const called = namespacedName({ namespace, name })
     const key = JSON.stringify([reconciler, namespace ?? null, name])
     const shown = html`<span class="of">${reconciler}</span> <bdi>${called}</bdi>`
     return html`<tr aria-rowindex="${from + index + 2}" data-key="${key}">${ask.abilities.writes && html`<td class="pick"><input type="checkbox" aria-label="Select ${reconciler} ${called}"></td>`}

@@ -1,5 +1,5 @@
 import { toGet } from '#console/access'
-import type { LapRecord, ResourceRef, RunRecord, WriteRecord } from '#contracts'
+import { type LapRecord, namespacedName, type ResourceRef, type RunRecord, type WriteRecord } from '#contracts'
 import type { StoredRun } from '#events'
 import { duration } from '#host/exit'
 import { becauseOf, causeChanges, causeText, tookMs, waitedMs } from '#inspect'
@@ -17,7 +17,7 @@ export async function runPage(ask: Ask): Promise<Page> {
   const { record, sequence } = run
   const { reconciler, namespace, name, result, message } = record
   const kind = (await primaries(ask)).get(reconciler)
-  const object = `${namespace === undefined ? '' : `${namespace}/`}${name}`
+  const object = namespacedName({ namespace, name })
   const may = await kindsSeen(ask, record)
   const neighbours = html`<nav class="neighbours" aria-label="Runs of the object">${before ? html`<a href="${runPath(before.sequence)}">Run before</a>` : html`<span class="dim">First on record</span>`}${after ? html`<a href="${runPath(after.sequence)}">Run after</a>` : html`<span class="dim">Latest</span>`}</nav>`
   return {
@@ -94,9 +94,12 @@ async function kindsSeen(ask: Ask, { reconciler, namespace }: RunRecord): Promis
     spec === undefined || isRefused(spec)
       ? []
       : [
-          ...[spec.for, ...spec.owns].map((one) => [one, namespace] as const),
-          ...spec.related.map((one) => [one, crossesNamespaces(one) ? undefined : namespace] as const),
-        ].map(([one, where]) => [one, where])
+          ...[spec.for, ...spec.owns].map((one): [typeof one, string | undefined] => [one, namespace]),
+          ...spec.related.map((one): [typeof one, string | undefined] => [
+            one,
+            crossesNamespaces(one) ? undefined : namespace,
+          ]),
+        ]
   const answers = await Promise.all(kinds.map(([one, where]) => ask.may(toGet(one, where))))
   const refused = new Set(kinds.filter((_, index) => !answers[index]).map(([{ kind }]) => kind))
   const known = new Set(kinds.map(([{ kind }]) => kind))
@@ -138,7 +141,7 @@ function lapHtml({ error, outcome, isSame, writes }: LapRecord, index: number, m
 
 function writeHtml({ verb, kind, namespace, name, error, differences: found, patch }: WriteRecord, may: Seen): Html {
   const fields = found ?? (patch === undefined ? [] : differences(undefined, patch))
-  const object = `${namespace === undefined ? '' : `${namespace}/`}${name}`
+  const object = namespacedName({ namespace, name })
   return html`<div class="write"><p><span class="verb">${verb}</span> ${kind} <bdi>${object}</bdi>${error !== undefined && html` <span class="error">refused: ${error}</span>`}</p>${fields.length > 0 && (may.kind(kind) ? changes(fields) : html`<p class="dim">You may not get ${kind}: what changed is not shown.</p>`)}</div>`
 }
 

@@ -1,3 +1,4 @@
+import { namespacedName } from '#contracts'
 import { type Health, healthOf, type Relative, type Situation } from '#inspect'
 import { type Html, html } from '../html.ts'
 import { empty } from './parts.ts'
@@ -38,7 +39,7 @@ const WORDS: Record<Health['is'], string> = {
 
 function node(one: Relative, x: number, y: number, isOwned: boolean | undefined): Html {
   const { is, why } = healthOf(one)
-  const called = `${one.namespace === undefined ? '' : `${one.namespace}/`}${one.name}`
+  const called = namespacedName(one)
   const health = `${isOwned === false ? 'named; ' : ''}${WORDS[is]}${why === undefined ? '' : `: ${why}`}`
   const marks = {
     healthy: html`<circle cx="${x + 13}" cy="${y + 23}" r="6"/>`,

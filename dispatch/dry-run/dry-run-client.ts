@@ -1,6 +1,6 @@
 import type { EventReport, KubeObject } from '#contracts'
 import type { KubeClient } from '#kube'
-import { type Difference, differences, SettledWrites } from '#reconcile'
+import { type Difference, differences, SettledWrites, WITHHELD } from '#reconcile'
 import { retainerOf } from '#spec'
 import { undefinedIfGone } from '../errors.ts'
 import type { ReconciliationDependencies } from '../run/dependencies.ts'
@@ -91,8 +91,6 @@ function dryRunClient(kube: KubeClient, note: NoteChange): KubeClient {
       ),
   }
 }
-
-export const WITHHELD = '(withheld)'
 
 const withheld = ({ path, ...values }: Difference): Difference =>
   /^\.(?:kind|apiVersion|metadata)\b/.test(path)

@@ -1,6 +1,5 @@
 import type { AppliedObject, KubeObject, Outcome, RunInput } from '#contracts'
-import { scrubber } from '#reconcile'
-import { WITHHELD } from './dry-run-client.ts'
+import { scrubber, WITHHELD } from '#reconcile'
 
 /**
  * Returns the outcome without the values of Secrets in `apply`, and without the values of these and of the input's

@@ -1,4 +1,11 @@
-import type { Cause, InputRecord, LapRecord, ObjectVersion, RunRecord } from '#contracts'
+import {
+  type Cause,
+  type InputRecord,
+  type LapRecord,
+  namespacedName,
+  type ObjectVersion,
+  type RunRecord,
+} from '#contracts'
 
 /** Versions, keyed by object. */
 export type Versions = ReadonlyMap<string, ObjectVersion>
@@ -30,7 +37,7 @@ export function versionsAfter(laps: readonly Pick<LapRecord, 'input' | 'writes'>
 }
 
 const isCalled = (id: string, kind: string, namespace: string | undefined, name: string): boolean =>
-  id.startsWith(`${kind}.`) && id.endsWith(` ${namespace === undefined ? '' : `${namespace}/`}${name}`)
+  id.startsWith(`${kind}.`) && id.endsWith(` ${namespacedName({ namespace, name })}`)
 
 /** The first 50 causes are recorded; further ones are left out. */
 const MOST_CAUSES = 50

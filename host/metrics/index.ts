@@ -6,7 +6,7 @@ import { type RunMetrics, runMetrics } from './runs.ts'
 
 export { type CertificateObserver, certificateGauge } from './certificates.ts'
 export { depthGauges } from './depth.ts'
-export { parseAddress, serveMetrics } from './server.ts'
+export { listening, parseAddress, serveMetrics } from './server.ts'
 
 export interface Metrics extends RunMetrics {
   registry: Registry

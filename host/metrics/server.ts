@@ -1,4 +1,5 @@
 import { createServer, type Server } from 'node:http'
+import type { Server as NetServer } from 'node:net'
 import type { Registry } from 'prom-client'
 import type { BridgeStatus } from '#bridge'
 import { UsageError } from '#host/exit'
@@ -35,10 +36,15 @@ export async function serveMetrics(
     )
     return undefined
   })
+  await listening(server, address)
+  return server
+}
+
+/** Resolves when the server listens on `host:port` or `:port`. Throws a UsageError if it cannot. */
+export async function listening(server: NetServer, address: string): Promise<void> {
   const { host, port } = parseAddress(address)
   await new Promise<void>((resolve, reject) => {
     const refused = ({ message }: Error) => reject(new UsageError(`cannot listen on ${address}: ${message}`))
     server.once('error', refused).listen(port, host, () => resolve())
   })
-  return server
 }

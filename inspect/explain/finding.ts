@@ -1,4 +1,4 @@
-import type { KubeObject, ResourceRef } from '#contracts'
+import { type KubeObject, namespacedName, type ResourceRef } from '#contracts'
 import type { Situation, Target } from './situation.ts'
 
 /**
@@ -39,11 +39,11 @@ export function kubectlName({ ref, namespace, name }: Pick<Target, 'ref' | 'name
 
 /** `Website default/hello` */
 export const shown = ({ kind, namespace, name }: Pick<Target, 'kind' | 'namespace' | 'name'>): string =>
-  `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`
+  `${kind} ${namespacedName({ namespace, name })}`
 
 /** The key for `fairlead queue`: `website default/hello`. */
 export const keyName = (reconciler: string, { namespace, name }: Target): string =>
-  `${reconciler} ${namespace === undefined ? '' : `${namespace}/`}${name}`
+  `${reconciler} ${namespacedName({ namespace, name })}`
 
 export const nameOf = ({ metadata }: KubeObject): string => metadata.name
 

@@ -4,6 +4,7 @@ import { compareVersions } from '#events'
 import { type KubeClient, resourcePath, type ServedResource, servedResources } from '#kube'
 import { finalizerOfReconciler, isRefused, RECONCILERS, type ReconcilerSpec, readReconciler } from '#spec'
 import type { ExistingStreams } from '../existing-streams.ts'
+import { reconcilersIn, watchedIn } from '../stored.ts'
 import {
   elsewhereIn,
   eventsAbout,
@@ -15,7 +16,7 @@ import {
   ownedIn,
 } from './api-facts.ts'
 import { isFor, kindNamed } from './kind.ts'
-import { lastRunOf, lettersAbout, ownedInEvents, reconcilersIn, rowsOf, storedObject, watchedIn } from './nats-facts.ts'
+import { lastRunOf, lettersAbout, ownedInEvents, rowsOf, storedObject } from './nats-facts.ts'
 import type { ReconcilerSituation, Relative, Situation, Target } from './situation.ts'
 
 /** The two servers. For a server that is unreachable, the reason as text. */

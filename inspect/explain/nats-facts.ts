@@ -1,11 +1,11 @@
-import type { KubeObject, ResourceRef } from '#contracts'
+import type { KubeObject } from '#contracts'
 import {
   compareVersions,
   type DeadLetter,
   type EventsView,
   isKey,
+  isPresent,
   keyIn,
-  NoEventsError,
   NoRunsError,
   type OwnerKey,
   parseKey,
@@ -14,7 +14,7 @@ import {
   type StoredRun,
   SubjectError,
 } from '#events'
-import { isOwnedBy, RECONCILERS, type ReconcilerSpec } from '#spec'
+import { isOwnedBy, type ReconcilerSpec } from '#spec'
 import type { ExistingStreams } from '../existing-streams.ts'
 import { orphansIn, withOrphan } from '../keys/orphans.ts'
 import { type Row, toRow } from '../keys/rows.ts'
@@ -22,22 +22,6 @@ import { keyFor } from '../keys/select.ts'
 import { latestRuns } from '../runs/select.ts'
 import { becauseOf, tookMs, waitedMs } from '../runs/texts.ts'
 import type { LastRun, Letter, Target } from './situation.ts'
-
-const isThere = ({ verb }: StoredEvent): boolean => verb === 'added' || verb === 'modified'
-
-/** Returns the watched kinds; an empty list if EVENTS does not exist. */
-export async function watchedIn(view: EventsView): Promise<ResourceRef[]> {
-  return view.resources().catch((error: unknown) => {
-    if (error instanceof NoEventsError) return []
-    throw error
-  })
-}
-
-export async function reconcilersIn(view: EventsView): Promise<KubeObject[]> {
-  const found: KubeObject[] = []
-  for await (const event of view.stored([{ ref: RECONCILERS }])) if (isThere(event)) found.push(event.object)
-  return found
-}
 
 /** Returns the newest version among all subjects of the object. */
 export async function storedObject(
@@ -47,7 +31,7 @@ export async function storedObject(
   let newest: StoredEvent | undefined
   for await (const event of view.stored([{ ref, ...(namespace !== undefined && { namespace }), name }]))
     if (event.verb !== 'moved' && (newest === undefined || isNewer(event, newest))) newest = event
-  return newest && isThere(newest) ? newest.object : undefined
+  return newest && isPresent(newest) ? newest.object : undefined
 }
 
 const isNewer = (one: StoredEvent, other: StoredEvent): boolean =>
@@ -59,7 +43,7 @@ export async function ownedInEvents(view: EventsView, object: KubeObject, spec: 
   const filters = spec.owns.map((ref) => ({ ref, owner, ...(namespace !== undefined && { namespace }) }))
   const found: KubeObject[] = []
   for await (const event of view.stored(filters))
-    if (isThere(event) && isOwnedBy(event.object, object)) found.push(event.object)
+    if (isPresent(event) && isOwnedBy(event.object, object)) found.push(event.object)
   return found
 }
 

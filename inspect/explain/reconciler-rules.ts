@@ -1,3 +1,4 @@
+import { namespacedName } from '#contracts'
 import { duration } from '#host/exit'
 import { isRefused, parseSelector, type ReconcilerSpec, readReconciler, selectionOf } from '#spec'
 import { type Finding, kubectlName, type NextStep, nameOf, patchOf, type Rule, step } from './finding.ts'
@@ -168,7 +169,7 @@ export const dryRun: Rule = (situation) =>
     if (specOf(one)?.dryRun !== true || isSelected(one, situation) === false) return []
     const { target } = situation
     const name = nameOf(one.object)
-    const key = `${target.namespace === undefined ? '' : `${target.namespace}/`}${target.name}`
+    const key = namespacedName(target)
     return [
       problem(
         one.object,

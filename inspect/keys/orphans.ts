@@ -1,7 +1,8 @@
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
-import { type EventsView, NoEventsError, type StoredEvent } from '#events'
+import { type EventsView, isPresent } from '#events'
 import type { WorkQueue } from '#queue'
 import { finalizerOf, finalizerOfReconciler, RECONCILERS, reconcilerFinalizers } from '#spec'
+import { reconcilersIn, watchedIn } from '../stored.ts'
 import type { Row } from './rows.ts'
 import type { KeyName } from './select.ts'
 
@@ -46,7 +47,7 @@ export function orphansIn(events: EventsView): Orphans {
       const found: Orphan[] = []
       for await (const event of events.stored([{ name, ...(namespace !== undefined && { namespace }) }])) {
         const { object, key } = event
-        if (!isThere(event) || object.metadata.namespace !== namespace) continue
+        if (!isPresent(event) || object.metadata.namespace !== namespace) continue
         for (const finalizer of reconcilerFinalizers(object))
           if (!finalizers.has(finalizer)) found.push({ ref: key.ref, object, finalizer })
       }
@@ -57,21 +58,14 @@ export function orphansIn(events: EventsView): Orphans {
 }
 
 async function existingIn(events: EventsView): Promise<Existing | undefined> {
-  const watched = await events.resources().catch((error: unknown) => {
-    if (error instanceof NoEventsError) return []
-    throw error
-  })
+  const watched = await watchedIn(events)
   if (!watched.some((ref) => resourceName(ref) === resourceName(RECONCILERS))) return undefined
-  const [names, finalizers] = [new Set<string>(), new Set<string>()]
-  for await (const event of events.stored([{ ref: RECONCILERS }])) {
-    if (!isThere(event)) continue
-    names.add(event.object.metadata.name)
-    finalizers.add(finalizerOfReconciler(event.object))
+  const reconcilers = await reconcilersIn(events)
+  return {
+    names: new Set(reconcilers.map(({ metadata }) => metadata.name)),
+    finalizers: new Set(reconcilers.map(finalizerOfReconciler)),
   }
-  return { names, finalizers }
 }
-
-const isThere = ({ verb }: StoredEvent): boolean => verb === 'added' || verb === 'modified'
 
 /** Marks a key whose Reconciler does not exist. */
 export async function withOrphan(row: Row, orphans: Orphans): Promise<Row> {

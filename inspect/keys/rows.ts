@@ -1,3 +1,4 @@
+import { namespacedName } from '#contracts'
 import { isKey, parseKey } from '#events'
 import { duration, oneLine } from '#host/exit'
 import type { Entry } from '#queue'
@@ -60,7 +61,7 @@ function nameOf(key: string): Pick<Row, 'namespace' | 'name'> {
 }
 
 export const called = ({ reconciler, namespace, name }: Pick<Row, 'reconciler' | 'namespace' | 'name'>): string =>
-  `${reconciler} ${namespace === undefined ? '' : `${namespace}/`}${name}`
+  `${reconciler} ${namespacedName({ namespace, name })}`
 
 /** Returns an empty text if all keys before it are of its namespace. */
 export const placeInNamespace = ({ position, positionInNamespace }: Row): string =>

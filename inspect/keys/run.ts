@@ -2,6 +2,7 @@ import type { KubeObject, ResourceRef } from '#contracts'
 import type { EventsView } from '#events'
 import type { WorkQueue } from '#queue'
 import { RECONCILERS } from '#spec'
+import { presentObjects } from '../stored.ts'
 import { demandReconciler, type KeyName, keyFor } from './select.ts'
 
 export interface QueuedNow extends KeyName {
@@ -23,7 +24,7 @@ export async function* queueNow(
   await demandReconciler(queue, reconciler)
   const primary = await primaryOf(events, reconciler)
   for (const name of names) {
-    const there = await objectsNamed(events, primary, name.name)
+    const there = await presentObjects(events, { ref: primary, name: name.name })
     const isThere = there.some((object) => object.metadata.namespace === name.namespace)
     if (isThere) await queue.enqueue(reconciler, keyFor(reconciler, name).key)
     yield { reconciler, ...name, result: isThere ? 'queued' : 'absent', there }
@@ -32,14 +33,7 @@ export async function* queueNow(
 
 /** Returns the resource of the reconciled objects. */
 async function primaryOf(events: EventsView, reconciler: string): Promise<ResourceRef> {
-  const [found] = await objectsNamed(events, RECONCILERS, reconciler)
+  const [found] = await presentObjects(events, { ref: RECONCILERS, name: reconciler })
   if (found === undefined) throw new Error(`there is no Reconciler ${reconciler} any more: nothing would run`)
   return (found['spec'] as { for: ResourceRef }).for
-}
-
-async function objectsNamed(events: EventsView, ref: ResourceRef, name: string): Promise<KubeObject[]> {
-  const found: KubeObject[] = []
-  for await (const { verb, object } of events.stored([{ ref, name }]))
-    if (verb === 'added' || verb === 'modified') found.push(object)
-  return found
 }
