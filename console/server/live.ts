@@ -7,9 +7,10 @@ import { noticeOf } from '../pages/layout.ts'
 import { NotFoundError, type Page } from '../pages/page.ts'
 import { begin } from './answer.ts'
 
-/** Looking takes this share of the time of a tab at most. */
+/** Between two looks, a tab pauses for so many times as long as the look took, but never for longer than a beat. */
 const SHARE = 10
-const AWAY_MS = 1000
+/** Also while a server is away: a look then takes long because it waits, which says nothing about the load. */
+const EVERY_MS = 1000
 /** A tab that hears nothing for longer takes the stream for broken. */
 const BEAT_MS = 5000
 
@@ -26,7 +27,7 @@ export async function follow(response: ServerResponse, look: () => Promise<Page>
   let beatAt = 0
   while (!signal.aborted) {
     const startedAt = performance.now()
-    const { regions, everyMs = AWAY_MS } = await regionsOf(look)
+    const { regions, everyMs = EVERY_MS } = await regionsOf(look)
     const changed = Object.entries(regions).filter(([id, region]) => sent.get(id) !== settled(region))
     for (const [id, region] of changed) sent.set(id, settled(region))
     const now = performance.now()
@@ -36,7 +37,8 @@ export async function follow(response: ServerResponse, look: () => Promise<Page>
       const text = isSilent ? ': still here\n\n' : `data: ${JSON.stringify(Object.fromEntries(changed))}\n\n`
       if (!response.write(text)) await once(response, 'drain', { signal })
     }
-    await pause(Math.max(everyMs, (now - startedAt) * SHARE), signal)
+    const restMs = regions['notice'] ? EVERY_MS : Math.min(BEAT_MS, (now - startedAt) * SHARE)
+    await pause(Math.max(everyMs, restMs), signal)
   }
 }
 
