@@ -63,6 +63,8 @@ export interface ClusterOptions {
   minimal?: boolean
   /** Record every write, see Cluster.audit(). */
   audit?: boolean
+  /** Room for a million objects: etcd may store 8 GiB, and it and kube-apiserver may use 8 GiB of memory each. */
+  isLarge?: boolean
   /** Stops the servers when this process ends, even by kill -9. Otherwise they run until stopCluster(dir). */
   dieWithParent?: boolean
   /** Removes the folder with the servers. After a failed start it remains, for its logs. */
@@ -159,6 +161,7 @@ async function startKubernetes(scene: Scene, wanted: NodeChoice): Promise<Kubern
     ports,
     controllers: options.controllers ?? true,
     audit: options.audit ?? false,
+    isLarge: options.isLarge ?? false,
   }
   const controlPlane = await withTask(progress, 'kube-apiserver', async () => {
     await startEtcd(controlPlaneOptions)

@@ -19,6 +19,7 @@ export interface ControlPlaneOptions {
   /** The controller manager and the scheduler. Without them, objects are stored without further effect. */
   controllers: boolean
   audit: boolean
+  isLarge: boolean
 }
 
 export const CONTROL_PLANE_PORTS = ['etcd', 'etcdPeer', 'apiServer', 'controllerManager', 'scheduler'] as const
@@ -54,7 +55,14 @@ const CLIENT_LIMITS = ['--kube-api-qps=500', '--kube-api-burst=1000']
 /** The servers start 25 % faster with this garbage collection; GOMEMLIMIT still bounds their memory. */
 const COLLECTS_RARELY = { GOGC: '800', GOMEMLIMIT: '1GiB' }
 
-export async function startEtcd({ dir, processes, binaries, ports }: ControlPlaneOptions): Promise<void> {
+/** The same for a million objects, for which etcd and kube-apiserver need several GiB each. The default quota of etcd is 2 GiB. */
+const FOR_A_MILLION = { GOGC: '100', GOMEMLIMIT: '8GiB', ETCD_QUOTA_BACKEND_BYTES: String(8 * 2 ** 30) }
+
+const environmentOf = ({ isLarge }: ControlPlaneOptions): Record<string, string> =>
+  isLarge ? FOR_A_MILLION : COLLECTS_RARELY
+
+export async function startEtcd(options: ControlPlaneOptions): Promise<void> {
+  const { dir, processes, binaries, ports } = options
   const client = `http://127.0.0.1:${ports.etcd}`
   const peer = `http://127.0.0.1:${ports.etcdPeer}`
   const data = join(dir, 'etcd')
@@ -62,7 +70,7 @@ export async function startEtcd({ dir, processes, binaries, ports }: ControlPlan
   await processes.start({
     name: 'etcd',
     command: binaries('etcd'),
-    env: COLLECTS_RARELY,
+    env: environmentOf(options),
     args: [
       `--data-dir=${data}`,
       // Data survives a kill in the page cache. A power loss may destroy this cluster, which is for tests and
@@ -89,7 +97,7 @@ export async function startApiServer(options: ControlPlaneOptions): Promise<Cont
   await processes.start({
     name: 'kube-apiserver',
     command: options.binaries('kube-apiserver'),
-    env: COLLECTS_RARELY,
+    env: environmentOf(options),
     args: await apiServerFlags(options),
     stopSignal: 'SIGKILL',
   })

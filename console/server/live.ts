@@ -9,7 +9,7 @@ import { begin } from './answer.ts'
 
 /** Between two looks, a tab pauses for so many times as long as the look took, but never for longer than a beat. */
 const SHARE = 10
-/** Also while a server is away: a look then takes long because it waits, which says nothing about the load. */
+/** Also while a server is away: a look then takes long because it waits, and not because of a load. */
 const EVERY_MS = 1000
 /** A tab that hears nothing for longer takes the stream for broken. */
 const BEAT_MS = 5000

@@ -4,7 +4,7 @@ import { playNode } from '../support/node-player.ts'
 import { startTestCluster } from '../support/servers.ts'
 import { cpuMsOf, residentMiBOf } from '../support/usage.ts'
 import { until } from '../support/wait.ts'
-import { lives } from './lives.ts'
+import { forget, lives } from './lives.ts'
 import { median } from './median.ts'
 import { requestsTo } from './requests.ts'
 
@@ -28,7 +28,8 @@ await playNode(kube, 'default', stop.signal)
 
 const found: Record<'without' | 'with', number[]> = { without: [], with: [] }
 for (let round = 0; round < ROUNDS; round++)
-  for (const how of ['without', 'with'] as const) {
+  for (const how of round % 2 === 0 ? (['without', 'with'] as const) : (['with', 'without'] as const)) {
+    await forget(kube)
     const prefix = `${how}-${round}`
     const own = { ...env, FAIRLEAD_PREFIX: prefix }
     await using up = startFairlead(['up'], own)

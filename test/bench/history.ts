@@ -5,7 +5,7 @@ import { fairlead, startFairlead } from '../support/fairlead.ts'
 import { playNode } from '../support/node-player.ts'
 import { startTestCluster } from '../support/servers.ts'
 import { cpuMsOf } from '../support/usage.ts'
-import { lives } from './lives.ts'
+import { forget, lives } from './lives.ts'
 import { median } from './median.ts'
 
 /** `node test/bench/history.ts [Ats] [rounds]`: what it costs to record runs, as CPU for the life of an At. */
@@ -29,7 +29,8 @@ const KINDS = ['never', 'changed-or-failed', 'always'] as const
 const cpu: Record<string, number[]> = Object.fromEntries(KINDS.map((kind) => [kind, []]))
 
 for (let round = 0; round < ROUNDS; round++)
-  for (const keep of KINDS) {
+  for (const keep of round % 2 === 0 ? KINDS : KINDS.toReversed()) {
+    await forget(kube)
     const prefix = `${keep}-${round}`
     await using up = startFairlead(['up'], { ...env, FAIRLEAD_PREFIX: prefix, FAIRLEAD_RUNS: keep })
     await up.logged(({ msg }) => msg === 'reconciler served')

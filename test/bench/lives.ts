@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { At } from '#functions/at'
 import { type KubeClient, resourcePath } from '#kube'
+import { forEachAtMost } from '#primitives'
+import { Pod } from '#sdk'
 
 /** Lets so many Ats be created, PENDING, due, RUNNING and DONE. */
 export async function lives(kube: KubeClient, name: string, count: number): Promise<void> {
@@ -23,4 +25,15 @@ export async function lives(kube: KubeClient, name: string, count: number): Prom
     await sleep(500)
   }
   await sleep(1000)
+}
+
+/** Deletes all Ats and their pods, because a process that starts later would run each of them. */
+export async function forget(kube: KubeClient): Promise<void> {
+  for (const kind of [At, Pod]) {
+    const path = resourcePath(kind, 'default')
+    for await (const { items } of kube.list(path))
+      await forEachAtMost(16, items, async ({ metadata }) => {
+        await kube.delete(`${path}/${metadata.name}`, { gracePeriodSeconds: 0 })
+      })
+  }
 }

@@ -37,6 +37,10 @@ process.exitCode = await runProgram(
         does: 'an EtcdCluster on a real node under random faults, and all tests of etcd',
         command: ['node', 'test/soak/etcd.ts'],
       },
+      size: {
+        does: 'a million objects, 1,000 Reconcilers and 1,000 changes a second, on one replica of NATS or on three',
+        command: ['node', 'test/soak/size.ts'],
+      },
       bridge: { does: '1,000 changes a second', command: ['node', 'test/bench/bridge-steady.ts'] },
     },
     byDefault: ['queue'],

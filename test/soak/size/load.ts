@@ -1,0 +1,154 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { KubeObject } from '#contracts'
+import { objectFilter } from '#events'
+import { follow, type JetStream } from '#jetstream'
+import { type KubeClient, resourcePath } from '#kube'
+import { ConfigMap } from '#sdk'
+import { type Etcd, otherName, primaryName } from './fill.ts'
+import { EDIT, ROLE, teamOf } from './function.ts'
+
+const TICK_MS = 20
+const EDITS_AT_ONCE = 200
+const SENT = 'fairlead.dev/sent'
+/** The objects of one team show when a change is in EVENTS. All others would cost this process too much. */
+const SAMPLED_TEAM = 0
+
+type Copy = KubeObject & { data?: Record<string, string> }
+
+const nowMs = (): number => performance.timeOrigin + performance.now()
+
+interface Sizes {
+  teams: number
+  primaries: number
+  others: number
+}
+
+/** Calls `act` with how many are due, as often as the rate asks for; never more behind than one second. */
+async function paced(
+  rate: () => number,
+  signal: AbortSignal,
+  act: (count: number) => void | Promise<void>,
+): Promise<void> {
+  let owed = 0
+  let before = performance.now()
+  while (!signal.aborted) {
+    const now = performance.now()
+    owed = Math.min(owed + ((now - before) / 1000) * rate(), rate())
+    before = now
+    const count = Math.floor(owed)
+    owed -= count
+    if (count > 0) await act(count)
+    await sleep(TICK_MS)
+  }
+}
+
+/** Changes of objects that nothing reconciles, through etcd; and when some of them are in EVENTS. */
+export class Changes {
+  sent = 0
+  #delays: number[] = []
+  #next = 0
+  readonly #etcd: Etcd
+  readonly #sizes: Sizes
+
+  constructor(etcd: Etcd, sizes: Sizes) {
+    this.#etcd = etcd
+    this.#sizes = sizes
+  }
+
+  /** Milliseconds from the write until EVENTS has it, since the last call. */
+  takeDelays(): number[] {
+    return this.#delays.splice(0)
+  }
+
+  run(rate: () => number, signal: AbortSignal): Promise<void> {
+    return paced(rate, signal, async (count) => {
+      await this.#etcd.put(Array.from({ length: Math.min(count, 100) }, () => this.#change()))
+      this.sent += Math.min(count, 100)
+    })
+  }
+
+  async watch(js: JetStream, signal: AbortSignal): Promise<void> {
+    const filter = objectFilter({ ref: ConfigMap, namespace: teamOf(SAMPLED_TEAM) })
+    const began = nowMs()
+    for await (const { data } of follow(js, 'EVENTS', [filter], signal)) {
+      if (data.length === 0) continue
+      const { metadata } = JSON.parse(Buffer.from(data).toString()) as KubeObject
+      const sent = Number(metadata.annotations?.[SENT])
+      if (sent > began) this.#delays.push(nowMs() - sent)
+    }
+  }
+
+  /** One in ten is of the sampled team, the others are of all teams in turn. */
+  #change() {
+    const { teams, others } = this.#sizes
+    const number = this.#next++
+    const team = number % 10 === 0 ? SAMPLED_TEAM : (number * 7919) % teams
+    const name = otherName(Math.floor(number / 10) % others)
+    return { namespace: teamOf(team), name, annotations: { [SENT]: String(nowMs()) } }
+  }
+}
+
+/** Edits of ConfigMaps that are reconciled, through the API server; and when what they own follows. */
+export class Edits {
+  sent = 0
+  failed = 0
+  #delays: number[] = []
+  #underWay = 0
+  readonly #open = new Map<string, number>()
+  readonly #kube: KubeClient
+  readonly #sizes: Sizes
+
+  constructor(kube: KubeClient, sizes: Sizes) {
+    this.#kube = kube
+    this.#sizes = sizes
+  }
+
+  /** Milliseconds from the answer to an edit until its copy has it, since the last call. */
+  takeDelays(): number[] {
+    return this.#delays.splice(0)
+  }
+
+  /** Edits that nothing has followed yet. */
+  get unfollowed(): number {
+    return this.#open.size
+  }
+
+  run(rate: () => number, signal: AbortSignal): Promise<void> {
+    return paced(rate, signal, (count) => {
+      for (let index = 0; index < count && this.#underWay < EDITS_AT_ONCE; index++) void this.#edit()
+    })
+  }
+
+  async watch(signal: AbortSignal): Promise<void> {
+    const copies = { signal, labelSelector: `${ROLE}=copy` }
+    // The server ends a watch after some minutes. The next one begins with all copies.
+    while (!signal.aborted)
+      for await (const { type, object } of this.#kube.watch<Copy>('/api/v1/configmaps', copies))
+        if (type !== 'BOOKMARK') this.#followed(object.data?.[EDIT])
+  }
+
+  #followed(value = ''): void {
+    const since = this.#open.get(value)
+    if (since === undefined) return
+    this.#open.delete(value)
+    this.#delays.push(nowMs() - since)
+  }
+
+  async #edit(): Promise<void> {
+    const { teams, primaries } = this.#sizes
+    const number = this.sent++
+    const [namespace, name] = [teamOf((number * 7919) % teams), primaryName(Math.floor(number / teams) % primaries)]
+    const value = `${number}-${Math.round(nowMs())}`
+    this.#underWay++
+    try {
+      this.#open.set(value, nowMs())
+      await this.#kube.patch(resourcePath(ConfigMap, namespace, name), { data: { [EDIT]: value } }, 'merge')
+      if (this.#open.has(value)) this.#open.set(value, nowMs())
+    } catch {
+      this.#open.delete(value)
+      this.failed++
+    } finally {
+      this.#underWay--
+    }
+  }
+}

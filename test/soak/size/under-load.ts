@@ -1,0 +1,58 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { percentiles } from '../../bench/median.ts'
+import { until } from '../../support/wait.ts'
+import type { Etcd } from './fill.ts'
+import { Changes, Edits } from './load.ts'
+import { Meter, usageText } from './meter.ts'
+import type { Scene } from './scene.ts'
+
+/** Changes and edits at these rates, until the end of the block, and what they show. */
+export function startLoad(
+  { size, kube, js, cluster, nats, ...scene }: Scene,
+  etcd: Etcd,
+  rates: { rate: number; edits: number },
+) {
+  const stop = new AbortController()
+  const idle = new AbortController()
+  const changes = new Changes(etcd, size)
+  const edits = new Edits(kube, size)
+  const processes = [
+    ...['etcd', 'kube-apiserver'].map((name) => ({ name, pid: () => cluster.processes.get(name)?.pid ?? 0 })),
+    ...nats.names.map((name) => ({ name, pid: () => nats.processes.get(name)?.pid ?? 0 })),
+    ...(['bridge', 'dispatcher'] as const).map((name) => ({ name, pid: () => scene[name].pid })),
+    { name: 'this test', pid: () => process.pid },
+  ]
+  const [meter, whole] = [new Meter(processes), new Meter(processes)]
+  meter.take()
+  whole.take()
+  const watching = [changes.watch(js, stop.signal), edits.watch(stop.signal)]
+  const running = [changes.run(() => rates.rate, idle.signal), edits.run(() => rates.edits, idle.signal)]
+  return {
+    changes,
+    edits,
+    whole: () => usageText(whole.take()),
+    async window(seconds: number) {
+      const before = { changes: changes.sent, edits: edits.sent }
+      changes.takeDelays()
+      edits.takeDelays()
+      await Promise.race([sleep(seconds * 1000), ...running])
+      const [arrivals, follows] = [changes.takeDelays(), edits.takeDelays()]
+      const text =
+        `${((changes.sent - before.changes) / seconds).toFixed(0)} changes/s, in EVENTS after ${percentiles(arrivals)} ms (p50 / p99); ` +
+        `${((edits.sent - before.edits) / seconds).toFixed(0)} edits/s, followed after ${percentiles(follows)} ms, ${edits.unfollowed} open; ` +
+        usageText(meter.take())
+      return { arrivals, follows, text }
+    },
+    /** Ends the load, and waits until each edit is followed. */
+    async rest() {
+      idle.abort()
+      await Promise.all(running)
+      await until(() => edits.unfollowed === 0, { timeoutMs: 120_000, leastMs: 100 }).catch(() => undefined)
+    },
+    async [Symbol.asyncDispose]() {
+      idle.abort()
+      stop.abort()
+      await Promise.allSettled([...running, ...watching])
+    },
+  }
+}
