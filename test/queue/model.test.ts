@@ -1,8 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import { PRODUCTION, SMALL, TWO_KEYS } from './model/configs.ts'
+import { MEDIUM, PRODUCTION, SMALL, TWO_KEYS } from './model/configs.ts'
 import { type Exploration, explore, exploreWorld } from './model/explore.ts'
 import { severalKeys } from './model/keys.ts'
 import { counterexample, figures } from './model/report.ts'
+
+/** `npm run soak explorations` sets it. */
+const CONFIGS = process.env['FAIRLEAD_EXPLORE'] === undefined ? SMALL : { ...SMALL, ...MEDIUM }
 
 function expectLaws(name: string, result: Exploration): void {
   console.log(`${name}: ${figures(result)}`)
@@ -10,7 +13,7 @@ function expectLaws(name: string, result: Exploration): void {
 }
 
 describe('every history of one key keeps the laws of the queue', () => {
-  it.each(Object.entries(SMALL))('%s', (name, config) => expectLaws(name, explore(PRODUCTION, config)))
+  it.each(Object.entries(CONFIGS))('%s', (name, config) => expectLaws(name, explore(PRODUCTION, config)))
 })
 
 describe('every history of two keys and three workers keeps the laws of the queue', () => {

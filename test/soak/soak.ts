@@ -13,6 +13,11 @@ process.exitCode = await runProgram(
         command: ['vitest', 'run', '--no-file-parallelism', 'test/e2e/chaos'],
         env: { FAIRLEAD_CHAOS_ATS: '1000' },
       },
+      explorations: {
+        does: 'all models of the queue, and the function of etcd disturbed at more points of its scenarios',
+        command: ['vitest', 'run', '--testTimeout', '3600000', 'test/queue/model', 'test/functions/etcd'],
+        env: { FAIRLEAD_EXPLORE: '20' },
+      },
       knative: {
         does: `a function on the Knative Serving whose checkout ${SERVING} names`,
         command: ['vitest', 'run', 'test/e2e/knative'],

@@ -19,7 +19,7 @@ import { restored, volumes } from './recovery.ts'
 import type { Spec } from './world.ts'
 
 /** Points that are passed over for each member. `FAIRLEAD_EXPLORE=0`: none, which takes hours. */
-const SPARSE = Number(process.env['FAIRLEAD_EXPLORE'] ?? 80)
+const SPARSE = Number(process.env['FAIRLEAD_EXPLORE'] ?? 120)
 
 const toSize = (size: number): Change => [`size ${size}`, (world) => world.edit({ size })]
 const toVersion = (version: string): Change => [`version ${version}`, (world) => world.edit({ version })]

@@ -150,19 +150,26 @@ export function faultOf(world: EtcdWorld): string | undefined {
   return stored.conditions['Ready']?.status === 'True' ? undefined : `it is not ready in the end: ${seen}`
 }
 
-/** One way through a scenario, with disturbances at the given points. The number of points is counted. */
+/** A disturbance made no sense at its point. */
+class Missed extends Error {}
+
+interface Way {
+  world: EtcdWorld
+  /** Points at which something could have happened. */
+  points: number
+}
+
+/** One way through a scenario, with disturbances at the given points. */
 export function play(
   { spec, changes = [], subject }: Scenario,
   strikes: ReadonlyMap<number, Disturbance> = new Map(),
-): { world: EtcdWorld; points: number; struck: number } {
+  missed = () => {},
+): Way {
   const world = new EtcdWorld(spec, subject)
   let points = 0
-  let struck = 0
   world.happens = (point) => {
     const disturbance = strikes.get(points++)
-    if (disturbance === undefined) return
-    struck++
-    if (!disturbance.strike(world, point)) struck--
+    if (disturbance?.strike(world, point) === false) missed()
   }
   settle(world)
   for (const [, change] of changes) {
@@ -173,7 +180,20 @@ export function play(
   // Something may have happened in the last look.
   world.happens = () => {}
   settle(world)
-  return { world, points, struck }
+  return { world, points }
+}
+
+/** One way with one disturbance. Undefined: it makes no sense at this point, and the way was not followed farther. */
+function disturbed(scenario: Scenario, at: number, disturbance: Disturbance): EtcdWorld | undefined {
+  const missed = () => {
+    throw new Missed()
+  }
+  try {
+    return play(scenario, new Map([[at, disturbance]]), missed).world
+  } catch (error) {
+    if (error instanceof Missed) return undefined
+    throw error
+  }
 }
 
 /**
@@ -191,10 +211,10 @@ export function explore(
   let ways = 1
   for (const [number, disturbance] of disturbances.entries())
     for (let point = number % every; point < points; point += every) {
-      const way = play(scenario, new Map([[point, disturbance]]))
-      if (way.struck === 0) continue
+      const world = disturbed(scenario, point, disturbance)
+      if (world === undefined) continue
       ways++
-      const fault = faultOf(way.world)
+      const fault = faultOf(world)
       if (fault !== undefined) return { ways, fault: `${disturbance.what} at point ${point}: ${fault}` }
     }
   return { ways }

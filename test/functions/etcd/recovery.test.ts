@@ -20,7 +20,7 @@ import { loses, recoveries, recovers, volumes } from './recovery.ts'
 import type { Spec } from './world.ts'
 
 /** As in explore.test.ts. */
-const SPARSE = Number(process.env['FAIRLEAD_EXPLORE'] ?? 80)
+const SPARSE = Number(process.env['FAIRLEAD_EXPLORE'] ?? 120)
 const SIZE = 5
 
 type Given = Parameters<typeof decide>[0]

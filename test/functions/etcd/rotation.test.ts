@@ -22,7 +22,7 @@ import { daysPass, rotationMutations } from './rotation-mutations.ts'
 import type { Spec } from './world.ts'
 
 /** Points that are passed over. `FAIRLEAD_EXPLORE=0`: none, which takes hours. */
-const SPARSE = Number(process.env['FAIRLEAD_EXPLORE'] ?? 80)
+const SPARSE = Number(process.env['FAIRLEAD_EXPLORE'] ?? 120)
 
 const tls = (rotation = 0): Pick<Spec, 'TLS'> => ({ TLS: { auto: { overlapMinutes: 1, rotation } } })
 const rotation: Change = ['another authority', (world) => world.edit(tls(1))]

@@ -117,31 +117,20 @@ function numberOf(text: string): number {
   return known
 }
 
+/** Parts are read once as well: a step consists of records that the state has, too. */
 function read(value: object): Template {
   const ids: (string | number)[] = []
-  const seen = new Set<object>()
   let text = ''
-  const visit = (part: object) => {
-    if (seen.has(part)) {
-      text += '^'
-      return
-    }
-    seen.add(part)
-    text += '{'
-    for (const [name, field] of Object.entries(part) as [string, object | string | number | boolean | null][]) {
-      if (typeof field === 'object' && field !== null) {
-        if (name === 'terms') continue
-        text += name
-        visit(field)
-      } else if (IDENTITIES.has(name)) {
-        text += `${name}?,`
-        ids.push(field as string | number)
-      } else if (!IRRELEVANT.has(name) && field !== undefined && field !== false) {
-        text += `${name}${field},`
-      }
-    }
-    text += '}'
+  for (const [name, field] of Object.entries(value) as [string, object | string | number | boolean | null][]) {
+    if (typeof field === 'object' && field !== null) {
+      if (name === 'terms') continue
+      const part = templateOf(field)
+      text += `${name}#${part.text},`
+      ids.push(...part.ids)
+    } else if (IDENTITIES.has(name)) {
+      text += `${name}?,`
+      ids.push(field as string | number)
+    } else if (!IRRELEVANT.has(name) && field !== undefined && field !== false) text += `${name}${field},`
   }
-  visit(value)
   return { text: numberOf(text), ids }
 }

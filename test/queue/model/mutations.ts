@@ -255,7 +255,7 @@ export const MUTATIONS: Record<string, Mutation> = {
         next: (step, answer, now) => take.next(step.name === 'mark' ? { ...step, sameLane: true } : step, answer, now),
       },
     }),
-    config: { ...CALM, high: 2, low: 2, workers: 2 },
+    config: { ...CALM, high: 2, low: 1 },
   },
   'a mark that moves the record to its own lane': {
     guard: 'a running record never changes its lane: tokens dropped for it may still be there',

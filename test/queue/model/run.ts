@@ -1,4 +1,4 @@
-import { LARGE, PRODUCTION, SMALL, TWO_KEYS } from './configs.ts'
+import { LARGE, MEDIUM, PRODUCTION, SMALL, TWO_KEYS } from './configs.ts'
 import { explore, exploreWorld } from './explore.ts'
 import { severalKeys } from './keys.ts'
 import { MUTATIONS } from './mutations.ts'
@@ -10,7 +10,7 @@ import { counterexample, figures } from './report.ts'
  */
 const MAX_STATES = 30_000_000
 
-const production = Object.entries({ ...SMALL, ...LARGE }).map(
+const production = Object.entries({ ...SMALL, ...MEDIUM, ...LARGE }).map(
   ([name, config]) => [name, () => explore(PRODUCTION, config, MAX_STATES)] as const,
 )
 const twoKeys = Object.entries(TWO_KEYS).map(
