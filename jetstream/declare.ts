@@ -13,32 +13,42 @@ const PAUSE_MS = 250
  */
 export const UNLIMITED = { max_msgs: -1, max_bytes: -1, max_age: 0 } as const
 
+/** Thrown if the stream has as many consumers as its limit, or that of the account, permits. */
+export class TooManyConsumersError extends Error {
+  override readonly name = 'TooManyConsumersError'
+}
+
 /** Thrown if a stream or consumer exists already with another configuration than this program needs. */
 export class DeclarationMismatchError extends Error {
   override readonly name = 'DeclarationMismatchError'
 }
 
 interface DeclareOptions {
+  /** Whether an existing stream gets the number of replicas and the limit of consumers if its own are lower. */
   raiseReplicas?: boolean | undefined
   createdWith?: Partial<StreamConfig>
 }
 
 /**
  * Creates the stream if it does not exist, and returns its configuration. An existing stream must have every given
- * field, except `createdWith` and the number of replicas: `raiseReplicas` raises a lower number in place, and nothing
- * lowers a higher one. Throws DeclarationMismatchError.
+ * field, except `createdWith`, the number of replicas and the limit of consumers: `raiseReplicas` raises lower numbers
+ * in place, and nothing lowers higher ones. Throws DeclarationMismatchError.
  */
 export async function declareStream(
   js: JetStream,
   config: Partial<StreamConfig> & { name: string },
   { raiseReplicas = false, createdWith = {} }: DeclareOptions = {},
 ): Promise<StreamConfig> {
-  const { num_replicas: wish = 1, ...fixed } = config
+  const { num_replicas = 1, max_consumers = -1, ...fixed } = config
   const what = `stream ${config.name}`
   const existing = (await findStream(js, config.name)) ?? (await createStream(js, what, { ...config, ...createdWith }))
   demandEqual(what, fixed, existing)
-  if (!raiseReplicas || existing.num_replicas >= wish) return existing
-  return (await answered(js, what, () => js.admin.streams.update(config.name, { num_replicas: wish }))).config
+  const raised = {
+    ...(existing.num_replicas < num_replicas && { num_replicas }),
+    ...(existing.max_consumers < max_consumers && { max_consumers }),
+  }
+  if (!raiseReplicas || Object.keys(raised).length === 0) return existing
+  return (await answered(js, what, () => js.admin.streams.update(config.name, raised))).config
 }
 
 /** Creates the stream. Another process may create it at the same time. */
@@ -79,7 +89,11 @@ export async function declareConsumer(
   const what = `consumer ${config.durable_name} of stream ${stream}`
   const existing = await findConsumer(js, stream, config.durable_name)
   if (existing === undefined) {
-    await answered(js, what, () => js.admin.consumers.add(stream, config))
+    await answered(js, what, () => js.admin.consumers.add(stream, config)).catch((error: unknown) => {
+      if (errCodeOf(error) !== ERR.tooManyConsumers) throw error
+      const fix = `raise max_consumers of the stream (nats stream edit ${stream} --max-consumers=100000) or of the account`
+      throw new TooManyConsumersError(`NATS creates no ${what}: it has as many consumers as it may have: ${fix}`)
+    })
     return
   }
   demandEqual(what, fixed, existing.config)

@@ -31,6 +31,7 @@ export const ERR = {
   streamNotFound: 10059,
   streamNameInUse: 10058,
   consumerNotFound: 10014,
+  tooManyConsumers: 10026,
   sequenceNotFound: 10043,
   deleteFailed: 10057,
   /** JetStream system temporarily unavailable: it has no leader. */

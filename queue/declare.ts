@@ -10,6 +10,12 @@ const MAX_ACK_PENDING = 20_000
 /** The largest number of waiting pull requests: each process has at most one per free slot. */
 const MAX_WAITING = 10_000
 
+/**
+ * Two for each Reconciler. Without a limit of its own, a stream gets the default of nats-server, which is 1,000 since
+ * 2.15: too few for 500 Reconcilers.
+ */
+const MAX_CONSUMERS = 100_000
+
 /** Settings of the stream. Replicas left out: an existing stream keeps its number, a new stream gets one. */
 interface WorkTerms {
   replicas?: 1 | 3 | undefined
@@ -90,6 +96,7 @@ function streamConfig(names: Names): Partial<StreamConfig> & { name: string } {
     retention: RetentionPolicy.Workqueue,
     storage: StorageType.File,
     max_msgs_per_subject: 1,
+    max_consumers: MAX_CONSUMERS,
     discard: DiscardPolicy.Old,
     ...UNLIMITED,
     duplicate_window: 120_000 * MS,

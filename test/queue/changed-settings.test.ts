@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openDeadLetters, openEventStore } from '#events'
 import type { JetStream } from '#jetstream'
-import { openQueue, type QueueOptions } from '#queue'
+import { openQueue, type QueueOptions, type WorkQueue } from '#queue'
 import { type DeployedNats, startDeployedNats } from '../support/deployed-nats.ts'
 import { silent as log } from '../support/silent.ts'
 import { DONE, FN, freshPrefix, pausedWork, statesOf, until, useTestNats, World } from './support.ts'
@@ -19,6 +19,30 @@ const ackWaitsOf = (js: JetStream, stream: string) =>
   Promise.all(LANES.map(async (name) => (await js.admin.consumers.info(stream, name)).config.ack_wait! / 1e6))
 
 const leaseOf = (ms: number) => ({ leaseMs: ms, ackWaitMs: ms })
+
+describe('more Reconcilers than nats-server permits consumers of a stream by default', () => {
+  const { open } = useTestNats()
+  const RECONCILERS = 520
+  const declareAll = (queue: WorkQueue) =>
+    Promise.all(Array.from({ length: RECONCILERS }, (_, number) => queue.declare(`r${number}`)))
+
+  it('are served', async () => {
+    await using test = await open()
+    await declareAll(test.queue)
+    const { state } = await test.js.admin.streams.info(test.queue.stream)
+    expect(state.consumer_count).toBeGreaterThan(2 * RECONCILERS)
+  })
+
+  it('are refused with the fix if the stream is from before, until a bridge starts', async () => {
+    const prefix = freshPrefix()
+    await using before = await open(prefix)
+    const asBefore: object = { max_consumers: -1 }
+    await before.js.admin.streams.update(before.queue.stream, asBefore)
+    await expect(declareAll(before.queue)).rejects.toThrow(`nats stream edit ${before.queue.stream} --max-consumers=`)
+    await using after = await open(prefix, { raiseReplicas: true })
+    await declareAll(after.queue)
+  })
+})
 
 describe('another length of the lease', () => {
   const { open } = useTestNats()
