@@ -6,15 +6,16 @@ import { connectJetStream } from '#jetstream'
 import { type KubeClient, resourcePath } from '#kube'
 import { RECONCILERS } from '#spec'
 import { reconcilerObject, secrets } from '../bridge/objects.ts'
-import { startServers } from '../bridge/servers.ts'
+import { serversOn } from '../bridge/servers-on.ts'
 import { BIN, LEASHED } from '../support/fairlead.ts'
+import { startTestCluster } from '../support/servers.ts'
 import { until } from '../support/wait.ts'
 
 const SECRETS = 2000
 const BYTES = 100 * 1024
 const AT_ONCE = 16
 
-await using servers = await startServers()
+await using servers = await serversOn(startTestCluster())
 const { kube, cluster, nats } = servers
 await fillSecrets(kube)
 console.log(`${SECRETS} Secrets of ${BYTES / 1024} KiB: memory of a bridge at its highest, while it lists them`)

@@ -1,13 +1,14 @@
 import { cp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { startTestCluster } from '../support/servers.ts'
 import { configMaps } from './objects.ts'
-import { type Servers, startServers } from './servers.ts'
+import { type Servers, serversOn } from './servers-on.ts'
 import { configMap, configMapPath, createReconciler, startBridge, until, untilEqual, writeConfigMap } from './world.ts'
 
 let servers: Servers
 beforeAll(async () => {
-  servers = await startServers()
+  servers = await serversOn(startTestCluster())
 })
 afterAll(() => servers?.[Symbol.asyncDispose]())
 

@@ -10,10 +10,10 @@ import { readConfig } from '../../host/config/config.ts'
 import { openKube } from '../../host/kube/kube.ts'
 import { freePorts } from '../../local/ports.ts'
 import { openTestQueue } from '../queue/support.ts'
+import { borrowCluster } from '../support/borrowed.ts'
 import { command } from '../support/command.ts'
 import { fairlead, startFairlead } from '../support/fairlead.ts'
 import { kubectlFor } from '../support/kubectl.ts'
-import { startTestCluster } from '../support/servers.ts'
 import { silent as log } from '../support/silent.ts'
 
 const kubeconfigOf = (server: string) =>
@@ -26,7 +26,7 @@ const kubeconfigOf = (server: string) =>
     'current-context': 'x',
   })
 
-let cluster: Awaited<ReturnType<typeof startTestCluster>>
+let cluster: Awaited<ReturnType<typeof borrowCluster>>
 let dir: string
 let env: Record<string, string>
 
@@ -36,7 +36,7 @@ const file = async (name: string, text: string): Promise<string> => {
 }
 
 beforeAll(async () => {
-  cluster = await startTestCluster({ nats: true })
+  cluster = await borrowCluster({ nats: true })
   dir = await mkdtemp(join(tmpdir(), 'fl-cli-'))
   env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '' }
 })

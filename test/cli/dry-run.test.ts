@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Cluster } from '#local'
+import { borrowCluster } from '../support/borrowed.ts'
 import { command } from '../support/command.ts'
 import { fairlead } from '../support/fairlead.ts'
 import { kubectlFor } from '../support/kubectl.ts'
-import { startTestCluster } from '../support/servers.ts'
 import { clientOf, createFleet, siteModule, versionsOf } from './fleet.ts'
 
 const SDK = join(import.meta.dirname, '../../sdk/index.ts')
@@ -66,7 +66,7 @@ let module: string
 let env: Record<string, string>
 
 beforeAll(async () => {
-  cluster = await startTestCluster({})
+  cluster = await borrowCluster()
   dir = await mkdtemp(join(tmpdir(), 'fl-dry-run-'))
   module = join(dir, 'functions.ts')
   env = { KUBECONFIG: cluster.kubeconfig, FAIRLEAD_LEASE_SECONDS: '2' }

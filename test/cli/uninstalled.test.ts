@@ -1,11 +1,11 @@
 import { expect, it } from 'vitest'
 import { until } from '../queue/support.ts'
+import { borrowCluster } from '../support/borrowed.ts'
 import { command } from '../support/command.ts'
 import { startFairlead } from '../support/fairlead.ts'
-import { startTestCluster } from '../support/servers.ts'
 
 it('without the definition of Reconcilers up says once what to do, and begins when it is there', async () => {
-  await using cluster = await startTestCluster({ nats: true })
+  await using cluster = await borrowCluster({ nats: true })
   const env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '' }
   await using running = startFairlead(['up'], env)
   const tries = () => running.logs.filter(({ msg }) => msg === 'a watch waits to go on').length

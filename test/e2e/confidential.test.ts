@@ -7,8 +7,8 @@ import { connectJetStream, type JetStream } from '#jetstream'
 import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
 import { openQueue } from '#queue'
 import { RECONCILERS } from '#spec'
+import { borrowCluster } from '../support/borrowed.ts'
 import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
-import { startTestCluster } from '../support/servers.ts'
 import { silent } from '../support/silent.ts'
 import { digest } from './vault.ts'
 import { until } from './world.ts'
@@ -22,7 +22,7 @@ const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
 const BROKEN = `broken-${crypto.randomUUID()}`
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration'
 
-let cluster: Awaited<ReturnType<typeof startTestCluster>>
+let cluster: Awaited<ReturnType<typeof borrowCluster>>
 let kube: KubeClient
 let js: JetStream
 let up: FairleadProcess
@@ -38,7 +38,7 @@ const value = (name: string): string => {
 const base64 = (text: string) => Buffer.from(text).toString('base64')
 
 beforeAll(async () => {
-  cluster = await startTestCluster({ nats: true })
+  cluster = await borrowCluster({ nats: true })
   const env = {
     KUBECONFIG: cluster.kubeconfig,
     NATS_URL: cluster.nats?.url ?? '',

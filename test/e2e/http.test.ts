@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { resourcePath } from '#kube'
 import { RECONCILERS } from '#spec'
+import { borrowCluster } from '../support/borrowed.ts'
 import { type FairleadProcess, type LogLine, startFairlead } from '../support/fairlead.ts'
-import { at, startWorld, until, type World } from './world.ts'
+import { at, until, type World, worldOn } from './world.ts'
 
 const LONG_AGO = new Date('2019-04-12T10:12:00Z')
 
@@ -20,7 +21,7 @@ describe('the function of Ats, served over HTTP by a process of its own', () => 
     until(async () => (await world.pods()).some(({ metadata }) => metadata.name === `${name}-pod`))
 
   beforeAll(async () => {
-    ;[world, port] = await Promise.all([startWorld(), serveAt(0)])
+    ;[world, port] = await Promise.all([worldOn(borrowCluster({ nats: true })), serveAt(0)])
     const invoke = { http: { url: `http://127.0.0.1:${port}` }, pull: null }
     await world.kube.patch(resourcePath(RECONCILERS, undefined, 'at'), { spec: { invoke } }, 'merge')
     up = startFairlead(['up'], world.env)

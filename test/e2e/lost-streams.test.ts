@@ -1,21 +1,32 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { connectJetStream, type JetStream } from '#jetstream'
+import { borrowCluster } from '../support/borrowed.ts'
 import { command } from '../support/command.ts'
 import type { FairleadProcess } from '../support/fairlead.ts'
-import { at, startWorld, until, type World } from './world.ts'
+import { at, until, type World, worldOn } from './world.ts'
 
 const HOUR_MS = 3_600_000
 
 let world: World
 let js: JetStream
+/** The last process of the test before, with which the next one begins: a start takes long. */
+let left: FairleadProcess | undefined
 beforeAll(async () => {
-  world = await startWorld()
+  world = await worldOn(borrowCluster({ nats: true }))
   js = await connectJetStream({ servers: world.env['NATS_URL'] ?? '', name: 'test' })
 })
 afterAll(async () => {
+  await left?.[Symbol.asyncDispose]()
   await js?.close()
   await world?.[Symbol.asyncDispose]()
 })
+
+async function serving(): Promise<FairleadProcess> {
+  const process = left ?? world.up()
+  left = undefined
+  await process.logged(({ msg }) => msg === 'reconciler served')
+  return process
+}
 
 const waits = (process: FairleadProcess, name: string) =>
   process.logged(
@@ -38,28 +49,26 @@ it.each(losses)(
   'an object waits again when $stream was $word by somebody: who used it ends and says so, and who starts next makes it run',
   async ({ stream, act, word }) => {
     const name = `${stream}-${act}`.toLowerCase()
-    await using one = world.up()
-    await one.logged(({ msg }) => msg === 'reconciler served')
+    await using one = await serving()
     await world.create(at(name, new Date(Date.now() + HOUR_MS)))
     await waits(one, name)
     await js.admin.streams[act](stream)
     expect((await one.exited).code).toBe(4)
     expect(one.logs.some(({ msg }) => msg.includes(`stream ${stream} was ${word}`))).toBe(true)
-    await using next = world.up()
-    await waits(next, name)
+    left = world.up()
+    await waits(left, name)
   },
 )
 
 it.each(losses)('an object waits again when $stream was $word while nobody used it', async ({ stream, act }) => {
   const name = `${stream}-${act}-unused`.toLowerCase()
-  await using one = world.up()
-  await one.logged(({ msg }) => msg === 'reconciler served')
+  await using one = await serving()
   await world.create(at(name, new Date(Date.now() + HOUR_MS)))
   await waits(one, name)
   one.kill('SIGTERM')
   await one.exited
   await js.admin.streams[act](stream)
-  await using next = world.up()
-  await waits(next, name)
+  left = world.up()
+  await waits(left, name)
   await until(() => isWaiting(name))
 })

@@ -37,8 +37,12 @@ async function install(env: Environment): Promise<void> {
 }
 
 /** Real servers on which `fairlead install` has been called. */
-export async function startWorld(options: Parameters<typeof startTestCluster>[0] = {}, installWith = install) {
-  const cluster = await startTestCluster({ nats: true, audit: true, ...options })
+export const startWorld = (options: Parameters<typeof startTestCluster>[0] = {}, installWith = install) =>
+  worldOn(startTestCluster({ nats: true, audit: true, ...options }), installWith)
+
+/** As startWorld(), on these servers. */
+export async function worldOn(starting: Promise<Cluster>, installWith = install): Promise<World> {
+  const cluster = await starting
   try {
     const env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '', FAIRLEAD_LEASE_SECONDS: '3' }
     await installWith(env)

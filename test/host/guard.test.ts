@@ -3,9 +3,9 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
 import type { Cluster } from '#local'
 import { until } from '../queue/support.ts'
+import { borrowCluster } from '../support/borrowed.ts'
 import { command } from '../support/command.ts'
 import { type FairleadProcess, type LogLine, startFairlead } from '../support/fairlead.ts'
-import { startTestCluster } from '../support/servers.ts'
 
 const MODULE = fileURLToPath(new URL('./naughty.ts', import.meta.url))
 const NAUGHTIES = { group: 'test.fairlead.dev', version: 'v1', resource: 'naughties' }
@@ -14,7 +14,7 @@ let cluster: Cluster & AsyncDisposable
 let kube: KubeClient
 let env: Record<string, string>
 beforeAll(async () => {
-  cluster = await startTestCluster({ nats: true })
+  cluster = await borrowCluster({ nats: true })
   env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '', FAIRLEAD_LEASE_SECONDS: '2' }
   kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'test' })
   await command(['install', '-f', MODULE], env)

@@ -12,8 +12,8 @@ import { type Cluster, ensureBinaries, silentProgress } from '#local'
 import type { Reconciler } from '#sdk'
 import { readConfig } from '../../host/config/config.ts'
 import { openKube } from '../../host/kube/kube.ts'
+import { borrowCluster } from '../support/borrowed.ts'
 import { command } from '../support/command.ts'
-import { startTestCluster } from '../support/servers.ts'
 import { until } from '../support/wait.ts'
 
 const SDK = JSON.stringify(join(import.meta.dirname, '../../sdk/index.ts'))
@@ -65,7 +65,7 @@ interface Part {
 }
 
 export async function startWorld(): Promise<World> {
-  const cluster = await startTestCluster({ nats: true })
+  const cluster = await borrowCluster({ nats: true })
   const dir = await mkdtemp(join(tmpdir(), 'fl-explain-'))
   const module = join(dir, 'sites.ts')
   await writeFile(module, SITES)

@@ -9,14 +9,14 @@ import { install } from '#install'
 import { createKubeClient, loadKubeConfig, resourcePath } from '#kube'
 import * as sdk from '#sdk'
 import { reconcilerSpec } from '#spec'
+import { borrowCluster } from '../support/borrowed.ts'
 import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
-import { startTestCluster } from '../support/servers.ts'
 import { silent } from '../support/silent.ts'
 
 const { resource, toInvoke } = sdk
 const ROOT = join(import.meta.dirname, '../..')
 
-let cluster: Awaited<ReturnType<typeof startTestCluster>>
+let cluster: Awaited<ReturnType<typeof borrowCluster>>
 let kubectl: Kubectl
 
 const apply = (object: string | object, ...options: string[]) => kubectl(['apply', '-f', '-', ...options], object)
@@ -24,7 +24,7 @@ const create = (object: object, ...options: string[]) =>
   kubectl(['create', '-f', '-', '-o', 'json', ...options], object)
 
 beforeAll(async () => {
-  cluster = await startTestCluster()
+  cluster = await borrowCluster()
   kubectl = await kubectlFor(cluster)
   await kubectl(['apply', '--server-side', '-f', join(ROOT, 'crds')])
   await kubectl(['wait', '--for=condition=Established', 'crd', '--all', '--timeout=30s'])

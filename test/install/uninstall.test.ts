@@ -2,10 +2,10 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { borrowCluster } from '../support/borrowed.ts'
 import { command } from '../support/command.ts'
 import { startFairlead } from '../support/fairlead.ts'
 import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
-import { startTestCluster } from '../support/servers.ts'
 import { until } from '../support/wait.ts'
 
 const SDK = new URL('../../sdk/index.ts', import.meta.url).href
@@ -26,7 +26,7 @@ const SHOP = {
   spec: { title: 't' },
 }
 
-let cluster: Awaited<ReturnType<typeof startTestCluster>>
+let cluster: Awaited<ReturnType<typeof borrowCluster>>
 let kubectl: Kubectl
 let dir: string
 let file: string
@@ -35,7 +35,7 @@ const fairlead = (args: string[]) =>
 const names = async (kind: string) => (await kubectl(['get', kind, '-o', 'name'])).trim().split('\n')
 
 beforeAll(async () => {
-  cluster = await startTestCluster({ nats: true })
+  cluster = await borrowCluster({ nats: true })
   kubectl = await kubectlFor(cluster)
   dir = await mkdtemp(join(tmpdir(), 'fl-uninstall-'))
   file = join(dir, 'shop.ts')

@@ -17,19 +17,19 @@ import {
   type RequestReport,
   resourcePath,
 } from '#kube'
-import { startTestCluster } from '../support/servers.ts'
+import { borrowCluster } from '../support/borrowed.ts'
 import { compactEtcd } from './etcd.ts'
 
 const CONFIG_MAPS = { group: '', version: 'v1', resource: 'configmaps' }
 const REVISIONS = { group: 'apps', version: 'v1', resource: 'controllerrevisions' }
 const NAMESPACES = { group: '', version: 'v1', resource: 'namespaces' }
 
-let cluster: Awaited<ReturnType<typeof startTestCluster>>
+let cluster: Awaited<ReturnType<typeof borrowCluster>>
 let kube: KubeClient
 const reports: RequestReport[] = []
 
 beforeAll(async () => {
-  cluster = await startTestCluster()
+  cluster = await borrowCluster()
   const access = await loadKubeConfig({ paths: [cluster.kubeconfig] })
   kube = createKubeClient({ ...access, userAgent: 'test', onRequest: (report) => reports.push(report) })
 })
@@ -322,7 +322,7 @@ describe('a service account in a pod', () => {
   async function mountedAccount(content: { namespace: string; token: string }) {
     const directory = join(cluster.dir, 'serviceaccount')
     const { ca = '' } = await loadKubeConfig({ paths: [cluster.kubeconfig] })
-    await mkdir(directory)
+    await mkdir(directory, { recursive: true })
     await Promise.all(
       Object.entries({ 'ca.crt': ca, ...content }).map(([name, text]) => writeFile(join(directory, name), text)),
     )

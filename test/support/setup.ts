@@ -13,11 +13,15 @@ import {
 } from '#local'
 import { goProgram } from './go-program.ts'
 import { startHttpReceiver } from './http-receiver.ts'
+import { ClusterPool } from './pool.ts'
 import { startTestCluster } from './servers.ts'
 
 declare module 'vitest' {
   export interface ProvidedContext {
-    /** Asked for, it answers with the addresses of servers that files share which keep to a namespace of their own. */
+    /**
+     * Asked for, it answers with the addresses of servers that files share which keep to a namespace of their own. Below,
+     * /clusters/lend and /clusters/take-back are for files that need an API server for themselves.
+     */
     sharedServers: string
   }
 }
@@ -34,19 +38,35 @@ export default async function setup(project: TestProject): Promise<() => Promise
   return stop
 }
 
-/** An API server takes seconds to start, and more to live: one for all workers, if any of them asks for it. */
+/** An API server takes seconds to start, and more to live: one for all workers, if any of them asks for it, and a pool. */
 async function shareServers(): Promise<{ url: string; stop: () => Promise<void> }> {
   let cluster: ReturnType<typeof startTestCluster> | undefined
-  const receiver = await startHttpReceiver((_, response) => {
-    cluster ??= startTestCluster({ nats: true })
-    cluster.then(
-      ({ kubeconfig, nats }) => response.end(JSON.stringify({ kubeconfig, natsUrl: nats?.url ?? '' })),
+  const pool = new ClusterPool()
+  const answers: Record<string, (query: URLSearchParams) => Promise<object>> = {
+    '/': async () => {
+      cluster ??= startTestCluster({ nats: true })
+      const { kubeconfig, nats } = await cluster
+      return { kubeconfig, natsUrl: nats?.url ?? '' }
+    },
+    '/clusters/lend': async () => ({ dir: await pool.lend() }),
+    '/clusters/take-back': async (query) => {
+      pool.takeBack(query.get('dir') ?? '')
+      return {}
+    },
+  }
+  const receiver = await startHttpReceiver(({ url }, response) => {
+    const { pathname, searchParams } = new URL(url, 'http://localhost')
+    const answer = answers[pathname] ?? (() => Promise.reject(new Error(`nothing is shared at ${pathname}`)))
+    // A client that uses a connection again may meet its end: the server closes one that is idle.
+    response.setHeader('connection', 'close')
+    answer(searchParams).then(
+      (shared) => response.end(JSON.stringify(shared)),
       (error: unknown) => response.writeHead(500).end(String(error)),
     )
   })
   const stop = async (): Promise<void> => {
     await receiver[Symbol.asyncDispose]()
-    await (await cluster)?.stop()
+    await Promise.all([pool.stop(), cluster?.then((started) => started.stop())])
   }
   return { url: receiver.url, stop }
 }
