@@ -3,17 +3,17 @@ import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type BinaryPaths, ensureBinaries, silentProgress } from '#local'
 import { type Store, whole } from '#stores'
+import { command } from '../support/command.ts'
 import { SOON, TestEtcd } from '../support/etcd.ts'
+import { BIN, fairlead } from '../support/fairlead.ts'
 import { startFaultyProxy } from '../support/faulty-proxy.ts'
 import { startS3, type TestStore } from '../support/object-stores.ts'
 import { shortTempDir } from '../support/servers.ts'
 
-const BIN = fileURLToPath(new URL('../../cli/bin.js', import.meta.url))
 const run = promisify(execFile)
 
 describe('the agent on a real etcd and a real S3', () => {
@@ -48,10 +48,9 @@ describe('the agent on a real etcd and a real S3', () => {
     await server?.[Symbol.asyncDispose]()
   })
 
-  const words = (command: string, path: string, more: readonly string[] = [], endpoint = server.url) => [
-    BIN,
+  const words = (task: string, path: string, more: readonly string[] = [], endpoint = server.url) => [
     'etcd-agent',
-    command,
+    task,
     '--store=s3',
     `--path=backups/${path}`,
     `--endpoint=${endpoint}`,
@@ -62,28 +61,26 @@ describe('the agent on a real etcd and a real S3', () => {
   const from = (endpoints = etcd.clientUrl('a')) => [`--endpoints=${endpoints}`]
   const reported = async () => JSON.parse(await readFile(report, 'utf8')) as Record<string, unknown>
 
-  /** The report of an agent that ends well. */
-  async function agent(command: string, path: string, more: readonly string[] = []) {
-    const { stdout } = await run(process.execPath, words(command, path, more))
+  /** Returns the report of an agent that succeeds. By default, it runs in this process. */
+  async function agent(task: string, path: string, more: readonly string[] = [], run = command) {
+    const { code, stdout, stderr } = await run(words(task, path, more))
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     expect(await reported()).toEqual(JSON.parse(stdout))
     return reported()
   }
 
   /** Returns the error of a failing agent, from standard error and from its report. */
-  async function failure(command: string, path: string, more: readonly string[] = [], endpoint?: string) {
-    const failed = await run(process.execPath, words(command, path, more, endpoint)).then(
-      () => undefined,
-      (error: { code: number; stderr: string }) => error,
-    )
-    expect(failed?.code).toBe(1)
+  async function failure(task: string, path: string, more: readonly string[] = [], endpoint?: string, run = command) {
+    const { code, stderr } = await run(words(task, path, more, endpoint))
+    expect(code).toBe(1)
     const { error } = (await reported()) as { error: string }
-    expect(failed?.stderr).toBe(`fairlead: ${error}\n`)
+    expect(stderr).toBe(`fairlead: ${error}\n`)
     expect(error).not.toContain('secret-of-tests')
     return error
   }
 
   it('stores a snapshot that etcdutl finds whole, and says what it is', async () => {
-    const made = await agent('backup', 'once', from())
+    const made = await agent('backup', 'once', from(), fairlead)
     const bytes = await all(whole(store, 'once'))
     expect(made).toMatchObject({
       path: 's3://backups/once',
@@ -135,7 +132,7 @@ describe('the agent on a real etcd and a real S3', () => {
       return /partNumber=2/.test(request) ? ('busy' as const) : undefined
     }
     await using proxy = await startFaultyProxy(server.url, slow)
-    const child = spawn(process.execPath, words('backup', 'killed', from(), proxy.url), { stdio: 'ignore' })
+    const child = spawn(process.execPath, [BIN, ...words('backup', 'killed', from(), proxy.url)], { stdio: 'ignore' })
     await isHalf
     child.kill('SIGKILL')
     await once(child, 'exit')
@@ -152,7 +149,7 @@ describe('the agent on a real etcd and a real S3', () => {
       half()
       return 'busy'
     })
-    const child = spawn(process.execPath, words('backup', 'stopped', from(), proxy.url), { stdio: 'ignore' })
+    const child = spawn(process.execPath, [BIN, ...words('backup', 'stopped', from(), proxy.url)], { stdio: 'ignore' })
     await isHalf
     child.kill('SIGTERM')
     const [code] = (await once(child, 'exit')) as [number]
@@ -165,7 +162,7 @@ describe('the agent on a real etcd and a real S3', () => {
   it('does not replace a backup by one that is not finished in time', async () => {
     await agent('backup', 'safe', from())
     const before = await store.head('safe')
-    const error = await failure('backup', 'safe', [...from(), '--timeout=1'], await deafEndpoint())
+    const error = await failure('backup', 'safe', [...from(), '--timeout=1'], await deafEndpoint(), fairlead)
     expect(error).toBe('not finished within 1 s: give it a longer timeout')
     expect((await store.head('safe'))?.size).toBe(before?.size)
   })
@@ -185,7 +182,7 @@ describe('the agent on a real etcd and a real S3', () => {
     const isFirst = (request: string) => request.includes('?uploads')
     await using silent = await startFaultyProxy(server.url, (request) => (isFirst(request) ? undefined : 'silent'))
     const begun = performance.now()
-    expect(await failure('backup', 'silent', [...from(), '--timeout=2'], silent.url)).toMatch(
+    expect(await failure('backup', 'silent', [...from(), '--timeout=2'], silent.url, fairlead)).toMatch(
       /^not finished within 2 s/,
     )
     expect(performance.now() - begun).toBeLessThan(30_000)

@@ -1,17 +1,12 @@
-import { execFile } from 'node:child_process'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { EtcdTls } from '#etcd'
 import { issueFrom, newAuthority } from '#pki'
+import { command } from '../support/command.ts'
 import { SOON, TestEtcd } from '../support/etcd.ts'
 import { BUCKET, startAbs, startGcs, startS3, type TestStore } from '../support/object-stores.ts'
 import { shortTempDir } from '../support/servers.ts'
-
-const BIN = fileURLToPath(new URL('../../cli/bin.js', import.meta.url))
-const run = promisify(execFile)
 
 const validity = { now: new Date(), days: 1 }
 const ca = newAuthority({ cn: 'test' }, validity)
@@ -57,8 +52,9 @@ describe.each(stores)('the agent, with %s and an etcd that demands certificates'
     await server?.[Symbol.asyncDispose]()
   })
 
+  const run = (...words: string[]) => command(['etcd-agent', ...words, ...base, `--report=${report}`])
   async function agent(...words: string[]) {
-    await run(process.execPath, [BIN, 'etcd-agent', ...words, ...base, `--report=${report}`])
+    expect(await run(...words)).toMatchObject({ code: 0 })
     return JSON.parse(await readFile(report, 'utf8')) as Record<string, unknown>
   }
 
@@ -84,30 +80,24 @@ describe.each(stores)('the agent, with %s and an etcd that demands certificates'
   })
 
   it('says which key of which Secret is missing', async () => {
-    const failed = agent(
+    const tlsless = await run(
       'backup',
       `--path=${BUCKET}/x`,
       `--endpoints=${etcd.clientUrl('a')}`,
       `--etcd-tls=${await folderOf({})}`,
     )
-    await expect(failed).rejects.toThrow(
-      /the Secret of the client of etcd does not exist or has no key etcd-client-ca\.crt/,
-    )
-    const secretless = run(process.execPath, [
-      BIN,
-      'etcd-agent',
-      'verify',
-      `--store=${kind}`,
-      `--path=${BUCKET}/x`,
-      `--store-secret=${await folderOf({})}`,
-    ])
-    await expect(secretless).rejects.toThrow(
-      /the Secret of the store does not exist or has no key (credentials|storage-account)/,
-    )
+    expect(tlsless.code).toBe(1)
+    expect(tlsless.stderr).toMatch(/the Secret of the client of etcd does not exist or has no key etcd-client-ca\.crt/)
+    const empty = await folderOf({})
+    const args = ['etcd-agent', 'verify', `--store=${kind}`, `--path=${BUCKET}/x`, `--store-secret=${empty}`]
+    const { code, stderr } = await command(args)
+    expect(code).toBe(1)
+    expect(stderr).toMatch(/the Secret of the store does not exist or has no key (credentials|storage-account)/)
   })
 
   it('is not let in without a certificate, and says so', async () => {
-    const failed = agent('backup', `--path=${BUCKET}/x`, `--endpoints=${etcd.clientUrl('a')}`)
-    await expect(failed).rejects.toThrow(/no etcd member answers within 5 s: check the endpoints and the certificates/)
+    const { code, stderr } = await run('backup', `--path=${BUCKET}/x`, `--endpoints=${etcd.clientUrl('a')}`)
+    expect(code).toBe(1)
+    expect(stderr).toMatch(/no etcd member answers within 5 s: check the endpoints and the certificates/)
   })
 })

@@ -50,6 +50,12 @@ test('none is ready', async () => {
   equal((await outcomeOf(site, { object })).status?.ready, 0)
 })
 `
+/** Prints the help of each command: node -e … INDEX COMMAND… */
+const HELP = `
+const [, index, ...paths] = process.argv
+const { main } = await import(index)
+for (const path of paths) await main(['node', 'fairlead', ...path.split(' '), '--help'])
+`
 /** What attw finds. The package is for ECMAScript modules; it has no door for require() of old. */
 interface Problem {
   kind: string
@@ -100,11 +106,14 @@ describe('the package', () => {
   })
 
   it('has commands that explain themselves', { timeout: 60_000 }, async () => {
-    const command = join(made.installed, 'node_modules/fairlead/cli/bin.js')
-    const fairlead = async (args: string[]) => (await node([command, ...args], made.installed)).stdout
-    const names = [...(await fairlead(['completion', 'bash'])).matchAll(/^ {4}'([a-z]+(?: [a-z]+)?)'\)/gm)]
-    expect(names.map(([, path]) => path)).toEqual(expect.arrayContaining(['up', 'dev', 'events get', 'queue ls']))
-    for (const [, path = ''] of names) expect(await fairlead([...path.split(' '), '--help'])).toContain('Usage:')
+    const folder = join(made.installed, 'node_modules/fairlead/cli')
+    const { stdout: script } = await node([join(folder, 'bin.js'), 'completion', 'bash'], made.installed)
+    const paths = [...script.matchAll(/^ {4}'([a-z]+(?: [a-z]+)?)'\)/gm)].map(([, path = '']) => path)
+    expect(paths).toEqual(expect.arrayContaining(['up', 'dev', 'events get', 'queue ls']))
+    // All in one process: each start takes a second.
+    const help = ['--input-type=module', '--eval', HELP, join(folder, 'index.js'), ...paths]
+    const { stdout } = await node(help, made.installed)
+    expect(stdout.match(/^Usage: .*$/gm)).toEqual(paths.map((path) => expect.stringContaining(`fairlead ${path}`)))
   })
 
   it('makes an image of itself, of 10 MB above the base', { timeout: 120_000 }, async () => {
