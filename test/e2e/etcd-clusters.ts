@@ -16,12 +16,6 @@ export class EtcdClusters implements AsyncDisposable {
   #replicas: (Replica[] & AsyncDisposable) | undefined
   readonly #kills = new AsyncDisposableStack()
 
-  static async start(): Promise<EtcdClusters> {
-    const etcds = new EtcdClusters()
-    await etcds.begin()
-    return etcds
-  }
-
   async begin(): Promise<void> {
     this.#world = await startWorld({ node: 'real', controllers: true })
     const { cluster } = this.#world
@@ -41,7 +35,7 @@ export class EtcdClusters implements AsyncDisposable {
 
   /**
    * One of the two processes after the other is killed every few seconds, until the end of the block. In `npm test`, where
-   * a process takes ten times as long to start, etcd-faults.test.ts alone kills them.
+   * a process takes ten times as long to start, etcd-under-faults.ts alone kills them.
    */
   killing = (): AsyncDisposable => this.#kills.use(killInTurn(isSoak ? this.replicas : []))
 

@@ -1,7 +1,11 @@
 import { afterAll, describe, expect, it } from 'vitest'
+import { isNotFound } from '#kube'
 import { isSoak, takeTurnWithNode } from '../support/node.ts'
+import type { EtcdClusters } from './etcd-clusters.ts'
 import { trafficWithin } from './etcd-idle.ts'
 import { sharedEtcds } from './etcd-suite.ts'
+import { tlsOnNode } from './etcd-tls.ts'
+import { underFaultsOnNode } from './etcd-under-faults.ts'
 import { EtcdWriter } from './etcd-writer.ts'
 import { until } from './world.ts'
 
@@ -11,8 +15,27 @@ afterAll(turn.end)
 const SLOW = { timeout: 600_000 }
 const QUIET_MS = 15_000
 
-describe.skipIf(turn.skip)('an EtcdCluster on a real node', () => {
+describe.skipIf(turn.skip)('on a real node', () => {
+  // One for all suites: a node takes long to start.
   const etcds = sharedEtcds()
+
+  describe('an EtcdCluster', () => {
+    onNode(etcds)
+  })
+  describe('an EtcdCluster that is its own authority', () => {
+    tlsOnNode(etcds)
+  })
+  describe('EtcdClusters under random faults', () => {
+    underFaultsOnNode(etcds)
+  })
+})
+
+function onNode(etcds: EtcdClusters): void {
+  afterAll(() =>
+    etcds.remove('a').catch((error: unknown) => {
+      if (!isNotFound(error)) throw error
+    }),
+  )
 
   it('has three members that know each other, and a client reaches them', SLOW, async () => {
     await using _kills = etcds.killing()
@@ -122,4 +145,4 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node', () => {
     expect(await writer.missing()).toEqual([])
     await etcds.remove('b')
   })
-})
+}

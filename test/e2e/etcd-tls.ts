@@ -1,4 +1,4 @@
-import { afterAll, describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { type Etcd, type EtcdTls, openEtcd } from '#etcd'
 import { EtcdBackup } from '#functions/etcd-backup'
 import { EtcdRestore } from '#functions/etcd-restore'
@@ -7,22 +7,17 @@ import { cacheDir } from '#local'
 import { Secret } from '#sdk'
 import { NODE_IP } from '../../local/node/addresses.ts'
 import { addFairleadImages } from '../support/fairlead-images.ts'
-import { isSoak, takeTurnWithNode } from '../support/node.ts'
+import { isSoak } from '../support/node.ts'
 import { BUCKET, startS3 } from '../support/object-stores.ts'
-import { sharedEtcds } from './etcd-suite.ts'
+import type { EtcdClusters } from './etcd-clusters.ts'
 import { EtcdWriter } from './etcd-writer.ts'
 import { until } from './world.ts'
-
-const turn = await takeTurnWithNode()
-afterAll(turn.end)
 
 const SLOW = { timeout: 900_000 }
 const SOON = { timeoutMs: 5000 }
 const KEY = { key: Buffer.from('key') }
 
-describe.skipIf(turn.skip)('an EtcdCluster that is its own authority, on a real node', () => {
-  const etcds = sharedEtcds()
-
+export function tlsOnNode(etcds: EtcdClusters): void {
   const secret = async (name: string): Promise<Record<string, string>> => {
     const { data = {} } = await etcds.get(Secret, name)
     return Object.fromEntries(Object.entries(data).map(([key, text]) => [key, Buffer.from(text, 'base64').toString()]))
@@ -150,4 +145,4 @@ describe.skipIf(turn.skip)('an EtcdCluster that is its own authority, on a real 
     expect(kvs.map(({ value }) => value.toString())).toEqual(['before'])
     await etcds.remove('i')
   })
-})
+}

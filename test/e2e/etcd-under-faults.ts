@@ -1,25 +1,21 @@
-import { afterAll, describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { outagesByCause, unsavedOf } from '../soak/etcd/outages.ts'
-import { isSoak, takeTurnWithNode } from '../support/node.ts'
+import { isSoak } from '../support/node.ts'
 import { randomFrom } from '../support/random.ts'
-import { EtcdClusters } from './etcd-clusters.ts'
+import type { EtcdClusters } from './etcd-clusters.ts'
 import { faultsUntil } from './etcd-faults.ts'
 import { EtcdTraffic } from './etcd-traffic.ts'
 import { until } from './world.ts'
-
-const turn = await takeTurnWithNode()
-afterAll(turn.end)
 
 const SEED = Number(process.env['FAIRLEAD_ETCD_SEED'] ?? Date.now() % 1_000_000)
 const MINUTES = Number(process.env['FAIRLEAD_ETCD_MINUTES'] ?? 0.5)
 const NAMES = isSoak ? ['faults', 'beside'] : ['faults']
 const SIZE = 3
 
-describe.skipIf(turn.skip)('EtcdClusters under random faults', () => {
+export function underFaultsOnNode(clusters: EtcdClusters): void {
   it(`are linearizable for their clients, and come back to their size, FAIRLEAD_ETCD_SEED=${SEED}`, {
     timeout: MINUTES * 60_000 + 600_000,
   }, async () => {
-    await using clusters = await EtcdClusters.start()
     await Promise.all(NAMES.map((name) => clusters.create(name, { size: SIZE })))
     await Promise.all(NAMES.map((name) => until(() => clusters.isSettled(name))))
     const traffic = await Promise.all(
@@ -40,4 +36,4 @@ describe.skipIf(turn.skip)('EtcdClusters under random faults', () => {
       expect(done).toBeGreaterThan(0)
     }
   })
-})
+}
