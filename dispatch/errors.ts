@@ -94,11 +94,11 @@ const isUntyped = ({ code, message }: ApiError): boolean =>
   code === 500 && /failed to (?:create typed patch object|convert new object)/.test(message)
 
 /**
- * An object that is too large for etcd. The API server answers with a 500 without a reason (Kubernetes 1.36: the limit
- * of its etcd client, or of etcd itself).
+ * An object that is too large for the API server (413: a request over 3 MiB), or for etcd. Then the API server answers
+ * with a 500 without a reason (Kubernetes 1.36: the limit of its etcd client, or of etcd itself).
  */
 const isTooLarge = ({ code, message }: ApiError): boolean =>
-  code === 500 && /trying to send message larger than max|request is too large/.test(message)
+  code === 413 || (code === 500 && /trying to send message larger than max|request is too large/.test(message))
 
 /** A webhook for this kind does not answer (a 500 without a reason, Kubernetes 1.36). Other kinds can be written. */
 const isUnadmitted = ({ code, message }: ApiError): boolean =>

@@ -27,6 +27,8 @@ interface IndexesOptions {
   selected: (subject: string, object: StoredObject, message: StoredMessage) => void
   /** Called when objects that were read earlier are no longer valid. */
   cleared: () => void
+  /** The memory limit of all indexes together, in bytes. Default 128 MiB. */
+  capacityBytes?: number
 }
 
 /**
@@ -151,8 +153,9 @@ export class Indexes {
     const { bytes } = reader.index
     this.#bytes += bytes - (this.#weights.get(reader) ?? 0)
     this.#weights.set(reader, bytes)
+    const { capacityBytes = CAPACITY_BYTES } = this.#options
     for (const [other, { readAt }] of this.#readers) {
-      if (this.#bytes <= CAPACITY_BYTES || other === filter) return
+      if (this.#bytes <= capacityBytes || other === filter) return
       this.drop(other)
       if (Date.now() - readAt > BUSY_MS) continue
       const { log } = this.#options.context

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { TerminalError } from '#contracts'
+import { demandReadable } from './too-much-state.ts'
 
 /**
  * The longest wait. nats-server 2.15 counts in 64-bit nanoseconds: a timer after April 2262 overflows and fires at once,
@@ -66,18 +67,24 @@ export type DesiredInput = NonNullable<PlainOutcome['apply']>[number]
 
 /**
  * Returns the outcome of a function as plain JSON. It equals an answer over HTTP, and shares no values with the
- * function. A function that returns nothing has the empty outcome. Throws TerminalError with the path that is wrong.
+ * function. A function that returns nothing has the empty outcome. Throws TerminalError with the path that is wrong, and
+ * RetryAfterError for an outcome of more than `maxBytes`.
  */
-export function parseOutcome(returned: unknown): PlainOutcome {
-  const result = outcomeSchema.safeParse(asJson(returned ?? {}))
+export function parseOutcome(returned: unknown, maxBytes = Number.POSITIVE_INFINITY): PlainOutcome {
+  const text = asJson(returned ?? {})
+  const outcome = JSON.parse(text) as { apply?: unknown } | null
+  demandReadable(countIn(outcome?.apply), Buffer.byteLength(text), maxBytes)
+  const result = outcomeSchema.safeParse(outcome)
   if (result.success) return result.data
   const issues = result.error.issues.map(({ path, message }) => `${path.join('.') || 'outcome'}: ${message}`)
   throw new TerminalError(`the function returned no valid outcome: ${issues.join('; ')}`, { reason: 'InvalidOutcome' })
 }
 
-function asJson(value: unknown): unknown {
+const countIn = (apply: unknown): number => (Array.isArray(apply) ? apply.length : 0)
+
+function asJson(value: unknown): string {
   try {
-    return JSON.parse(JSON.stringify(value) ?? 'null')
+    return JSON.stringify(value) ?? 'null'
   } catch (cause) {
     throw new TerminalError(`the function returned an outcome that is not plain JSON: ${(cause as Error).message}`, {
       reason: 'InvalidOutcome',

@@ -4,6 +4,7 @@ import type { PlainOutcome } from './outcome.ts'
 import type { RefusedWrite } from './refusals.ts'
 import type { Contents } from './scrub.ts'
 import type { Settled } from './settled.ts'
+import { MAX_STATE_BYTES } from './too-much-state.ts'
 import type { Failed, Note } from './vocabulary.ts'
 import type { World } from './world.ts'
 
@@ -28,6 +29,8 @@ export interface Reconciled {
    * confidential.
    */
   isReferenceOnly: (resource: ResourceRef) => boolean
+  /** The limit of what a run reads, and of what the function returns, in bytes of JSON. */
+  maxStateBytes: number
 }
 
 /** Throws a SelectorError if a selector of the specification is not valid. */
@@ -35,7 +38,15 @@ export const reconciled = (
   name: string,
   spec: ReconcilerSpec,
   isReferenceOnly: Reconciled['isReferenceOnly'],
-): Reconciled => ({ name, identity: identityOf(name, spec), spec, selects: selectionOf(spec.for), isReferenceOnly })
+  maxStateBytes = MAX_STATE_BYTES,
+): Reconciled => ({
+  name,
+  identity: identityOf(name, spec),
+  spec,
+  selects: selectionOf(spec.for),
+  isReferenceOnly,
+  maxStateBytes,
+})
 
 /** One run of one object. The value is immutable. */
 export interface Progress {

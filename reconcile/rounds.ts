@@ -45,7 +45,7 @@ export function hasRead(pass: Pass, value: unknown): Step {
 export function returned(pass: Pass, input: RunInput, value: unknown): Step {
   let outcome: PlainOutcome
   try {
-    outcome = parseOutcome(value)
+    outcome = parseOutcome(value, pass.of.maxStateBytes)
   } catch (error) {
     return fail(pass, { failed: error })
   }

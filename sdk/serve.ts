@@ -127,7 +127,11 @@ class TooLargeError extends Error {}
 
 /** Returns the body of a request. Throws a TooLargeError as soon as more than `maxBytes` have arrived. */
 async function bodyOf(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
-  const tooLarge = () => new TooLargeError(`the request is larger than ${maxBytes} bytes`)
+  const tooLarge = () =>
+    new TooLargeError(
+      `the request is larger than ${maxBytes} bytes: select fewer objects by spec.owns and spec.related of the ` +
+        'Reconciler, or lower FAIRLEAD_MAX_STATE_MIB of the dispatchers',
+    )
   if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge()
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = []

@@ -3,8 +3,6 @@ import { type Allowance, FIRST_READ_BYTES, parseObjectSubject } from '#events'
 import { Budget, type Grant } from '#primitives'
 import { type Read, TooMuchStateError } from '#reconcile'
 
-/** The limit of one run, in bytes of JSON. */
-export const MAX_STATE_BYTES = 16 * 2 ** 20
 /** A run counts as large when it reads more than this part of the limit. */
 const SMALL_SHARE = 1 / 8
 /** Room for a first page, and for the first page of a second read if the objects of the first were few and small. */

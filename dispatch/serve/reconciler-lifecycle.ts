@@ -139,7 +139,8 @@ export class ReconcilerLifecycle {
     const isRecorded = spec.revision === undefined && !spec.dryRun
     const ranBy = (revision = ownRevision) =>
       isRecorded && revision !== undefined ? this.#revisions.ran(revision, reconcilerVersion.reconciler) : undefined
-    const what = reconciled(this.#name, spec, (resource) => this.#deps.events.isReferenceOnly(resource))
+    const { events, state } = this.#deps
+    const what = reconciled(this.#name, spec, (resource) => events.isReferenceOnly(resource), state.maxBytes)
     const limit = spec.external?.rateLimit
     const rateLimit = limit && new TokenBucket(limit, () => performance.now())
     const served = { ...what, invoke: callee.invoke, reconcilerVersion, ranBy, rateLimit }

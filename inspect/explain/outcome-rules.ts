@@ -55,6 +55,8 @@ const REFUSALS: Record<string, ToStep> = {
     step(
       'Let the function ask for fewer related objects (a selector, byName), or raise FAIRLEAD_MAX_STATE_MIB of the dispatchers.',
     ),
+  AnswerTooLarge: thenRetry('Let the function return fewer or smaller objects'),
+  RequestTooLarge: thenRetry('Let the function ask for fewer related objects (a selector, byName)'),
   NamespaceTerminating: thenRetry('Create the namespace again when it is gone, or have the function write elsewhere'),
   UnsettledError: () =>
     step(

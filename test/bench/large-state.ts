@@ -5,7 +5,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { openEventStore } from '#events'
 import { connectJetStream } from '#jetstream'
-import { MAX_STATE_BYTES, StateBudget } from '../../dispatch/observe/state-budget.ts'
+import { MAX_STATE_BYTES } from '#reconcile'
+import { StateBudget } from '../../dispatch/observe/state-budget.ts'
 import { startTestNats } from '../support/servers.ts'
 import { percentiles } from './median.ts'
 

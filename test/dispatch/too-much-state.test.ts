@@ -1,15 +1,31 @@
-import { afterAll, beforeAll, expect, it } from 'vitest'
-import type { RunInput } from '#contracts'
-import { CONFIG_MAPS, PODS, startFixture, until, WIDGETS } from './fixture.ts'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { KubeObject, Outcome, RunInput } from '#contracts'
+import { fromHttp } from '#events'
+import { type HttpReceiver, startHttpReceiver } from '../support/http-receiver.ts'
+import { CONFIG_MAPS, configMap, PODS, startFixture, until, WIDGETS } from './fixture.ts'
 
 const MIB = 2 ** 20
 const { strategy: _, ...configMaps } = CONFIG_MAPS
 
+type Behaviour = (input: RunInput) => Outcome
+
 let fixture: Awaited<ReturnType<typeof startFixture>>
+let server: HttpReceiver
+/** What functions over HTTP do, by the namespace of their object. Their Reconciler has its name. */
+const behaviours = new Map<string, Behaviour>()
 beforeAll(async () => {
+  server = await startHttpReceiver((request, response) => {
+    const input = fromHttp(request).data as RunInput
+    const { namespace = '' } = (input.object as KubeObject).metadata
+    response.writeHead(200, { 'content-type': 'application/json', 'fairlead-function': namespace })
+    response.end(JSON.stringify(behaviours.get(namespace)?.(input) ?? {}))
+  })
   fixture = await startFixture()
 })
-afterAll(() => fixture?.[Symbol.asyncDispose]())
+afterAll(async () => {
+  await fixture?.[Symbol.asyncDispose]()
+  await server?.[Symbol.asyncDispose]()
+})
 
 let version = 1
 async function putMap(namespace: string, name: string, bytes: number, verb: 'added' | 'deleted' = 'added') {
@@ -18,36 +34,113 @@ async function putMap(namespace: string, name: string, bytes: number, verb: 'add
   await fixture.events.put(configMaps, verb, { apiVersion: 'v1', kind: 'ConfigMap', metadata, data })
 }
 
-const scene = (name: string) =>
-  fixture.scene(name, {
-    spec: { owns: [PODS], related: [configMaps], backoff: { initialSeconds: 0.05, maxSeconds: 600 } },
-    dispatcher: { maxStateBytes: MIB },
+interface Way {
+  way: 'in the process' | 'over HTTP'
+  /** The beginning of the names of its Reconcilers. */
+  prefix: string
+}
+
+const spec = { owns: [PODS], related: [configMaps], backoff: { initialSeconds: 0.05, maxSeconds: 600 } }
+const dispatcher = { maxStateBytes: MIB }
+const scene = (name: string, more: object = {}) => fixture.scene(name, { spec: { ...spec, ...more }, dispatcher })
+
+describe.each<Way>([
+  { way: 'in the process', prefix: 'local' },
+  { way: 'over HTTP', prefix: 'remote' },
+])('a function $way', ({ way, prefix }) => {
+  const invoke = () => (way === 'over HTTP' ? { invoke: { http: { url: server.url } } } : {})
+
+  /** The Reconciler and its object `w`, whose function does this. */
+  async function opened(about: string, behaviour: Behaviour, more: object = {}) {
+    const name = `${prefix}-${about}`
+    const made = await scene(name, { ...invoke(), ...more })
+    const act = (next: Behaviour) => {
+      behaviours.set(name, next)
+      made.behave('w', next)
+    }
+    const begin = async () => {
+      behaviours.set(name, behaviour)
+      await made.widget('w', behaviour)
+      return made.ended('w')
+    }
+    return Object.assign(made, { act, begin, [Symbol.asyncDispose]: () => made.stop() })
+  }
+
+  it('is not called with more than the limit, and its object says what was read and what to do', async () => {
+    const calls: RunInput[] = []
+    await using crowded = await opened('crowded', (input) => {
+      calls.push(input)
+      return {}
+    })
+    for (let index = 0; index < 4; index++) await putMap(crowded.name, `map-${index}`, 400 * 1024)
+    expect(await crowded.begin()).toMatchObject({ result: 'error' })
+    expect(calls).toEqual([])
+    const condition = await crowded.condition('w')
+    expect(condition).toMatchObject({ status: 'False', reason: 'TooMuchState' })
+    expect(condition?.['message']).toMatch(
+      /^the function is not called, because .* larger than 1 MiB together: 3 configmaps\.v1 \(1\.2 MiB\) were read .* raise FAIRLEAD_MAX_STATE_MIB$/,
+    )
+    const armed = crowded.stepsOf('w').find((step) => step.step === 'armed')
+    expect((armed?.at.getTime() ?? 0) - Date.now()).toBeGreaterThan(200_000)
+
+    for (let index = 1; index < 4; index++) await putMap(crowded.name, `map-${index}`, 0, 'deleted')
+    await crowded.see(WIDGETS, 'w')
+    expect(await crowded.run('w')).toMatchObject({ result: 'success' })
+    expect(calls[0]?.related['ConfigMap.v1']).toHaveLength(1)
+    expect(await crowded.condition('w')).toMatchObject({ status: 'True' })
   })
 
-it('a run that would read too much calls no function, and its object says what it read and what to do', async () => {
-  const crowded = await scene('crowded')
-  for (let index = 0; index < 4; index++) await putMap('crowded', `map-${index}`, 400 * 1024)
-  const calls: RunInput[] = []
-  await crowded.widget('w', (input) => {
-    calls.push(input)
-    return {}
+  it('that returns more than a run can read has nothing written, until it returns less', async () => {
+    const apply = (count: number) => Array.from({ length: count }, (_, index) => configMap(`map-${index}`))
+    const owning = { owns: [CONFIG_MAPS], related: [] }
+    await using prolific = await opened('prolific', () => ({ apply: apply(1100) }), owning)
+    expect(await prolific.begin()).toMatchObject({ result: 'error' })
+    expect(await prolific.condition('w')).toMatchObject({
+      status: 'False',
+      reason: 'AnswerTooLarge',
+      message: expect.stringContaining('in 1100 objects'),
+    })
+    expect(prolific.writes('w').filter((write) => !write.includes('Widget'))).toEqual([])
+    prolific.act(() => ({ apply: apply(1) }))
+    await prolific.see(WIDGETS, 'w')
+    expect(await prolific.run('w')).toMatchObject({ result: 'success' })
+    expect((await prolific.get(CONFIG_MAPS, 'map-0'))?.metadata.name).toBe('map-0')
   })
-  expect(await crowded.ended('w')).toMatchObject({ result: 'error' })
-  expect(calls).toEqual([])
-  const condition = await crowded.condition('w')
-  expect(condition).toMatchObject({ status: 'False', reason: 'TooMuchState' })
-  expect(condition?.['message']).toMatch(
-    /^the function is not called, because .* larger than 1 MiB together: 3 configmaps\.v1 \(1\.2 MiB\) were read .* raise FAIRLEAD_MAX_STATE_MIB$/,
-  )
-  const armed = crowded.stepsOf('w').find((step) => step.step === 'armed')
-  expect((armed?.at.getTime() ?? 0) - Date.now()).toBeGreaterThan(200_000)
 
-  for (let index = 1; index < 4; index++) await putMap('crowded', `map-${index}`, 0, 'deleted')
-  await crowded.see(WIDGETS, 'w')
-  expect(await crowded.run('w')).toMatchObject({ result: 'success' })
-  expect(calls[0]?.related['ConfigMap.v1']).toHaveLength(1)
-  expect(await crowded.condition('w')).toMatchObject({ status: 'True' })
-  await crowded.stop()
+  it('that returns an object over the limit of the API server is told which, and the others are written', async () => {
+    const owning = { owns: [CONFIG_MAPS], related: [] }
+    const large = configMap('large', { filler: 'x'.repeat(4 * MIB) })
+    const behaviour = () => ({ apply: [large, configMap('small')] })
+    const name = `${prefix}-oversize`
+    const oversize = await fixture.scene(name, { spec: { ...spec, ...owning, ...invoke() } })
+    behaviours.set(name, behaviour)
+    await oversize.widget('w', behaviour)
+    expect(await oversize.ended('w')).toMatchObject({ result: 'error' })
+    expect(await oversize.condition('w')).toMatchObject({
+      status: 'False',
+      reason: 'TooLarge',
+      message: expect.stringContaining(`ConfigMap ${name}/large`),
+    })
+    expect((await oversize.get(CONFIG_MAPS, 'small'))?.metadata.name).toBe('small')
+    await oversize.stop()
+  })
+})
+
+it('an answer over HTTP of more than 32 MiB is not read, and its object says so until the next one', async () => {
+  const name = 'remote-endless'
+  const endless = await scene(name, { invoke: { http: { url: server.url } } })
+  behaviours.set(name, () => ({ status: { text: 'x'.repeat(33 * MIB) } }))
+  await endless.widget('w', () => ({}))
+  expect(await endless.ended('w')).toMatchObject({ result: 'terminal' })
+  expect(await endless.condition('w')).toMatchObject({
+    status: 'False',
+    reason: 'AnswerTooLarge',
+    message: expect.stringContaining('larger than 33554432 bytes: return fewer or smaller objects'),
+  })
+  behaviours.delete(name)
+  await endless.see(WIDGETS, 'w')
+  expect(await endless.run('w')).toMatchObject({ result: 'success' })
+  await endless.stop()
 })
 
 it('many runs of more than a page each, with much more than the limits together, all end well', async () => {

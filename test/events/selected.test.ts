@@ -2,9 +2,14 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { EventStore, PutOptions, Selection, Verb } from '#events'
 import type { JetStream } from '#jetstream'
 import { parseSelector } from '#spec'
+import { DeadLettering } from '../../events/dead-lettering.ts'
+import { Indexes } from '../../events/indexes.ts'
+import { streamNames } from '../../events/stream.ts'
+import { objectFilter } from '../../events/subjects.ts'
 import { setBack, snapshot } from '../support/nats-stores.ts'
 import { randomFrom } from '../support/random.ts'
 import { startTestNats } from '../support/servers.ts'
+import { silent } from '../support/silent.ts'
 import { ATS, object, openStore, PODS, until } from './objects.ts'
 
 type Store = EventStore & { js: JetStream }
@@ -116,6 +121,41 @@ describe('objects that a selection selects', () => {
     const one = await received(store, () => selected(store))
     const many = await received(store, () => Promise.all(Array.from({ length: 50 }, () => selected(store))))
     expect(many.messages).toBeLessThanOrEqual(49 * (one.messages - 1) + one.messages + 2)
+  })
+
+  it('are indexed up to a limit: the index that was used least recently is dropped, and read again when needed', async () => {
+    const options = fresh()
+    await using store = await open(options)
+    const places = ['a', 'b', 'c']
+    for (const namespace of places) await store.put(PODS, 'added', object(`in-${namespace}`, 1, { namespace }))
+    const { js } = store
+    const names = streamNames(options.prefix)
+    const deadLettering = new DeadLettering({
+      js,
+      names,
+      isReferenceOnly: () => false,
+      log: silent,
+      deadLetter: undefined,
+      now: () => new Date(),
+    })
+    const dropped: unknown[] = []
+    const log = { ...silent, warn: ({ filter }: { filter?: unknown }) => void dropped.push(filter) }
+    const indexes = new Indexes({
+      context: { js, names, isReplicated: () => false, log, deadLettering },
+      tombstoneSeconds: 3600,
+      selected: () => undefined,
+      cleared: () => undefined,
+      capacityBytes: 10_000,
+    })
+    const filterOf = (namespace: string) => objectFilter({ ref: PODS, namespace })
+    const read = (namespace: string) => indexes.upToDate(filterOf(namespace), selection(''), undefined)
+    const [a, b] = [await read('a'), await read('b')]
+    expect(await read('a')).toBe(a)
+    await read('c')
+    expect(dropped).toEqual([filterOf('b')])
+    expect(await read('a')).toBe(a)
+    const again = await read('b')
+    expect([again === b, again.size]).toEqual([false, 1])
   })
 
   it('of a kind that has just become related are all there, and those of another selection too', async () => {

@@ -289,6 +289,8 @@ const SITUATIONS: Record<string, Row> = {
       ['NameTaken', 'Free the name'],
       ['FieldConflict', 'other keys'],
       ['TooMuchState', 'FAIRLEAD_MAX_STATE_MIB'],
+      ['AnswerTooLarge', 'fewer or smaller objects'],
+      ['RequestTooLarge', 'fewer related objects'],
       ['UnsettledError', 'must not depend on its own writes'],
       ['RunTimeoutError', 'timeoutSeconds'],
       ['ExternalReadFailed', 'external system'],

@@ -106,6 +106,35 @@ describe('a flood of one namespace', () => {
   })
 })
 
+it('a flood of one reconciler that has all slots of the process holds up the change of another for a run or two', async () => {
+  await using test = await open(undefined, { slots: SLOTS })
+  const world = new World()
+  const other = 'other'
+  await test.queue.declare(other)
+  await enqueueAll(world, test.queue, keysOf('flood', 1500))
+  const waits: number[] = []
+  let changedAt = 0
+  const neighbour = test.queue.serve({
+    reconciler: other,
+    slots: SLOTS,
+    handler: async () => {
+      waits.push(world.starts.length - changedAt)
+      return DONE
+    },
+  })
+  const worker = world.serve(test.queue, soon, SLOTS)
+  for (let change = 1; change <= 5; change++) {
+    await until(() => expect(world.starts.length).toBeGreaterThan(changedAt + LINE))
+    changedAt = world.starts.length
+    await test.queue.enqueue(other, 'tenant.a')
+    await until(() => expect(waits).toHaveLength(change))
+  }
+  expect(world.starts.length).toBeLessThan(1500)
+  // Runs that begin while the change is stored and delivered, as for a namespace.
+  expect(Math.max(...waits)).toBeLessThanOrEqual(NOTICE)
+  await Promise.all([worker, neighbour].map((one) => one.drain(1000)))
+})
+
 it('namespaces that wait one behind the other are served in turn', async () => {
   await using test = await open()
   const world = new World()
