@@ -13,6 +13,8 @@ export interface Known {
   partial: boolean
   /** The sequence in EVENTS. */
   sequence: number
+  /** EVENTS has another copy of the object, under an owner that it has left: a writer has died during a move. */
+  hasStaleCopy: boolean
 }
 
 /**
@@ -29,7 +31,8 @@ export interface CoveredUpTo {
 
 export function known(identity: Identity, coveredUpTo: CoveredUpTo | undefined): Known {
   const { uid, resourceVersion, deleted, owner, referenceOnly: partial, sequence } = identity
-  return { uid, resourceVersion, deleted, owner, partial, sequence, covered: isCovered(identity, coveredUpTo) }
+  const covered = isCovered(identity, coveredUpTo)
+  return { uid, resourceVersion, deleted, owner, partial, sequence, covered, hasStaleCopy: false }
 }
 
 /**

@@ -5,6 +5,7 @@ import { isLater, type Known } from './compare.ts'
 const DELETED = 1
 const COVERED = 2
 const PARTIAL = 4
+const STALE_COPY = 8
 
 /**
  * The objects of a resource that EVENTS has, for the duration of a list. A cluster may have a million of them. An
@@ -14,10 +15,15 @@ export class KnownObjects {
   readonly #objects = new CompactMap()
   readonly #owners = new CompactMap()
 
-  /** Adds an object. Keeps the latest of several copies. */
+  /** Adds an object. Keeps the latest of several copies, and notes that there are others. */
   add(key: string, known: Known): void {
-    const before = this.#objects.get(key)
-    if (before === undefined || isLater(known, this.#unpacked(before))) this.#objects.set(key, this.#packed(known))
+    const text = this.#objects.get(key)
+    if (text === undefined) return void this.#objects.set(key, this.#packed(known))
+    const before = this.#unpacked(text)
+    const [kept, other] = isLater(known, before) ? [known, before] : [before, known]
+    const isElsewhere = ownerPart(other.owner) !== ownerPart(kept.owner)
+    const hasStaleCopy = before.hasStaleCopy || (isElsewhere && !other.deleted)
+    this.#objects.set(key, this.#packed({ ...kept, hasStaleCopy }))
   }
 
   /** Returns the object and removes it. */
@@ -32,9 +38,10 @@ export class KnownObjects {
     for (const [key, text] of this.#objects.entries()) yield [key, this.#unpacked(text)]
   }
 
-  #packed({ uid, resourceVersion, deleted, owner, covered, partial, sequence }: Known): string {
+  #packed({ uid, resourceVersion, deleted, owner, covered, partial, sequence, hasStaleCopy }: Known): string {
     const position = owner === undefined ? '' : this.#owners.set(ownerPart(owner), '')
-    const flags = (deleted ? DELETED : 0) | (covered ? COVERED : 0) | (partial ? PARTIAL : 0)
+    const flags =
+      (deleted ? DELETED : 0) | (covered ? COVERED : 0) | (partial ? PARTIAL : 0) | (hasStaleCopy ? STALE_COPY : 0)
     return [flags, sequence, uid, resourceVersion, position].join(' ')
   }
 
@@ -47,6 +54,7 @@ export class KnownObjects {
       deleted: has(DELETED),
       covered: has(COVERED),
       partial: has(PARTIAL),
+      hasStaleCopy: has(STALE_COPY),
       sequence: Number(sequence),
       owner: owner === '' ? undefined : parseOwner(this.#owners.keyAt(Number(owner))),
     }

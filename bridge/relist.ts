@@ -52,7 +52,7 @@ export interface RelistDeps {
  */
 export async function relist(plan: RelistPlan, deps: RelistDeps): Promise<RelistReport & { resourceVersion: string }> {
   const { ref, namespace, selection } = plan
-  const stored = await readKnown(plan, deps.events)
+  const { stored, kind } = await readKnown(plan, deps.events)
   // The memory of the writer may have objects that were swept.
   if (plan.unsafeBelow > 0) deps.events.forget(ref)
   const report = { objects: 0, changed: 0, deleted: 0, resourceVersion: '' }
@@ -73,9 +73,9 @@ export async function relist(plan: RelistPlan, deps: RelistDeps): Promise<Relist
     for (const found of findings) await deps.publish(found)
   }
   for (const [key, gone] of stored.remaining()) {
-    if (gone.deleted && gone.covered) continue
+    if (gone.deleted && gone.hasStaleCopy) await deps.publish({ key, news: deletionOf(ref, kind, key, gone) })
+    else if (!gone.deleted || !gone.covered) await deps.publish({ key, news: ending(ref, key, gone, deps.events) })
     if (!gone.deleted) report.deleted++
-    await deps.publish({ key, news: ending(ref, key, gone, deps.events) })
   }
   return report
 }
@@ -83,13 +83,15 @@ export async function relist(plan: RelistPlan, deps: RelistDeps): Promise<Relist
 async function readKnown(
   { ref, namespace, coveredUpTo, signal }: RelistPlan,
   events: EventStore,
-): Promise<KnownObjects> {
-  const objects = new KnownObjects()
+): Promise<{ stored: KnownObjects; kind: string }> {
+  const stored = new KnownObjects()
+  let kind = ''
   for await (const identity of events.identities(ref, namespace)) {
     signal.throwIfAborted()
-    objects.add(keyOf(identity.key.namespace, identity.key.name), known(identity, coveredUpTo))
+    stored.add(keyOf(identity.key.namespace, identity.key.name), known(identity, coveredUpTo))
+    kind = identity.object.kind
   }
-  return objects
+  return { stored, kind }
 }
 
 function findingsOf(
@@ -108,14 +110,15 @@ function findingsOf(
   switch (verb) {
     case 'added':
     case 'modified':
-      return [{ key, news: { verb, object, disproves: disproved(before, object) } }]
+      return [{ key, news: { verb, object, disproves: disproved(before, object) ?? staleBeside(before) } }]
     case 'replaced':
       return [
         ...(before ? [{ key, news: ending(ref, key, before, events) }] : []),
         { key, news: { verb: 'added', object } },
       ]
     case 'same': {
-      if (before && before.sequence < unsafeBelow)
+      const isRepaired = before?.hasStaleCopy === true && (owner !== undefined || before.owner === undefined)
+      if (before && (before.sequence < unsafeBelow || isRepaired))
         return [{ key, news: { verb: 'modified', object, disproves: before.sequence } }]
       const isOwed = (coverageId: string) => !covers.has(coverageId)
       const only = before?.covered === true ? isOwed : undefined
@@ -140,9 +143,24 @@ function ending(ref: ResourceRef, key: string, gone: Known, events: EventStore):
   return async () => {
     const { primary } = gone.deleted ? {} : await events.observe({ primary: { ref, namespace, name } })
     const isUntold = primary?.uid === gone.uid && primary.resourceVersion === gone.resourceVersion
-    if (primary && isUntold) return { verb: 'deleted', object: primary.object }
+    if (primary && isUntold) return { verb: 'deleted', object: primary.object, disproves: staleBeside(gone) }
     return { verb: undefined, namespace, name, object: undefined, owner: gone.owner }
   }
 }
+
+/** Returns a deletion that EVENTS has already, to be stored once more, because a stale copy is beside it. */
+function deletionOf(ref: ResourceRef, kind: string, key: string, gone: Known): News {
+  const { namespace, name } = parseKey(key)
+  const { uid, resourceVersion } = gone
+  const metadata = { name, ...(namespace !== undefined && { namespace }), uid, resourceVersion }
+  return { verb: 'deleted', object: { apiVersion: apiVersionOf(ref), kind, metadata }, disproves: staleBeside(gone) }
+}
+
+/**
+ * The sequence of a copy that has a stale copy beside it. A write that disproves it looks at all copies, and retires the
+ * stale one.
+ */
+const staleBeside = (before: Known | undefined): number | undefined =>
+  before?.hasStaleCopy === true ? before.sequence : undefined
 
 const isChange = (news: ListedChange['news']): boolean => typeof news !== 'function' && news.verb !== undefined

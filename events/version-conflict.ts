@@ -80,9 +80,16 @@ export const storedCopiesOf = (copies: readonly StoredCopy[]): StoredCopies => (
   formerOwners: copies.filter(({ verb }) => verb === 'moved').map(({ owner }) => owner),
 })
 
-/** Whether all known copies of the object are under this owner, and it has left no other owner. */
-export const isSole = ({ copies, formerOwners }: StoredCopies, owner: string): boolean =>
-  formerOwners.length === 0 && copies.every((copy) => copy.owner === owner)
+/**
+ * Whether a copy that is stored now is the only one: all known copies are under this owner, and the object has left no
+ * other owner. If there is no copy, only a new object counts: the writer of an earlier version may not have stored it
+ * yet, under another owner.
+ */
+export const isSole = (
+  { copies, formerOwners }: StoredCopies,
+  { owner, verb }: Pick<WantedVersion, 'owner' | 'verb'>,
+): boolean =>
+  formerOwners.length === 0 && (copies.length > 0 || verb === 'added') && copies.every((copy) => copy.owner === owner)
 
 /** Returns the owners that the object has left, or leaves now. Their keys must be enqueued. */
 export const leftOwners = (stored: StoredCopies, retired: readonly StoredCopy[], owner: string): string[] =>

@@ -150,7 +150,7 @@ export class Writer {
       message ??= this.#message(write)
       const owner = completed?.owner ?? wanted.owner
       const expected = decision.act === 'store' ? decision.expected : decision.holder.sequence
-      const sole = isSole(stored, owner)
+      const sole = isSole(stored, { ...wanted, owner })
       const headers = { ...message.headers, ...(sole && SOLE_HEADER) }
       const subject = withOwnerPart(write.subject, owner)
       const sequence = await this.#publish(write, subject, { ...message, headers }, expected)
@@ -160,7 +160,7 @@ export class Writer {
         const holder = { ...wanted, owner, sequence, origin, partial: isPartial(message), sole }
         return this.#retireOthers(write, stored, decision, holder, 'stored')
       }
-      stored = await this.#copiesAfterConflict(write, expected)
+      stored = await this.#copiesAfterConflict(write, expected, stored)
     }
   }
 
@@ -274,11 +274,12 @@ export class Writer {
   }
 
   /**
-   * Reads copies after a conflict. With more than one replica, the answer may be older than the conflict; the next
-   * compare-and-set detects that.
+   * Reads copies after a conflict: all of them if this writer knew a copy under another owner, which it has to retire.
+   * With more than one replica, the answer may be older than the conflict; the next compare-and-set detects that.
    */
-  async #copiesAfterConflict(write: Write, refused: number): Promise<StoredCopies> {
-    const copies = await this.#read(write)
+  async #copiesAfterConflict(write: Write, refused: number, { copies: known }: StoredCopies): Promise<StoredCopies> {
+    const isElsewhere = known.some((copy) => copy.owner !== write.wanted.owner && isPresent(copy))
+    const copies = await (isElsewhere ? this.#readAll(write) : this.#read(write))
     const seen = copies.find(({ owner }) => owner === write.wanted.owner)?.sequence ?? 0
     if (seen === refused) await sleep(STALE_READ_PAUSE_MS)
     return storedCopiesOf(copies)

@@ -12,6 +12,7 @@ const had = (more: Partial<Known> = {}): Known => ({
   covered: true,
   partial: false,
   sequence: 9,
+  hasStaleCopy: false,
   ...more,
 })
 const owner = { resource: 'widgets', name: 'w' }

@@ -4,9 +4,9 @@ import { openEventStore } from '#events'
 import { connectJetStream } from '#jetstream'
 import { resourcePath } from '#kube'
 import { RETAINED_FOR, retainedFor } from '#spec'
-import { configMaps, secrets, widgets } from './objects.ts'
+import { configMaps, controlledBy, secrets, widgets } from './objects.ts'
 import { type Servers, startServers } from './servers.ts'
-import { createReconciler, installWidgets, silent, startBridge, until, untilEqual } from './world.ts'
+import { configMap, createReconciler, installWidgets, silent, startBridge, until, untilEqual } from './world.ts'
 
 let servers: Servers
 let owner: KubeObject
@@ -78,3 +78,44 @@ async function forgetCursors(url: string, prefix: string, { resource }: Resource
     if (ref.resource === resource) await events.removeCursor(sequence)
   await js.close()
 }
+
+it('a list removes the copy that a dead writer has left under another owner, of an object that is there, gone, or deleted since', async () => {
+  const { kube, nats } = servers
+  const prefix = 'left'
+  await using js = await connectJetStream({ servers: nats.url, name: 'test' })
+  const openOne = () => openEventStore(js, { prefix, cluster: 'test', log: silent })
+  const store = await openOne()
+  const at = (object: KubeObject, resourceVersion: number): KubeObject => ({
+    ...object,
+    metadata: { ...object.metadata, resourceVersion: String(resourceVersion) },
+  })
+  const there = await kube.create<KubeObject>(
+    pathOf(configMaps),
+    configMap('there', 'one', controlledBy('Widget', 'w')),
+  )
+  const gone = configMap('gone', 'one', { uid: 'u-gone' })
+  const ended = configMap('ended', 'one', { uid: 'u-ended' })
+  for (const [object, version] of [
+    [there, Number(there.metadata.resourceVersion)],
+    [gone, 6],
+    [ended, 6],
+  ] as const) {
+    const put = async (name: string, verb: 'added' | 'deleted', one: KubeObject) =>
+      (await openOne()).put(configMaps, verb, one, { owner: { resource: 'widgets', name } })
+    // A writer that takes an object for new reads nothing.
+    await put('w', 'added', at(object, version))
+    await put('between', 'added', at(object, version - 1))
+    if (object === ended) await put('w', 'deleted', at(object, version + 1))
+  }
+  const copies = async () => {
+    const found: string[] = []
+    for await (const { key, owner: by, deleted } of store.identities(configMaps))
+      if (!deleted && key.namespace === 'default') found.push(`${key.name} of ${by?.name}`)
+    return found.sort()
+  }
+  expect(await copies()).toEqual(['ended of between', 'gone of between', 'gone of w', 'there of between', 'there of w'])
+  await using bridge = await startBridge(kube, nats.url, { prefix })
+  await bridge.synced('configmaps.v1')
+  expect(await copies()).toEqual(['there of w'])
+  expect(bridge.keysOf('widget')).toContain('default.between')
+})

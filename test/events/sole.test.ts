@@ -1,5 +1,9 @@
+import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type EventStore, openEventStore } from '#events'
+import type { JetStream } from '#jetstream'
 import { startTestNats } from '../support/servers.ts'
+import { silent } from '../support/silent.ts'
 import { ATS, object, openStore, ownedBy, PODS } from './objects.ts'
 
 let nats: Awaited<ReturnType<typeof startTestNats>>
@@ -77,4 +81,124 @@ describe('a writer that remembers nothing of an object reads', () => {
     expect(await made.askedBy(put(2, 'x'))).toEqual([under('ats~x'), under('*')])
     expect(await made.askedBy(put(3, 'x'))).toEqual([under('ats~x')])
   })
+})
+
+/** Returns the owners under which EVENTS has a copy of the object. */
+async function ownersOf(store: EventStore, name = 'p'): Promise<string[]> {
+  const found: string[] = []
+  for await (const { key, owner, deleted } of store.identities(PODS))
+    if (key.name === name && !deleted) found.push(owner?.name ?? '')
+  return found.sort()
+}
+
+class Dead extends Error {}
+
+/** Processes on one connection, one after the other. Each remembers nothing, and may die before one of its publishes. */
+async function processesOn({ js }: Store, prefix: string) {
+  let left = Number.POSITIVE_INFINITY
+  const mortal = new Proxy(js, {
+    get(target, name) {
+      if (name === 'publish')
+        return async (...args: Parameters<JetStream['publish']>) => {
+          if (left-- <= 0) throw new Dead()
+          return target.publish(...args)
+        }
+      const value: unknown = Reflect.get(target, name, target)
+      return typeof value === 'function' ? (value.bind(target) as unknown) : value
+    },
+  })
+  const store = await openEventStore(mortal, { prefix, cluster: 'test', log: silent })
+  /** The next process, which dies before it has made one publish more than these. */
+  return (publishes = Number.POSITIVE_INFINITY): EventStore => {
+    left = publishes
+    store.forget(PODS)
+    return store
+  }
+}
+
+async function untilDeath(act: () => Promise<unknown>): Promise<void> {
+  await act().catch((error: unknown) => {
+    if (!(error instanceof Dead)) throw error
+  })
+}
+
+describe('an object is under one owner', () => {
+  it('after a writer died in a move, and the object was moved back by one that remembers nothing, when a watch shows the move', async () => {
+    await using made = await installation()
+    await made.first.put(PODS, 'added', object('p', 1), ownedBy('x'))
+    const dying = (await processesOn(made.first, made.prefix))(1)
+    await untilDeath(() => dying.put(PODS, 'modified', object('p', 2), ownedBy('y')))
+    await put(3, 'x')(await made.open())
+    expect(await ownersOf(made.first)).toEqual(['x', 'y'])
+    await put(2, 'y')(await made.open())
+    expect(await ownersOf(made.first)).toEqual(['x'])
+  })
+
+  it('where a dispatcher has stored its move before the bridge has stored the version before', async () => {
+    await using made = await installation()
+    const bridge = await made.open()
+    await put(2, 'y')(made.first)
+    await bridge.put(PODS, 'added', object('p', 1), ownedBy('x'))
+    expect(await ownersOf(bridge)).toEqual(['x', 'y'])
+    await put(2, 'y')(bridge)
+    expect(await ownersOf(bridge)).toEqual(['y'])
+  })
+
+  it('also where the bridge has died after the version before, and the next one goes on', async () => {
+    await using made = await installation()
+    await put(2, 'y')(made.first)
+    await (await made.open()).put(PODS, 'added', object('p', 1), ownedBy('x'))
+    await put(2, 'y')(await made.open())
+    expect(await ownersOf(made.first)).toEqual(['y'])
+  })
+
+  it('whichever processes die during which writes, when a bridge has brought every version', async () => {
+    await using made = await installation()
+    const version = fc.record({ owner: fc.constantFrom('x', 'y', 'z'), ends: fc.boolean() })
+    const publishes = fc.constantFrom(0, 1, 2, Number.POSITIVE_INFINITY)
+    const act = fc.oneof(
+      // A dispatcher stores what it has written, before the bridge stores this version or the one before.
+      fc.record({ by: fc.constant('dispatcher' as const), ahead: fc.constantFrom(1, 2), publishes }),
+      fc.record({ by: fc.constant('bridge' as const), publishes }),
+      // Its cursor may be behind what it has stored.
+      fc.record({ by: fc.constant('next bridge' as const), back: fc.constantFrom(0, 1) }),
+    )
+    const history = fc.array(version, { minLength: 1, maxLength: 5 })
+    const [nextBridge, nextDispatcher] = [
+      await processesOn(made.first, made.prefix),
+      await processesOn(made.first, made.prefix),
+    ]
+    let run = 0
+    await fc.assert(
+      fc.asyncProperty(history, fc.array(act, { maxLength: 12 }), async (versions, acts) => {
+        const name = `p${run++}`
+        const put = async (store: EventStore, at: number) => {
+          const { owner, ends } = versions[at - 1]!
+          const isNew = at === 1 || versions[at - 2]!.ends
+          const verb = ends ? 'deleted' : isNew ? 'added' : 'modified'
+          await untilDeath(() => store.put(PODS, verb, object(name, at), ownedBy(owner)))
+        }
+        let bridge = nextBridge()
+        let position = 0
+        for (const one of acts) {
+          if (one.by === 'next bridge') {
+            position = Math.max(0, position - one.back)
+            bridge = nextBridge()
+          } else if (one.by === 'dispatcher') {
+            await put(nextDispatcher(one.publishes), Math.min(position + one.ahead, versions.length))
+          } else if (position < versions.length) {
+            if (one.publishes === Number.POSITIVE_INFINITY) await put(bridge, ++position)
+            else {
+              await put(nextBridge(one.publishes), position + 1)
+              bridge = nextBridge()
+            }
+          }
+        }
+        while (position < versions.length) await put(bridge, ++position)
+        const last = versions.at(-1)!
+        expect(await ownersOf(made.first, name)).toEqual(last.ends ? [] : [last.owner])
+      }),
+      { numRuns: 50 },
+    )
+  }, 60_000)
 })
