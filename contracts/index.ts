@@ -1,6 +1,6 @@
 export { ConflictError, RetryAfterError, TerminalError } from './errors.ts'
 export { EVENT_TYPES, FUNCTION_HEADER, REVISION_HEADER } from './http.ts'
-export type { RunLog } from './log.ts'
+export { type RunLog, withFields } from './log.ts'
 export {
   apiVersionOf,
   controllerOf,
@@ -33,6 +33,8 @@ export type {
   FieldChange,
   InputRecord,
   LapRecord,
+  LogLine,
+  LogRecord,
   ObjectVersion,
   RunRecord,
   RunResult,

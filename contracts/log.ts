@@ -13,3 +13,11 @@ export interface RunLog {
   warn(fields: object, message: string): void
   error(fields: object, message: string): void
 }
+
+/** Returns the same log with these fields in each line. */
+export const withFields = (log: RunLog, fields: object): RunLog => ({
+  debug: (more, message) => log.debug({ ...fields, ...more }, message),
+  info: (more, message) => log.info({ ...fields, ...more }, message),
+  warn: (more, message) => log.warn({ ...fields, ...more }, message),
+  error: (more, message) => log.error({ ...fields, ...more }, message),
+})

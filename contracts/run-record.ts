@@ -63,6 +63,24 @@ export interface LapRecord {
   writes: WriteRecord[]
 }
 
+/** One line of a run's log. */
+export interface LogLine {
+  /** RFC 3339, UTC. */
+  at: string
+  level: 'info' | 'warn' | 'error'
+  message: string
+  fields?: Record<string, unknown>
+  /** The fields are left out, because they are too large or are not JSON. */
+  withoutFields?: true
+}
+
+/** The lines that the function logged during the run, by `log` of its run. Debug lines are not recorded. */
+export interface LogRecord {
+  lines: LogLine[]
+  /** The number of lines that are left out. */
+  omitted?: number
+}
+
 /** One ended run, as the stream RUNS stores it: plain data. Times are RFC 3339, UTC. */
 export interface RunRecord {
   /** The unique ID of the run. */
@@ -103,6 +121,10 @@ export interface RunRecord {
   /** `id` of the run that `causes` compares with. */
   since?: string
   laps: LapRecord[]
+  /** Left out if the function has logged nothing, or runs over HTTP. */
+  log?: LogRecord
+  /** The function was called over HTTP. Its server has the lines of its log. */
+  overHttp?: true
   /** The objects of all inputs. Left out if they are too large. */
   objects?: Record<ObjectVersion, KubeObject>
   /** The parts of the run that this record leaves out, in words. */

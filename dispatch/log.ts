@@ -1,4 +1,4 @@
-import { ConflictError, RetryAfterError, type RunLog, TerminalError } from '#contracts'
+import { ConflictError, RetryAfterError, TerminalError } from '#contracts'
 import { ApiConnectionError, ApiError } from '#kube'
 import {
   ExternalError,
@@ -8,14 +8,6 @@ import {
   RunTimeoutError,
   UnsettledError,
 } from '#reconcile'
-
-/** Returns the same log with these fields in each line. */
-export const withFields = (log: RunLog, fields: object): RunLog => ({
-  debug: (more, message) => log.debug({ ...fields, ...more }, message),
-  info: (more, message) => log.info({ ...fields, ...more }, message),
-  warn: (more, message) => log.warn({ ...fields, ...more }, message),
-  error: (more, message) => log.error({ ...fields, ...more }, message),
-})
 
 /**
  * Errors that are logged without a stack. Their message states the error and its place, and a stack would only show the

@@ -7,6 +7,7 @@ export { gather, reconcilersOf } from './explain/gather.ts'
 export { type Health, healthOf, wordsOf } from './explain/health.ts'
 export { jsonOf, type Known, pageOf, reachOf } from './explain/page.ts'
 export {
+  type Condition,
   conditionOf,
   conditionsOf,
   type ReconcilerSituation,
@@ -29,6 +30,6 @@ export {
 export type { Act, State } from './keys/states.ts'
 export { causeChanges } from './runs/causes.ts'
 export { explained, filterOf, latestRuns, type RunSelection, runsOf, wants as wantsRun } from './runs/select.ts'
-export { becauseOf, causeText, tookMs, waitedMs, writesIn } from './runs/texts.ts'
+export { becauseOf, causeText, lineOffset, linesLeftOut, tookMs, waitedMs, writesIn } from './runs/texts.ts'
 export { filtersOf, type Selection, wants, watchedAs } from './selection.ts'
 export { reconcilersIn } from './stored.ts'

@@ -5,12 +5,15 @@ import {
   ConflictError,
   EVENT_TYPES,
   FUNCTION_HEADER,
+  type FunctionInput,
   type Invoke,
+  namespacedName,
   type Outcome,
   REVISION_HEADER,
   RetryAfterError,
   type RunLog,
   TerminalError,
+  withFields,
 } from '#contracts'
 import type { Reconciler } from './definition.ts'
 import { toInvoke } from './invoke.ts'
@@ -107,12 +110,14 @@ class FunctionHost {
   async #run(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const gone = new AbortController()
     response.once('close', () => gone.abort(new Error('the caller is gone')))
-    const { log, now = () => new Date(), maxBodyBytes = MAX_BODY_BYTES } = this.#options
+    const { now = () => new Date(), maxBodyBytes = MAX_BODY_BYTES } = this.#options
+    let { log } = this.#options
     try {
       const body = await bodyOf(request, maxBodyBytes)
       const input = inputIn({ headers: request.headers, body }, this.#reconciler, now())
       const signal = AbortSignal.any([gone.signal, this.#cutOff.signal])
       const traceparent = request.headers['traceparent'] as string | undefined
+      log = withFields(log, fieldsOf(this.#reconciler.name, input, traceparent))
       const returned = await this.#invoke(input, { signal, log, ...(traceparent !== undefined && { traceparent }) })
       this.#endConnectionAtStop(response)
       answer(response, this.#reconciler.name, { ask: input.ask ?? 'reconcile', returned }, now())
@@ -145,6 +150,13 @@ async function bodyOf(request: IncomingMessage, maxBytes: number): Promise<Buffe
     request.once('error', reject)
     request.once('end', () => resolve(Buffer.concat(chunks)))
   })
+}
+
+/** Returns the fields that the lines of a run have in a dispatcher too, so that both can be found by the trace ID. */
+function fieldsOf(reconciler: string, { object, attempt }: FunctionInput, traceparent: string | undefined): object {
+  const key = object === null ? undefined : namespacedName(object.metadata)
+  const traceId = traceparent?.split('-')[1]
+  return { reconciler, ...(key !== undefined && { key }), attempt, ...(traceId !== undefined && { traceId }) }
 }
 
 interface Returned {

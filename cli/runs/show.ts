@@ -1,11 +1,12 @@
 import { type FieldChange, type LapRecord, namespacedName, type RunRecord, type WriteRecord } from '#contracts'
 import type { StoredRun } from '#events'
 import { duration, oneLine } from '#host/exit'
-import { becauseOf, causeChanges, causeText, tookMs, waitedMs } from '#inspect'
+import { becauseOf, causeChanges, causeText, lineOffset, linesLeftOut, tookMs, waitedMs } from '#inspect'
 import { differences } from '#reconcile'
 
 const VALUE_CHARS = 200
 const DIFFERENCES_SHOWN = 20
+const LINE_CHARS = 1000
 
 /** Describes one run from its causes to its writes. `before`: the previous recorded run of the object. */
 export function showRun({ sequence, record }: StoredRun, before: RunRecord | undefined): string {
@@ -30,10 +31,12 @@ export function showRun({ sequence, record }: StoredRun, before: RunRecord | und
   const head = rows.map(([title, value]) => `${`${title}:`.padEnd(width)}  ${oneLine(value)}`)
   const causes = causeLines(record, before)
   const laps = record.laps.flatMap(lapLines)
+  const log = logLines(record)
   return [
     head.join('\n'),
     ...(causes.length > 0 ? [`What differs from the run before:\n${causes.join('\n')}`] : []),
     laps.join('\n'),
+    ...(log.length > 0 ? [`Log:\n${log.join('\n')}`] : []),
   ]
     .filter((part) => part !== '')
     .join('\n\n')
@@ -62,6 +65,16 @@ function writeLines({ verb, kind, namespace, name, error, differences: found, pa
   const line = `  ${verb} ${object}${error === undefined ? '' : `, refused: ${oneLine(error)}`}`
   if (found) return [line, ...changeLines(found)]
   return patch === undefined ? [line] : [line, ...changeLines(differences(undefined, patch))]
+}
+
+function logLines(record: RunRecord): string[] {
+  const lines = (record.log?.lines ?? []).map((line) => {
+    const { level, message, fields, withoutFields } = line
+    const shown = withoutFields ? '(fields left out)' : fields && JSON.stringify(fields)
+    return `  ${lineOffset(record, line).padEnd(7)} ${level.padEnd(5)}  ${oneLine([message, shown].join(' ').trimEnd(), LINE_CHARS)}`
+  })
+  const rest = linesLeftOut(record)
+  return rest === undefined ? lines : [...lines, `  ${rest}`]
 }
 
 function changeLines(changes: readonly FieldChange[]): string[] {

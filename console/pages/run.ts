@@ -9,6 +9,7 @@ import { type Html, html } from '../html.ts'
 import { type Ask, NotFoundError, type Page, primaries } from './page.ts'
 import { ago, changes, empty, facts, section } from './parts.ts'
 import { kindPart, objectPath, runPath } from './paths.ts'
+import { runLog } from './run-log.ts'
 import { maySee, resultBadge } from './runs.ts'
 
 /** One run from its causes to what it wrote. */
@@ -33,6 +34,7 @@ export async function runPage(ask: Ask): Promise<Page> {
         'What it decided and wrote',
         html`<ol class="laps">${record.laps.map((lap, index) => lapHtml(lap, index, may))}</ol>`,
       ),
+      log: runLog(record, may.all),
       side: side(ask, run, may.all),
     },
   }
@@ -183,5 +185,5 @@ function side(ask: Ask, { sequence, record }: StoredRun, mayDownload: boolean): 
       ['Left out', leftOut.length === 0 ? undefined : leftOut.join('; ')],
     ]),
   )}<p class="buttons">${download}${replay}</p>
-${traceId !== undefined && html`<p class="dim">Log lines and spans of this run have the trace ID.</p>`}`
+${traceId !== undefined && html`<p class="dim">In the log and in a tracing system, the lines and spans of this run have the trace ID.</p>`}`
 }

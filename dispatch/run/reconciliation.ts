@@ -1,4 +1,4 @@
-import type { FunctionInput, RunInput, RunLog } from '#contracts'
+import { type FunctionInput, type RunInput, type RunLog, withFields } from '#contracts'
 import { parseKey, type Span, spanAfter, traceparentOf } from '#events'
 import { pause } from '#primitives'
 import type { Finish, Lease } from '#queue'
@@ -6,7 +6,6 @@ import { type Answer, type Ask, fieldManagerOf, type Note, next, type Observed, 
 import { originOf } from '../apply/write-origin.ts'
 import { type Writers, writersOf } from '../apply/writers.ts'
 import { failedBy, SupersededError } from '../errors.ts'
-import { withFields } from '../log.ts'
 import { type Observation, observePrimary } from '../observe/observe.ts'
 import { RunView } from '../observe/run-view.ts'
 import type { RunState } from '../observe/state-budget.ts'
@@ -14,6 +13,7 @@ import type { ReconciliationDependencies, ServedReconciler } from './dependencie
 import { ExternalCalls } from './external-calls.ts'
 import { reportNote } from './notes.ts'
 import { withRequeue } from './requeue.ts'
+import { type Logged, RunLines } from './run-lines.ts'
 import { Trail, type TrailLap } from './trail.ts'
 
 /**
@@ -27,6 +27,7 @@ export class Reconciliation {
   readonly #view: RunView
   readonly #external: ExternalCalls
   readonly #trail: Trail | undefined
+  readonly #lines: RunLines | undefined
   #log: RunLog
   #span: Span | undefined
   /** The present pass. */
@@ -48,6 +49,7 @@ export class Reconciliation {
     this.#log = log
     this.#state = deps.state.ofRun(lease)
     this.#trail = deps.ended && new Trail()
+    this.#lines = deps.ended && new RunLines(deps.now)
     this.#external = new ExternalCalls({
       reconciler: served.name,
       key: lease.key,
@@ -69,6 +71,11 @@ export class Reconciliation {
   /** Returns the decisions and writes of the run. Empty if no history is kept. */
   get laps(): readonly TrailLap[] {
     return this.#trail?.laps ?? []
+  }
+
+  /** Returns the lines that the function has logged. Undefined if no history is kept. */
+  get logged(): Logged | undefined {
+    return this.#lines
   }
 
   get revision(): string | undefined {
@@ -195,7 +202,8 @@ export class Reconciliation {
     const { name, invoke, spec } = this.#served
     const { key, signal, suspect } = this.#lease
     const own = input.ask === undefined ? undefined : spec.external?.timeoutSeconds
-    const context = { signal, log: this.#log, suspect, traceparent, answeredBy }
+    const log = this.#lines?.around(this.#log, input) ?? this.#log
+    const context = { signal, log, suspect, traceparent, answeredBy }
     return this.#deps.calls.within(own ?? spec.timeoutSeconds, { reconciler: name, key }, invoke, input, context)
   }
 

@@ -2,6 +2,7 @@ import type { KubeObject, Outcome, RunInput } from '#contracts'
 import type { Span } from '#events'
 import type { Finish, Lease } from '#queue'
 import type { Answer, Ask, Reconciled, Write, Written } from '#reconcile'
+import type { Logged } from './run-lines.ts'
 
 /** One request of a run, and its result. */
 export interface TrailWrite {
@@ -36,6 +37,7 @@ export interface EndedRun {
   /** The revision of the function that answered last. */
   revision: string | undefined
   laps: readonly TrailLap[]
+  logged: Logged | undefined
 }
 
 /** The requests and answers of a run, for its history. */

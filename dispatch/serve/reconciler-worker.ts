@@ -1,10 +1,9 @@
-import type { RunLog } from '#contracts'
+import { type RunLog, withFields } from '#contracts'
 import { deadKey, isKey, shownKey } from '#events'
 import { BoundedMap } from '#primitives'
 import { dated, dueDate, type Finish, type HandBack, type Lease, type Worker, type WorkQueue } from '#queue'
 import { dryRunDependencies } from '../dry-run/dry-run-client.ts'
 import { SupersededError } from '../errors.ts'
-import { withFields } from '../log.ts'
 import { KeptViews, RunView } from '../observe/run-view.ts'
 import type { ReconciliationDependencies, ServedReconciler } from '../run/dependencies.ts'
 import { Reconciliation } from '../run/reconciliation.ts'
@@ -131,9 +130,9 @@ export class ReconcilerWorker {
   #tellEnd(lease: Lease, { reconciliation, finish, startedAt, ms = 0 }: Current, stored: 'finished' | 'fenced'): void {
     const { ended, now } = this.#deps
     if (ended === undefined || reconciliation === undefined || this.#served.spec.dryRun) return
-    const { span, revision, laps } = reconciliation
+    const { span, revision, laps, logged } = reconciliation
     const shown = stored === 'fenced' || finish === undefined ? undefined : dated(finish, now())
-    ended({ lease, of: this.#served, startedAt, ms, finish: shown, span, revision, laps })
+    ended({ lease, of: this.#served, startedAt, ms, finish: shown, span, revision, laps, logged })
   }
 
   /** Keeps the view of the run for the run that its timer causes. */

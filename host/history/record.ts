@@ -14,6 +14,7 @@ import {
 import type { EndedRun, TrailLap, TrailWrite } from '#dispatch'
 import { parseKey } from '#events'
 import { differences, isConfidential, type Reconciled, sameJson, scrubber, WITHHELD, withoutContents } from '#reconcile'
+import { logOf } from './log.ts'
 import { sizeOf } from './size.ts'
 
 /** Size limits of one record, in characters of JSON. */
@@ -33,10 +34,12 @@ export interface RunFacts {
  * Returns the run as plain data. Leaves out its seed, and the contents of Secrets and of other reference-only kinds.
  */
 export function recordOf(run: EndedRun, { process, cpuMs }: RunFacts): RunRecord {
-  const { lease, of, startedAt, ms, finish, span, revision } = run
+  const { lease, of, startedAt, ms, finish, span, revision, logged } = run
   const { namespace, name } = parseKey(lease.key)
   const confidential = confidentialOf(of)
-  const writer = new RecordWriter(confidential, contentsIn(run.laps, confidential))
+  const contents = contentsIn(run, confidential)
+  const scrub = contents.length === 0 ? undefined : scrubber(contents)
+  const writer = new RecordWriter(confidential, scrub)
   const laps = run.laps.map((lap, index) => writer.lap(lap, index, run.laps[index - 1]))
   const requeueAt = finish?.kind === 'requeue' ? finish.at : finish?.kind === 'error' ? finish.retryAt : undefined
   const uid = run.laps[0]?.input.object?.metadata.uid
@@ -62,6 +65,8 @@ export function recordOf(run: EndedRun, { process, cpuMs }: RunFacts): RunRecord
     requests: run.laps.reduce((sum, { writes }) => sum + writes.length, 0),
     ...(cpuMs !== undefined && { cpuMs }),
     laps,
+    ...logOf(logged, scrub),
+    ...(of.spec.invoke.http && { overHttp: true }),
     ...writer.objects(),
     leftOut: writer.leftOut,
   }
@@ -87,13 +92,15 @@ function confidentialOf(of: Reconciled): Confidential {
 }
 
 /** The objects with confidential contents that the function received or returned. */
-function contentsIn(laps: readonly TrailLap[], confidential: Confidential): KubeObject[] {
+function contentsIn({ laps, logged }: EndedRun, confidential: Confidential): KubeObject[] {
   if (confidential === none) return []
-  return laps.flatMap(({ input: { object, owned, related }, returned }) => {
-    const given = [object === null ? [] : [object], ...Object.values(owned), ...Object.values(related)].flat()
-    const { apply } = (returned ?? {}) as Outcome
-    return [...given, ...(apply ?? [])].filter((one) => confidential(one))
-  })
+  // A call that only reads the external system is no lap.
+  const inputs = new Set([...laps.map(({ input }) => input), ...(logged?.inputs ?? [])])
+  const given = [...inputs].flatMap(({ object, owned, related }) =>
+    [object === null ? [] : [object], ...Object.values(owned), ...Object.values(related)].flat(),
+  )
+  const returned = laps.flatMap((lap) => ((lap.returned ?? {}) as Outcome).apply ?? [])
+  return [...given, ...returned].filter((one) => confidential(one))
 }
 
 class RecordWriter {
@@ -104,9 +111,9 @@ class RecordWriter {
   #room = MOST_OBJECTS
   #outcomeRoom = MOST_OUTCOMES
 
-  constructor(confidential: Confidential, contents: readonly KubeObject[]) {
+  constructor(confidential: Confidential, scrub: ((text: string) => string) | undefined) {
     this.#confidential = confidential
-    this.#scrub = contents.length === 0 ? undefined : scrubber(contents)
+    this.#scrub = scrub
   }
 
   objects(): Pick<RunRecord, 'objects'> {

@@ -4,7 +4,7 @@ import { declareRuns, runSender, viewRuns } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
 import type { Nats } from '#local'
 import { recordOf } from '../../host/history/record.ts'
-import { configMap, endedRun, input, lap, website } from '../host/history/runs.ts'
+import { configMap, endedRun, input, lap, logged, website } from '../host/history/runs.ts'
 import { command } from '../support/command.ts'
 import { startFairlead } from '../support/fairlead.ts'
 import { startTestNats } from '../support/servers.ts'
@@ -50,6 +50,13 @@ const SECOND = recordOf(
           writes: [applied],
         }),
       ],
+      logged: logged(
+        [
+          ['grows', '{"size":2}'],
+          ['is slow\u001b[31m', undefined],
+        ],
+        { omitted: 3 },
+      ),
     },
     'two',
   ),
@@ -116,6 +123,9 @@ describe('runs', () => {
     expect(stdout).toContain('Call 1: returned apply ConfigMap c; status {"size":2}\n')
     expect(stdout).toContain('  apply ConfigMap shop/c\n    ~ .data.size: "1" → "2"\n')
     expect(stdout).toContain('Left out:  seed')
+    expect(stdout).toMatch(
+      /\nLog:\n  \+\S+ +info   grows \{"size":2\}\n  \+\S+ +warn   is slow.* \(fields left out\)\n  3 more lines are not recorded: see the log of the process, as far as its LOG_LEVEL includes them\.\n$/,
+    )
   })
 
   it('gives whole records, and keeps their text from the terminal', async () => {
@@ -125,7 +135,7 @@ describe('runs', () => {
       .split('\n')
       .map((line) => JSON.parse(line) as RunRecord)
     expect(records).toEqual([SECOND, FAILED])
-    expect(stdout + (await runs('show', '3')).stdout).not.toContain('\u001b')
+    expect(stdout + (await runs('show', '2')).stdout + (await runs('show', '3')).stdout).not.toContain('\u001b')
   })
 
   it('says what is not there, and what to do', async () => {

@@ -155,6 +155,37 @@ describe('a person sees', () => {
     expect(JSON.parse(await runRecord(all))).toEqual(RECORD)
   })
 
+  it('what a run logged only if they may get all its kinds, and else how many lines there are', async () => {
+    const lines = [
+      {
+        at: '2026-11-23T00:00:01.012Z',
+        level: 'warn' as const,
+        message: HOSTILE,
+        fields: { key: 'confidential-value' },
+      },
+    ]
+    const logOf = async (record: Partial<RunRecord>, ...allowed: string[]) => {
+      const given = ask('/runs/7', [], allows(...allowed), ['7'])
+      const run = async () => ({ ...RUN, record: { ...RECORD, ...record } })
+      const { regions } = await runPage({ ...given, data: { ...given.data, run, runsOf: async () => [] } })
+      return regions['log']?.text ?? ''
+    }
+    const log = { lines, omitted: 1200 }
+    const seen = await logOf({ log }, 'get sites', 'get configmaps')
+    expect(seen).toContain('+12ms')
+    expect(seen).toContain('confidential-value')
+    expect(seen).toContain('1,200 more lines are not recorded: see the log of the process')
+    expect(harmful(seen)).toEqual([])
+    const unseen = await logOf({ log }, 'get sites')
+    expect(unseen).toContain('1 line is not shown')
+    expect(unseen).not.toContain('onerror')
+    expect(unseen).not.toContain('confidential-value')
+    expect(await logOf({ overHttp: true, traceId: 'abc' }, 'get sites')).toContain(
+      'its lines are in the log of the function&#39;s server, with the trace ID abc',
+    )
+    expect(await logOf({}, 'get sites')).toContain('No line is recorded')
+  })
+
   it('dead letters, which may be of any object, only with the right to list them', async () => {
     await expect(deadPage(ask('/dead', [], allows('list sites')))).rejects.toThrow('reconcilers/dead')
     expect((await deadPage(ask('/dead', [], allows('list reconcilers/dead')))).regions['letters']?.text).toContain(

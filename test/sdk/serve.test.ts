@@ -170,6 +170,26 @@ describe('a function over HTTP', () => {
     expect((await fetch(url, { method: 'POST', headers, body })).status).toBe(status)
   })
 
+  it('gives each line of a run the fields that it has in a dispatcher: its key, its try and its trace ID', async () => {
+    const lines: object[] = []
+    const note = (fields: object, message: string) => lines.push({ ...fields, message })
+    const url = await serving(
+      ({ log: own, object: { spec } }) => {
+        own.info({ size: spec.size }, 'grows')
+        throw new Error('no route')
+      },
+      { log: { debug: note, info: note, warn: note, error: note } },
+    )
+    const { headers, body } = toHttp(run({ ...asked, attempt: 2 }))
+    const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
+    await fetch(url, { method: 'POST', headers: { ...headers, traceparent }, body: Buffer.from(body) })
+    const fields = { reconciler: 'shops', key: 'x/a', attempt: 2, traceId: '4bf92f3577b34da6a3ce929d0e0e4736' }
+    expect(lines).toMatchObject([
+      { ...fields, size: 3, message: 'grows' },
+      { ...fields, message: 'the function failed' },
+    ])
+  })
+
   it('is for POST to / alone, and says that it lives and is ready', async () => {
     const url = await serving(() => undefined)
     const [get, elsewhere, live, ready] = await Promise.all(

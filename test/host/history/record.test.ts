@@ -4,7 +4,7 @@ import { causesBetween, causesOf, versionsIn } from '../../../host/history/cause
 import { type HistoryOptions, type Kept, RunHistory } from '../../../host/history/history.ts'
 import { recordOf } from '../../../host/history/record.ts'
 import { sizeOf } from '../../../host/history/size.ts'
-import { configMap, endedRun, input, lap, secret, website } from './runs.ts'
+import { configMap, endedRun, input, lap, logged, secret, website } from './runs.ts'
 
 const FACTS = { process: 'vm-1', cpuMs: 3 }
 const PASSWORD = 'correct-horse-battery'
@@ -93,6 +93,50 @@ describe('a record', () => {
     expect(record.laps[0]?.writes[0]?.differences).toEqual([
       { path: '.data.password', before: '(withheld)', after: '(withheld)' },
     ])
+  })
+
+  it('has what the function logged, and how much it leaves out', () => {
+    const given = logged(
+      [
+        ['grows', '{"size":2}'],
+        ['is slow', '{}'],
+        ['is large', undefined],
+      ],
+      { omitted: 7 },
+    )
+    expect(recordOf(endedRun({ logged: given }), FACTS).log).toEqual({
+      lines: [
+        { at: '2026-01-01T00:00:01.000Z', level: 'info', message: 'grows', fields: { size: 2 } },
+        { at: '2026-01-01T00:00:01.010Z', level: 'warn', message: 'is slow' },
+        { at: '2026-01-01T00:00:01.020Z', level: 'warn', message: 'is large', withoutFields: true },
+      ],
+      omitted: 7,
+    })
+    expect(recordOf(endedRun({ logged: logged([]) }), FACTS)).not.toHaveProperty('log')
+  })
+
+  it('has nothing of a Secret in a line, whether a call decided or only read its external system', () => {
+    const seen = input({ related: { 'Secret.v1': [secret(PASSWORD), secret('54321')] } })
+    const fields = { text: `as ${PASSWORD}`, port: 54_321, free: 8080, [`at-${PASSWORD}`]: [{ deep: PASSWORD }] }
+    const given = logged([[`login as ${PASSWORD}`, JSON.stringify(fields)]], { inputs: new Set([seen]) })
+    const { log } = recordOf(endedRun({ laps: [], logged: given }), FACTS)
+    expect(log?.lines[0]).toMatchObject({
+      message: 'login as [confidential]',
+      fields: {
+        text: 'as [confidential]',
+        port: '[confidential]',
+        free: 8080,
+        'at-[confidential]': [{ deep: '[confidential]' }],
+      },
+    })
+  })
+
+  it('tells that a function runs over HTTP, whose lines do not come to the dispatcher', () => {
+    const run = endedRun()
+    const spec = { ...run.of.spec, invoke: { http: { url: 'http://shops.default.svc' } } }
+    const record = recordOf({ ...run, of: { ...run.of, spec } }, FACTS)
+    expect(record.overHttp).toBe(true)
+    expect(recordOf(run, FACTS)).not.toHaveProperty('overHttp')
   })
 
   it('leaves objects and outcomes out that are too large, and says so', () => {

@@ -1,5 +1,5 @@
 import type { KubeObject, RunInput } from '#contracts'
-import type { EndedRun, TrailLap } from '#dispatch'
+import type { EndedRun, Logged, TrailLap } from '#dispatch'
 import type { Lease } from '#queue'
 import { reconciled } from '#reconcile'
 import { reconcilerSpec } from '#spec'
@@ -50,6 +50,18 @@ export const input = (given: Partial<RunInput> = {}): RunInput => ({
 
 export const lap = (given: Partial<TrailLap> = {}): TrailLap => ({ input: input(), returned: {}, writes: [], ...given })
 
+export const logged = (lines: [message: string, fields: string | undefined][], more: Partial<Logged> = {}): Logged => ({
+  lines: lines.map(([message, fields], index) => ({
+    at: new Date(Date.parse('2026-01-01T00:00:01Z') + 10 * index),
+    level: index === 0 ? 'info' : 'warn',
+    message,
+    fields,
+  })),
+  omitted: 0,
+  inputs: new Set(),
+  ...more,
+})
+
 export function endedRun(given: Partial<EndedRun> = {}, owner = 'run-1'): EndedRun {
   const lease = {
     reconciler: 'website',
@@ -71,6 +83,7 @@ export function endedRun(given: Partial<EndedRun> = {}, owner = 'run-1'): EndedR
     span: undefined,
     revision: undefined,
     laps: [lap()],
+    logged: undefined,
     ...given,
   }
 }

@@ -54,7 +54,10 @@ describe('RUNS', () => {
     const name = 'runs-written'
     await using recorded = await recordedScene(name)
     let size = 1
-    await recorded.scene.widget('w', () => ({ apply: [configMap('c', { size: `${size}` })], status: { size } }))
+    await recorded.scene.widget('w', (_, { log }) => {
+      log.info({ size }, 'sets the size')
+      return { apply: [configMap('c', { size: `${size}` })], status: { size } }
+    })
     await recorded.scene.ended('w')
     const [first] = await recorded.afterRun('w', 1)
     expect(first?.record).toMatchObject({
@@ -69,6 +72,8 @@ describe('RUNS', () => {
       'status Widget',
     ])
     expect(first?.record.laps[0]).toMatchObject({ outcome: { status: { size: 1 } } })
+    expect(first?.record.log?.lines[0]).toMatchObject({ level: 'info', message: 'sets the size', fields: { size: 1 } })
+    expect(first?.record.log?.lines).toHaveLength(first?.record.laps.length ?? 0)
 
     size = 2
     await fixture.kube.patch(`/apis/test.fairlead.dev/v1/namespaces/${name}/widgets/w`, { spec: { a: 1 } }, 'merge')
