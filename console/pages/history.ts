@@ -1,10 +1,11 @@
 import type { RunResult } from '#contracts'
 import type { StoredRun } from '#events'
 import { duration } from '#host/exit'
-import { becauseOf, conditionsOf, type Situation, tookMs, wordsOf, writesIn } from '#inspect'
+import { becauseOf, type Situation, tookMs, wordsOf, writesIn } from '#inspect'
 import { type Html, html } from '../html.ts'
 import { ago, section, type Tone } from './parts.ts'
 import { runPath } from './paths.ts'
+import { toneOf, transitionsOf } from './transitions.ts'
 
 const LANES = ['Runs', 'Conditions', 'Events'] as const
 const LANE = 34
@@ -77,18 +78,17 @@ function marksOf({ object, events }: Situation, runs: readonly StoredRun[]): Mar
       path: runPath(sequence),
     }
   })
-  const conditions = conditionsOf(object).flatMap((one): Mark[] =>
-    one.lastTransitionTime === undefined
-      ? []
-      : [
-          {
-            at: Date.parse(one.lastTransitionTime),
-            lane: 'Conditions',
-            tone: one.status === 'True' ? 'good' : one.status === 'False' ? 'bad' : 'warn',
-            text: `${one.type}=${one.status} ${wordsOf(one)}`,
-          },
-        ],
-  )
+  const conditions = transitionsOf(object, runs).map((one): Mark => {
+    const { type, status, before, run, lastTransitionTime } = one
+    const change = before === undefined || before === status ? `${type}=${status}` : `${type} ${before} → ${status}`
+    return {
+      at: Date.parse(lastTransitionTime),
+      lane: 'Conditions',
+      tone: toneOf(one),
+      text: `${change} ${wordsOf(one)}`.trimEnd(),
+      ...(run !== undefined && { path: runPath(run) }),
+    }
+  })
   const told = events.map(
     ({ type, reason, message, last }): Mark => ({
       at: Date.parse(last),

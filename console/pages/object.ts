@@ -24,6 +24,7 @@ import { ago, awayNote, badge, command, facts, section, type Tone } from './part
 import { kindPart, namespaceIn, previewPath } from './paths.ts'
 import { detailOf, stateBadge } from './queue.ts'
 import { runRows } from './runs.ts'
+import { toneOf } from './transitions.ts'
 import { tree } from './tree.ts'
 
 /** Shows what `fairlead explain` prints, with links to each thing that it names. */
@@ -163,7 +164,7 @@ const KNOWN: Record<Known, [Tone, string]> = {
 function side(ask: Ask, situation: Situation): Html {
   const { object, reconcilers, events } = situation
   const conditions = conditionsOf(object).map(({ type, status, lastTransitionTime: since, ...one }) =>
-    entry(html`${type} ${badge(toneOf(type, status), status)}`, since, wordsOf({ type, status, ...one }), ask.now),
+    entry(html`${type} ${badge(toneOf({ type, status }), status)}`, since, wordsOf({ type, status, ...one }), ask.now),
   )
   const reported = events.map(({ type, reason, message, count, last }) =>
     entry(
@@ -183,12 +184,6 @@ ${section('Changed by', html`<ul class="plain">${writers(object?.metadata['manag
 
 const entry = (head: Html, since: string | undefined, text: string, now: Date): Html =>
   html`<li><p class="beside"><span>${head}</span><span class="dim">${since !== undefined && ago(since, now)}</span></p>${text !== '' && html`<p class="clamp dim" title="${text}">${text}</p>`}</li>`
-
-/** Status True of a condition is mostly good. Some conditions name a fault. */
-const toneOf = (type: string, status: string): Tone => {
-  const isBadIfTrue = /Failed|Failure|Contested|Stalled|Degraded|Pressure/.test(type)
-  return status === 'Unknown' ? 'warn' : (status === 'True') === isBadIfTrue ? 'bad' : 'good'
-}
 
 function reconcilerFacts(one: ReconcilerSituation, situation: Situation, now: Date): Html {
   const { watched, selected, served } = reachOf(one, situation)
