@@ -25,6 +25,7 @@ export interface DevOptions {
   dir?: string
   apply: string[]
   console: boolean
+  open: boolean
 }
 
 /** Servers that the command line names instead of the local cluster. */
@@ -59,6 +60,7 @@ export async function dev(options: DevOptions, given: Given): Promise<void> {
     ? await openConsole(settings, { allowWrites: true, function: files, env })
     : undefined
   if (served) say(`console: ${served.address}`)
+  if (options.open) served?.openBrowser()
   const running = runReloading({ args, env, files, say, signal })
   if (examples.length === 0) return running
   await using kube = await openKube(settings)

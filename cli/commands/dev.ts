@@ -1,4 +1,4 @@
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import type { CommonOptions } from '#host/config'
 import type { DevOptions } from '../actions/dev.ts'
 import { collect, dirOption, functionOption, nodeOption } from '../options.ts'
@@ -17,6 +17,7 @@ export function devCommand(program: Command): void {
       [],
     )
     .option('--no-console', 'do not serve the console')
+    .addOption(new Option('--open', 'open the console in a browser').default(false).conflicts('console'))
     .action(async (options: DevOptions) => {
       const { dev } = await import('../actions/dev.ts')
       await dev(options, program.opts<CommonOptions>())

@@ -1,25 +1,19 @@
-import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { hostname } from 'node:os'
 import type { Logger } from 'pino'
-import { type Abilities, createConsole, type Data, openData } from '#console'
+import { createConsole, type Data, openData } from '#console'
 import { type Access, localAccess, WriteRecord } from '#console/access'
 import type { Config } from '#host/config'
 import { UsageError } from '#host/exit'
 import { createLogger } from '#host/logging'
-import { commandJson } from './command-json.ts'
-import { publishStored } from './publish-stored.ts'
+import { type AbilityOptions, abilitiesOf } from './abilities.ts'
+import { openInBrowser } from './browser.ts'
 
-export interface OpenOptions {
+export interface OpenOptions extends AbilityOptions {
   /** Default: 8484, or a free port. */
   port?: number
-  allowWrites: boolean
-  /** Modules of functions, for previews and replays. Empty turns both off. */
-  function: readonly string[]
-  /** The environment of commands that run functions. */
-  env: NodeJS.ProcessEnv
 }
 
 interface OpenConsole extends AsyncDisposable {
@@ -81,25 +75,6 @@ function recording(data: Data, log: Logger): { record: Access['record']; flush: 
   }
 }
 
-function abilitiesOf(settings: Config, { allowWrites, function: files, env }: OpenOptions): Abilities {
-  const publish: Abilities['publish'] = (ref, namespace, name) => publishStored(settings, ref, namespace, name)
-  if (files.length === 0) return { writes: allowWrites, publish }
-  // Each preview runs in a process of its own: a blocking function does not stop the console, and the module is loaded
-  // in its current version.
-  const { context, KUBECONFIG, NATS_URL, FAIRLEAD_PREFIX } = settings
-  const given = { kubeconfig: KUBECONFIG, context, nats: [NATS_URL].flat().join(','), prefix: FAIRLEAD_PREFIX }
-  const globals = Object.entries(given).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}`, value]))
-  const output = ['-o', 'json', ...files.flatMap((file) => ['-f', file])]
-  const run = (...args: string[]) => commandJson([...globals, ...args, ...output], env)
-  return {
-    writes: allowWrites,
-    publish,
-    preview: (reconciler, namespace, name) =>
-      run('run', reconciler, name, ...(namespace === undefined ? [] : ['-n', namespace]), '--dry-run'),
-    replay: (sequence) => run('replay', String(sequence)),
-  }
-}
-
 async function listening(server: Server, wanted: number | undefined): Promise<number> {
   for (const port of wanted === undefined ? [PORT, 0] : [wanted]) {
     try {
@@ -114,17 +89,4 @@ async function listening(server: Server, wanted: number | undefined): Promise<nu
     }
   }
   throw new TypeError('no port was tried')
-}
-
-const OPENERS: Partial<Record<NodeJS.Platform, [string, ...string[]]>> = {
-  darwin: ['open'],
-  win32: ['cmd', '/c', 'start', ''],
-}
-
-/** Opens a browser. Without one, the user opens the printed address. */
-function openInBrowser(address: string): void {
-  const [program, ...args] = OPENERS[process.platform] ?? ['xdg-open']
-  const child = spawn(program, [...args, address], { stdio: 'ignore', detached: true })
-  child.once('error', () => undefined)
-  child.unref()
 }

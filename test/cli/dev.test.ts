@@ -1,8 +1,10 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { openInBrowser } from '../../cli/console/browser.ts'
 import { runReloading } from '../../cli/dev/reloading.ts'
+import { until } from '../support/wait.ts'
 
 let dir: string
 beforeEach(async () => {
@@ -58,5 +60,20 @@ describe('fairlead dev, whose process ends by itself', () => {
       'FILE has changed: starting again',
       'the process has ended with exit code 1: starting it again in 1 s, or when its files change',
     ])
+  })
+})
+
+describe('fairlead dev --open', () => {
+  it.skipIf(process.platform === 'win32')('gives the address to the program that opens a browser', async () => {
+    const opened = join(dir, 'opened')
+    for (const name of ['xdg-open', 'open'])
+      await writeFile(join(dir, name), `#!/bin/sh\nprintf %s "$1" > ${opened}\nexit 3\n`, { mode: 0o755 })
+    openInBrowser('http://127.0.0.1:8484/?token=a', { PATH: dir })
+    await until(async () => (await readFile(opened, 'utf8').catch(() => '')) === 'http://127.0.0.1:8484/?token=a')
+  })
+
+  it('goes on where there is no such program', async () => {
+    openInBrowser('http://127.0.0.1:8484/', { PATH: dir })
+    await new Promise((resolve) => setImmediate(resolve))
   })
 })
