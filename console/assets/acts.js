@@ -1,3 +1,4 @@
+import { actOnSelection } from './bulk.js'
 import { $, reason } from './dom.js'
 import { selection } from './selection.js'
 
@@ -8,6 +9,7 @@ function say(text) {
   saying = setTimeout(() => ($('#report').textContent = ''), 8000)
 }
 
+/** Returns the answer to a write; undefined if it was refused. */
 async function act(wanted) {
   try {
     const response = await fetch('/act', {
@@ -15,11 +17,12 @@ async function act(wanted) {
       headers: { 'content-type': 'application/json', 'x-fairlead-write': '1' },
       body: JSON.stringify(wanted),
     })
-    say(response.ok ? (await response.json()).say : await reason(response))
-    return response.ok
+    if (!response.ok) return void say(await reason(response))
+    const answer = await response.json()
+    say(answer.say)
+    return answer
   } catch {
-    say('The console does not answer: nothing was sent.')
-    return false
+    return void say('The console does not answer: nothing was sent.')
   }
 }
 
@@ -43,10 +46,7 @@ async function press(button) {
   if (key !== undefined) await act({ act: which, keys: [JSON.parse(key)] })
   else if (letter !== undefined) await act({ act: which, letter: Number(letter) })
   else if (object !== undefined) await act({ act: which, object: JSON.parse(object) })
-  else if (await act({ act: which, ...selection.wanted() })) {
-    selection.none()
-    document.dispatchEvent(new Event('fairlead:rows'))
-  }
+  else await actOnSelection(which, act, say)
   button.disabled = false
 }
 

@@ -141,4 +141,5 @@ function versionOf(rows: readonly Row[]): string {
 const bulk = (): Html => html`<div class="bulk" data-bulk hidden><span data-picked aria-live="polite"></span>
 <button type="button" data-act="run">Run now</button><button type="button" data-act="retry">Retry</button><button type="button" data-act="park">Park</button>
 <button type="button" data-act="purge" data-confirm="Purge: what they are due is forgotten">Purge</button>
+<button type="button" data-stop hidden>Stop</button>
 <button type="button" class="quiet" data-pick="all">Select all that match</button><button type="button" class="quiet" data-pick="none">Clear</button></div>`

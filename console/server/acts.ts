@@ -17,6 +17,8 @@ export interface Wanted {
   keys?: unknown
   /** The query of a queue's page, instead of keys. */
   matching?: unknown
+  /** `next` of the request before, if this request continues it. */
+  after?: unknown
   letter?: unknown
   /** `[kind, namespace or null, name]` */
   object?: unknown
@@ -31,6 +33,12 @@ interface Done {
   say: string
   /** Each that was wanted is as it should be. */
   isDone: boolean
+  /** The number of keys with each result, in words. */
+  counts?: Record<string, number>
+  /** The place from which another request continues. Left out: no key is left. */
+  next?: string
+  /** The number of keys that match and come after that place. */
+  left?: number
 }
 
 type Key = KeyName & { reconciler: string }
@@ -48,7 +56,7 @@ export async function perform(wanted: Wanted, ask: Ask, access: Access): Promise
 const REFUSED = (what: string): Done => ({ say: `you may not ${what}`, isDone: false })
 
 async function onKeys(act: Act | 'run', wanted: Wanted, ask: Ask, access: Access): Promise<Done> {
-  const { keys, more } = await keysOf(wanted, ask)
+  const { keys, next, left } = await keysOf(wanted, ask)
   const results = new Map<string, number>()
   let isAllDone = true
   for (const [reconciler, names] of Map.groupBy(keys, ({ reconciler }) => reconciler)) {
@@ -61,9 +69,14 @@ async function onKeys(act: Act | 'run', wanted: Wanted, ask: Ask, access: Access
         record(ask, access, `${SAID[act]}: ${MEANING[result]}`, about(kind, key))
     }
   }
-  const counts = [...results].map(([result, count]) => `${count} ${WORDS[result] ?? result}`)
-  const left = more === 0 ? '' : `; ${more} more match: do it again for the next`
-  return { say: `${SAID[act]}: ${counts.join(', ') || 'nothing to do'}${left}`, isDone: isAllDone }
+  const counts = [...results].map(([result, count]): [string, number] => [WORDS[result] ?? result, count])
+  const said = counts.map(([word, count]) => `${count.toLocaleString('en')} ${word}`).join(', ')
+  return {
+    say: `${SAID[act]}: ${said || 'nothing to do'}`,
+    isDone: isAllDone,
+    counts: Object.fromEntries(counts),
+    ...(next !== undefined && { next, left }),
+  }
 }
 
 const SAID = { run: 'Run', retry: 'Retried', park: 'Parked', purge: 'Purged' }
@@ -75,13 +88,25 @@ async function* acted(act: Act | 'run', reconciler: string, names: readonly Key[
   else yield* actOn(queue, act, reconciler, names, AbortSignal.timeout(60_000))
 }
 
-async function keysOf({ keys, matching }: Wanted, ask: Ask): Promise<{ keys: Key[]; more: number }> {
-  if (typeof matching !== 'string') {
-    const found = Array.isArray(keys) ? keys.slice(0, MOST_KEYS).map(keyIn) : []
-    return { keys: found, more: 0 }
-  }
+/**
+ * Returns the keys of one request. Those that match are in the order of their names, so that each request of a series
+ * has other keys, even if keys still match after the act.
+ */
+async function keysOf(
+  { keys, matching, after }: Wanted,
+  ask: Ask,
+): Promise<{ keys: Key[]; next?: string; left: number }> {
+  if (typeof matching !== 'string')
+    return { keys: Array.isArray(keys) ? keys.slice(0, MOST_KEYS).map(keyIn) : [], left: 0 }
   const { rows } = await selectedRows({ ...ask, url: new URL(`/queue${matching}`, ask.url) })
-  return { keys: rows.slice(0, MOST_KEYS), more: Math.max(0, rows.length - MOST_KEYS) }
+  const placed = rows
+    .map((row) => ({ row, place: JSON.stringify([row.reconciler, row.namespace ?? null, row.name]) }))
+    .filter(({ place }) => typeof after !== 'string' || place > after)
+    .sort((a, b) => (a.place < b.place ? -1 : 1))
+  const now = placed.slice(0, MOST_KEYS)
+  const left = placed.length - now.length
+  const next = left === 0 ? undefined : now.at(-1)?.place
+  return { keys: now.map(({ row }) => row), ...(next !== undefined && { next }), left }
 }
 
 function keyIn(given: unknown): Key {

@@ -81,9 +81,9 @@ export function createConsole({ data, access, cookieFor, abilities, log }: Conso
       return sendJson(response, 403, { say: `a write needs the header ${WRITE_HEADER}: 1` })
     const wanted = await bodyOf(request)
     try {
-      const { say, isDone } = await perform(wanted, ask, access)
+      const done = await perform(wanted, ask, access)
       data.forget()
-      sendJson(response, 200, { say, isDone })
+      sendJson(response, 200, done)
     } catch (error) {
       const away = awayIn(error)
       if (!(error instanceof UsageError) && away === undefined) throw error

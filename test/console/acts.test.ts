@@ -1,0 +1,81 @@
+import pino from 'pino'
+import { expect, it } from 'vitest'
+import type { Access } from '#console/access'
+import type { Row } from '#inspect'
+import type { Data } from '../../console/data/data.ts'
+import type { Ask } from '../../console/pages/page.ts'
+import { perform } from '../../console/server/acts.ts'
+
+const ROWS: Row[] = Array.from({ length: 2500 }, (_, index) => ({
+  reconciler: 'site',
+  namespace: `team-${index % 7}`,
+  name: `object-${index}`,
+  state: 'queued',
+  lane: 'high',
+  since: '2026-11-23T00:00:00.000Z',
+  attempt: 0,
+  position: 1,
+  positionInNamespace: 1,
+}))
+
+function asking(may: Ask['may'] = async () => true) {
+  const acted: string[] = []
+  const queue = {
+    retry: async ({ key }: { key: string }) => {
+      acted.push(key)
+      return 'queued'
+    },
+  }
+  const data = {
+    reconcilers: async () => [],
+    queue: async () => ({ rows: ROWS, isCut: false }),
+    nats: async () => ({ queue }),
+  } as unknown as Data
+  const ask: Ask = {
+    person: { name: 'ann', groups: [] },
+    may,
+    data,
+    abilities: { writes: true },
+    url: new URL('http://console/act'),
+    params: [],
+    now: new Date(),
+    log: pino({ level: 'silent' }),
+  }
+  const access = { record: async () => undefined } as Partial<Access> as Access
+  return { acted, act: (wanted: object) => perform({ act: 'retry', matching: '', ...wanted }, ask, access) }
+}
+
+it('an act on all that match reaches each key once, a thousand per request, even if the keys match after it too', async () => {
+  const { acted, act } = asking()
+  const answers = []
+  for (let after: string | undefined; answers.length === 0 || after !== undefined; ) {
+    const answer = await act({ after })
+    answers.push(answer)
+    after = answer.next
+  }
+  expect(answers.map(({ say, left, counts }) => [say, left, counts])).toEqual([
+    ['Retried: 1,000 queued', 1500, { queued: 1000 }],
+    ['Retried: 1,000 queued', 500, { queued: 1000 }],
+    ['Retried: 500 queued', undefined, { queued: 500 }],
+  ])
+  expect([acted.length, new Set(acted).size]).toEqual([2500, 2500])
+})
+
+it('an act on all that match is refused without the right, and has nothing that continues it', async () => {
+  const { acted, act } = asking(async ({ verb }) => verb === 'list')
+  expect(await act({})).toEqual({ say: 'you may not update reconcilers/queue of site', isDone: false })
+  expect(acted).toEqual([])
+})
+
+it('an act on named keys has those keys only', async () => {
+  const { acted, act } = asking()
+  const answer = await act({
+    matching: undefined,
+    keys: [
+      ['site', 'team-1', 'a'],
+      ['site', null, 'b'],
+    ],
+  })
+  expect(answer).toEqual({ say: 'Retried: 2 queued', isDone: true, counts: { queued: 2 } })
+  expect(acted).toHaveLength(2)
+})
