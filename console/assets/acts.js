@@ -17,12 +17,16 @@ async function act(wanted) {
       headers: { 'content-type': 'application/json', 'x-fairlead-write': '1' },
       body: JSON.stringify(wanted),
     })
-    if (!response.ok) return void say(await reason(response))
+    if (!response.ok) {
+      say(await reason(response))
+      return undefined
+    }
     const answer = await response.json()
     say(answer.say)
     return answer
   } catch {
-    return void say('The console does not answer: nothing was sent.')
+    say('The console does not answer: nothing was sent.')
+    return undefined
   }
 }
 

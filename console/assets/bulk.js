@@ -3,7 +3,7 @@ import { selection } from './selection.js'
 
 const number = (count) => count.toLocaleString('en')
 
-/** Acts on what is selected: a thousand keys per request, until none is left, a request fails, or Stop is pressed. */
+/** Acts on the selected keys: a thousand keys per request, until none is left, a request fails, or Stop is pressed. */
 export async function actOnSelection(which, act, say) {
   const bar = $('[data-bulk]')
   const stop = $('[data-stop]', bar)
@@ -14,8 +14,8 @@ export async function actOnSelection(which, act, say) {
     Object.entries(total)
       .map(([word, count]) => `${number(count)} ${word}`)
       .join(', ')
-  let isStopped = false
-  stop.onclick = () => (isStopped = true)
+  const stopped = new AbortController()
+  stop.addEventListener('click', () => stopped.abort(), { once: true })
   stop.hidden = wanted.matching === undefined
   for (const button of buttons) button.disabled = true
   let answer
@@ -27,10 +27,11 @@ export async function actOnSelection(which, act, say) {
     }
     for (const [word, count] of Object.entries(answer.counts ?? {})) total[word] = (total[word] ?? 0) + count
     const done = counted() === '' ? answer.say : `${answer.say.split(':')[0]}: ${counted()}`
-    const left = answer.next === undefined ? '' : `; ${isStopped ? 'stopped, ' : ''}${number(answer.left)} left`
+    const left =
+      answer.next === undefined ? '' : `; ${stopped.signal.aborted ? 'stopped, ' : ''}${number(answer.left)} left`
     say(`${done}${left}`)
     document.dispatchEvent(new Event('fairlead:rows'))
-  } while (answer.next !== undefined && !isStopped)
+  } while (answer.next !== undefined && !stopped.signal.aborted)
   for (const button of buttons) button.disabled = false
   stop.hidden = true
   if (answer !== undefined) selection.none()

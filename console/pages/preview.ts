@@ -87,7 +87,12 @@ export async function replayPage(ask: Ask): Promise<Page> {
     regions: {
       calls: section(
         'Calls',
-        html`<ol class="laps">${calls.map(({ call, differences, unstable, is }) => html`<li><p class="call">Call ${call}: ${differences.length + unstable.length === 0 ? 'as it was' : 'other than it was'}</p>${is.error !== undefined && html`<p class="error">fails now: ${is.error}</p>`}${changes(differences)}${unstable.map((path) => html`<p><code>${path}</code> differs between two calls on the same input</p>`)}</li>`)}</ol>`,
+        calls.length === 0
+          ? empty(
+              'Nothing can be compared.',
+              'The run did not call the function, or its record leaves out the outcomes.',
+            )
+          : html`<ol class="laps">${calls.map(({ call, differences, unstable, is }) => html`<li><p class="call">Call ${call}: ${differences.length + unstable.length === 0 ? 'as it was' : 'other than it was'}</p>${is.error !== undefined && html`<p class="error">fails now: ${is.error}</p>`}${changes(differences)}${unstable.map((path) => html`<p><code>${path}</code> differs between two calls on the same input</p>`)}</li>`)}</ol>`,
       ),
       left: html`<p class="dim">Left out of the record: ${leftOut.join('; ')}</p>`,
     },

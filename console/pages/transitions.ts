@@ -50,7 +50,7 @@ function seenBy({ laps, objects = {} }: RunRecord): Condition[] {
 function writtenBy({ laps }: RunRecord): Condition[] {
   const writes = laps.flatMap((lap) => lap.writes).filter(({ verb, error }) => verb === 'status' && error === undefined)
   return writes.flatMap(({ kind, name, patch }) =>
-    conditionsOf({ apiVersion: '', kind, metadata: { name }, status: patch as KubeObject['status'] }),
+    conditionsOf({ apiVersion: '', kind, metadata: { name }, status: patch }),
   )
 }
 

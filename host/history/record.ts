@@ -94,7 +94,7 @@ function confidentialOf(of: Reconciled): Confidential {
 /** The objects with confidential contents that the function received or returned. */
 function contentsIn({ laps, logged }: EndedRun, confidential: Confidential): KubeObject[] {
   if (confidential === none) return []
-  // A call that only reads the external system is no lap.
+  // A call that only reads the external system has no lap.
   const inputs = new Set([...laps.map(({ input }) => input), ...(logged?.inputs ?? [])])
   const given = [...inputs].flatMap(({ object, owned, related }) =>
     [object === null ? [] : [object], ...Object.values(owned), ...Object.values(related)].flat(),

@@ -1,14 +1,15 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { createServer, request as httpRequest } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { createConsole, type Data, openData } from '#console'
+import { type Abilities, createConsole, type Data, openData } from '#console'
 import { type LocalAccess, localAccess, WriteRecord } from '#console/access'
 import { deadKey } from '#events'
 import { createLogger } from '#host/logging'
 import { resourcePath } from '#kube'
+import { abilitiesOf } from '../../cli/console/abilities.ts'
 import { readConfig } from '../../host/config/config.ts'
 import { startWorld, type World } from '../inspect/real.ts'
 import { type Browser, startBrowser, whyNoBrowser } from '../support/browser.ts'
@@ -18,6 +19,7 @@ const SITES = { group: 'example.com', version: 'v1', resource: 'sites' }
 const EVENTS = { group: '', version: 'v1', resource: 'events' }
 /** Text that would be markup, move a cursor, or turn the rest of a line. */
 const HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=2</script>\u001b[31mred\u202ereversed'
+const HOSTILE_DATA = '<img src=x onerror=alert(1)>'
 const KEYS = 10_000
 /** A folder for screenshots of all pages, such as those in docs/images. */
 const SCREENSHOTS = process.env['FAIRLEAD_SCREENSHOTS']
@@ -27,6 +29,7 @@ interface Served {
   access: LocalAccess
   data: Data
   log: { writes: boolean }
+  abilities: Pick<Abilities, 'preview' | 'replay'>
   stop(): Promise<void>
   start(): Promise<void>
 }
@@ -43,10 +46,17 @@ async function serve(writes: { on: boolean }): Promise<Served> {
   let port = 0
   const record = new WriteRecord({ kube: world.kube, instance: 'test', log, date: () => new Date() })
   const access = localAccess({ port: () => port, record: (...of) => record.record(...of) })
+  const { preview, replay } = abilitiesOf(config, {
+    allowWrites: false,
+    function: [await laterModule()],
+    env: { ...process.env, ...world.env },
+  })
   const abilities = {
     get writes() {
       return writes.on
     },
+    preview: once(preview),
+    replay: once(replay),
   }
   const handler = createConsole({ data, access, cookieFor: (request) => access.cookieFor(request), abilities, log })
   let server = createServer(handler)
@@ -61,12 +71,32 @@ async function serve(writes: { on: boolean }): Promise<Served> {
     access,
     data,
     log: { writes: writes.on },
+    abilities,
     start,
     async stop() {
       server.closeAllConnections()
       await new Promise((resolve) => server.close(resolve))
     },
   }
+}
+
+/** Each answer is computed once: it starts a process, which takes seconds on a busy machine. */
+function once<Given extends unknown[]>(ask: ((...given: Given) => Promise<unknown>) | undefined) {
+  const known = new Map<string, Promise<unknown>>()
+  return async (...given: Given): Promise<unknown> => {
+    const key = JSON.stringify(given)
+    const answer = known.get(key) ?? ask?.(...given) ?? Promise.resolve()
+    known.set(key, answer)
+    return answer
+  }
+}
+
+/** The functions as their author has changed them since. */
+async function laterModule(): Promise<string> {
+  const path = join(dirname(world.module), 'later.ts')
+  const text = await readFile(world.module, 'utf8')
+  await writeFile(path, text.replace('data: { mode }', `data: { mode, more: '${HOSTILE_DATA}' }`))
+  return path
 }
 
 const writes = { on: false }
@@ -171,12 +201,23 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
     await browser.evaluate('globalThis.isOld = true')
     await browser.open(`${served.base}${path}`)
     const isThere = `globalThis.isOld === undefined && document.readyState === 'complete' && location.pathname + location.search === ${JSON.stringify(path)}`
-    await until(() => browser.evaluate(isThere))
+    await until(() => browser.evaluate(isThere), PATIENCE)
     await shown(text)
   }
   const runOf = async (name: string) => {
     const runs = await served.data.runsOf({ reconciler: 'site', namespace: 'default', name })
     return `/runs/${runs[0]?.sequence}`
+  }
+
+  /** The address of a page, after the answer that it shows is known. */
+  const previewOf = async (name: string) => {
+    await served.abilities.preview?.('site', 'default', name)
+    return `/preview/site/default/${name}`
+  }
+  const replayOf = async (name: string) => {
+    const run = await runOf(name)
+    await served.abilities.replay?.(Number(run.split('/').at(-1)))
+    return `${run}/replay`
   }
 
   const PAGES: [page: string, path: () => string | Promise<string>, text: string][] = [
@@ -188,7 +229,11 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
     ['healthy object', () => '/objects/sites.example.com/default/hello', 'Nothing has to be done'],
     ['object that does not exist', () => '/objects/sites.example.com/default/none', 'not there'],
     ['runs', () => '/runs', 'no route to host'],
-    ['run', () => runOf('hello'), 'What it decided and wrote'],
+    ['run', () => runOf('hello'), 'decides by the mode'],
+    ['preview', () => previewOf('hello'), 'would end: nothing left to do'],
+    ['preview of a failure', () => previewOf('failing'), 'would fail, and be tried again'],
+    ['replay that differs', () => replayOf('hello'), 'decides otherwise than it did'],
+    ['replay as it was', () => replayOf('failing'), 'decides as it did'],
     ['events', () => '/events', 'modified'],
     ['dead letters', () => '/dead', 'unknown-reconciler'],
     ['dead letter', () => '/dead/1', 'What it is'],
@@ -235,6 +280,18 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
       expect(await browser.evaluate(String.raw`/[\u001b\u202e]/.test(document.body.innerHTML)`)).toBe(false)
     }
     expect(browser.complaints()).toEqual([])
+  })
+
+  it('a preview and a replay show what the changed function would do otherwise, field by field, and write nothing', async () => {
+    for (const path of [await previewOf('hello'), await replayOf('hello')]) {
+      await open(path, HOSTILE_DATA)
+      const added = `[...document.querySelectorAll('.changes .added')].map((one) => one.innerText).join()`
+      expect(await browser.evaluate(added)).toMatch(/data\.more/)
+      expect(await browser.evaluate('document.images.length')).toBe(0)
+    }
+    const map = resourcePath({ group: '', version: 'v1', resource: 'configmaps' }, 'default', 'hello')
+    expect(await world.kube.get(map)).toMatchObject({ data: { mode: 'ok' } })
+    expect((await world.kube.get(map))['data']).not.toHaveProperty('more')
   })
 
   it('every page and row can be reached by keyboard alone', async () => {
@@ -308,6 +365,7 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
     writes.on = true
     await open('/queue?reconciler=site&name=wrong', '1 parked')
     await browser.evaluate('document.querySelector(".rows input").click()')
+    expect(await browser.evaluate(`document.querySelector('[data-stop]').checkVisibility()`)).toBe(false)
     await browser.evaluate(`document.querySelector('[data-act=retry]').click()`)
     await reported('Retried: 1 queued')
     await until(async () => {
@@ -323,11 +381,17 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
     await browser.evaluate(
       `document.querySelector('.rows input').click(); document.querySelector('[data-pick=all]').click();0`,
     )
-    await browser.evaluate(
-      `document.querySelector('[data-act=purge]').click(); document.querySelector('[data-act=purge]').click();0`,
-    )
-    await reported('Purged: 1000 purged; 2000 more match')
+    const purge = `document.querySelector('[data-act=purge]').click(); document.querySelector('[data-act=purge]').click()`
+    await browser.evaluate(`${purge}; document.querySelector('[data-stop]').click();0`)
+    await reported('Purged: 1,000 purged; stopped, 2,000 left')
     await shown('2,000 keys: 2,000 queued')
+    await browser.evaluate(
+      `document.querySelector('.rows input').click(); document.querySelector('[data-pick=all]').click();0`,
+    )
+    await browser.evaluate(`${purge};0`)
+    await shown('No key matches')
+    await until(() => browser.evaluate(`document.querySelector('#report').innerText === 'Purged: 2,000 purged'`))
+    expect(await browser.evaluate(`document.querySelector('[data-stop]').hidden`)).toBe(true)
   })
 
   it('reports NATS and the console that go away, keeps what it shows, and goes on when they are back', async () => {
@@ -416,7 +480,7 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
     const paths = [...text.matchAll(/(?:src|href)="(\/assets\/[^"]+)"/g)].map(([, path = '']) => path)
     expect(text).not.toMatch(/(?:src|href)="(?:https?:)?\/\//)
     const folder = paths[0]?.replace(/[^/]+$/, '') ?? ''
-    const modules = ['acts', 'console', 'dom', 'keys', 'live', 'rows', 'selection', 'times'].map(
+    const modules = ['acts', 'bulk', 'console', 'dom', 'keys', 'live', 'rows', 'selection', 'times'].map(
       (name) => `${folder}${name}.js`,
     )
     let bytes = 0

@@ -27,8 +27,9 @@ const Named = { ...ConfigMap, byName: 'spec.config' }
 const ready = { type: 'Ready', status: 'True', reason: 'Done' }
 export const site = reconciler({ name: 'site', for: Site, selector: 'site!=no', owns: [ConfigMap], related: [Named],
   backoff: { initialSeconds: 60, maxSeconds: 60 },
-  reconcile({ object, related }) {
+  reconcile({ object, related, log }) {
     const { mode, config } = object.spec
+    log.info({ mode }, 'decides by the mode')
     const { name } = object.metadata
     const status = { mode }
     if (mode === 'terminal') throw new TerminalError('spec.mode is terminal')
