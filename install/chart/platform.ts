@@ -114,8 +114,31 @@ async function network(): Promise<string> {
     '  port: {{ . }}',
     '{{- end }}',
   )
-  set(objectOf(policies, 'NetworkPolicy', 'fairlead-processes'), 'spec/egress/1/ports', [ports])
+  const processes = objectOf(policies, 'NetworkPolicy', 'fairlead-processes')
+  set(processes, 'spec/egress/1/ports', [ports])
+  set(processes, 'spec/egress/0', await toNats(get(processes, 'spec/egress/0') as object, template))
   const ofEtcd = await template.render(await manifestsIn('network/etcd/policies.yaml'), '.Values.networkPolicy.etcd')
   const all = await template.render(policies)
   return `{{- if .Values.networkPolicy.enabled }}\n${all}---\n${ofEtcd}{{- end }}\n`
+}
+
+/** Allows the pods of this chart's NATS, or the ports of another NATS, since a NetworkPolicy cannot name a host. */
+async function toNats(own: object, template: Templated): Promise<string> {
+  const [first, ...others] = (await new Templated().render([own])).trimEnd().split('\n')
+  return template.items(
+    '{{- if .Values.nats.enabled }}',
+    `- ${first}`,
+    ...others.map((line) => `  ${line}`),
+    '{{- else }}',
+    '- ports:',
+    '    {{- include "fairlead.natsPorts" . | nindent 8 }}',
+    '  {{- with .Values.networkPolicy.natsCidrs }}',
+    '  to:',
+    '    {{- range . }}',
+    '    - ipBlock:',
+    '        cidr: {{ . | quote }}',
+    '    {{- end }}',
+    '  {{- end }}',
+    '{{- end }}',
+  )
 }

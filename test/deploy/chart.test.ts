@@ -130,6 +130,28 @@ describe('the chart of Fairlead', () => {
     expect(dispatcher?.containers[0]?.args.slice(-2)).toEqual(['-f', 'src/index.ts'])
   })
 
+  it.each([
+    ['tls://nats.example.com', [], [4222], undefined],
+    ['tls://a.example.com:4333,tls://b.example.com:4333/,nats://u:p@[fd00::1]:5222', [], [4333, 5222], undefined],
+    [
+      'nats://[fd00::1]',
+      ['10.1.2.0/24', 'fd00::/8'],
+      [4222],
+      [{ ipBlock: { cidr: '10.1.2.0/24' } }, { ipBlock: { cidr: 'fd00::/8' } }],
+    ],
+  ])('lets its processes reach another NATS at %s, in the networks %j', async (url, natsCidrs, ports, to) => {
+    const values = { nats: { enabled: false, url }, tls: { source: 'Secret' }, networkPolicy: { natsCidrs } }
+    await writeFile(join(dir, 'another.yaml'), JSON.stringify(values))
+    const objects = await rendered(CHART, '-f', join(dir, 'another.yaml'))
+    const policy = objects.find((one) => titleOf(one) === 'NetworkPolicy fairlead-processes')
+    expect(policy).toMatchObject({
+      spec: {
+        podSelector: { matchExpressions: [{ values: ['bridge', 'dispatcher', 'console'] }] },
+        egress: expect.arrayContaining([{ ports: ports.map((port) => ({ protocol: 'TCP', port })), ...(to && { to }) }]),
+      },
+    })
+  })
+
   it('has cert-manager issue the certificates that install would make', async () => {
     const objects = await rendered(CHART, '--set', 'tls.source=CertManager')
     expect(objects.filter(isHook)).toEqual([])
@@ -207,6 +229,7 @@ describe('charts', () => {
     [CHART, 'tls.source=Vault', /tls\/source.*value must be one of 'Job', 'Secret', 'CertManager'/],
     [CHART, 'console.hosts={https://console.example.com}', /console\/hosts\/0.*does not match pattern/],
     [CHART, 'dispatcher.replica=1', /dispatcher.*additional properties 'replica' not allowed/],
+    [CHART, 'networkPolicy.natsCidrs={nats.example.com}', /networkPolicy\/natsCidrs\/0.*does not match pattern/],
     [CHART, 'image.digest=latest', /image\/digest.*does not match pattern/],
     [CHART, 'nats.enabled=false,tls.source=Secret', /nats.url is empty.*tls:\/\/nats.example.com:4222/],
     [CHART, 'nats.enabled=false', /tls.source Job makes certificates for the NATS of this chart/],

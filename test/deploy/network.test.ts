@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { BlockList } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { parseAllDocuments } from 'yaml'
 
@@ -16,6 +17,7 @@ interface Rule {
 interface Peer {
   namespaceSelector?: Selector
   podSelector?: Selector
+  ipBlock?: { cidr: string }
 }
 interface Selector {
   matchLabels?: Record<string, string>
@@ -26,13 +28,16 @@ type Labels = Record<string, string>
 interface End {
   namespace: string
   labels: Labels
+  address?: string
 }
 
-const read = (file: string, namespace: string): Policy[] =>
-  parseAllDocuments(readFileSync(new URL(`../../deploy/${file}`, import.meta.url), 'utf8'))
+const textOf = (file: string): string => readFileSync(new URL(`../../${file}`, import.meta.url), 'utf8')
+const policiesIn = (text: string, namespace: string): Policy[] =>
+  parseAllDocuments(text)
     .map((document) => document.toJS() as Policy)
     .filter(({ kind }) => kind === 'NetworkPolicy')
     .map((policy) => ({ ...policy, metadata: { ...policy.metadata, namespace } }))
+const read = (file: string, namespace: string): Policy[] => policiesIn(textOf(`deploy/${file}`), namespace)
 
 const POLICIES = [
   ...read('network/policies.yaml', 'fairlead-system'),
@@ -60,7 +65,15 @@ const selects = ({ matchLabels = {}, matchExpressions = [] }: Selector, labels: 
     one.operator === 'In' ? one.values.includes(labels[one.key] ?? '') : one.key in labels,
   )
 
-function isPeer({ namespaceSelector, podSelector = {} }: Peer, other: End, namespace: string): boolean {
+function isIn(cidr: string, address: string | undefined): boolean {
+  const [network = '', bits] = cidr.split('/')
+  const block = new BlockList()
+  block.addSubnet(network, Number(bits))
+  return address !== undefined && block.check(address)
+}
+
+function isPeer({ namespaceSelector, podSelector = {}, ipBlock }: Peer, other: End, namespace: string): boolean {
+  if (ipBlock !== undefined) return isIn(ipBlock.cidr, other.address)
   const isThere = namespaceSelector
     ? selects(namespaceSelector, labelsOf(other.namespace))
     : other.namespace === namespace
@@ -202,5 +215,22 @@ describe('the optional NetworkPolicies for the console', () => {
     ['the console to a bridge', console, BRIDGE, 8080],
   ])('keep %s', (_, from, to, port) => {
     expect(connects(from, to, port, 'TCP', all)).toBe(false)
+  })
+})
+
+describe('the NetworkPolicy of docs/deploy.md for another NATS', () => {
+  const [, shown = ''] = textOf('docs/deploy.md').match(/```yaml\n([^`]*fairlead-company-nats[^`]*)```/) ?? []
+  const all = [...POLICIES, ...policiesIn(shown, 'fairlead-system')]
+  const server: End = { ...OUTSIDE, address: '10.1.2.3' }
+
+  it.each<[string, End, End, number, before: boolean, after: boolean]>([
+    ['a bridge to that NATS', BRIDGE, server, 4222, false, true],
+    ['a dispatcher to that NATS', DISPATCHER, server, 4222, false, true],
+    ['the console to that NATS', part('console'), server, 4222, false, true],
+    ['a bridge to its routes', BRIDGE, server, 6222, false, false],
+    ['a bridge to another address', BRIDGE, { ...OUTSIDE, address: '10.1.3.3' }, 4222, false, false],
+    ['a function to that NATS', FUNCTION, server, 4222, false, false],
+  ])('lets %s only where it says so', (_, from, to, port, before, after) => {
+    expect([connects(from, to, port), connects(from, to, port, 'TCP', all)]).toEqual([before, after])
   })
 })

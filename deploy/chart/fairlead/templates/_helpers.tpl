@@ -8,6 +8,18 @@
 {{- end }}
 {{- end }}
 
+{{/* The ports of nats.url, which may name several servers. 4222 is the default of NATS. */}}
+{{- define "fairlead.natsPorts" -}}
+{{- $ports := list }}
+{{- range splitList "," .Values.nats.url }}
+{{- $ports = append $ports (regexFind ":[0-9]+/?$" (trim .) | trimAll ":/" | default "4222" | int) }}
+{{- end }}
+{{- range uniq $ports }}
+- protocol: TCP
+  port: {{ . }}
+{{- end }}
+{{- end }}
+
 {{- define "fairlead.natsConfig" -}}
 apiVersion: v1
 kind: ConfigMap
