@@ -91,6 +91,14 @@ async function nats(single: readonly KubeObject[], ofThree: readonly KubeObject[
   const key = `${POD}/topologySpreadConstraints/0/topologyKey`
   const [alone, among] = [get(servers, key), get(three, key)]
   set(servers, key, template.value(`${IS_CLUSTER} | ternary "${String(among)}" "${String(alone)}"`))
+  const limit = template.items(
+    '{{- with .Values.nats.resources | default dict | dig "limits" "memory" "" }}',
+    '- name: GOMEMLIMIT',
+    '  value: {{ include "fairlead.goMemoryLimit" . }}',
+    '{{- end }}',
+  )
+  const variables = get(servers, `${CONTAINER}/env`) as { name: string }[]
+  set(servers, `${CONTAINER}/env`, [...variables.filter(({ name }) => name !== 'GOMEMLIMIT'), limit])
   set(servers, `${CONTAINER}/image`, template.value('include "fairlead.image" .Values.nats.image'))
   const claim = 'spec/volumeClaimTemplates/0/spec'
   const storageClass = ['{{- with .Values.nats.storage.className }}', 'storageClassName: {{ . }}', '{{- end }}']

@@ -152,6 +152,19 @@ describe('the chart of Fairlead', () => {
     })
   })
 
+  it.each([
+    ['2Gi', '1843MiB'],
+    ['1536Mi', '1382MiB'],
+    ['2.5G', '2145MiB'],
+    [1073741824, '921MiB'],
+    [null, undefined],
+  ])('derives GOMEMLIMIT of NATS from the memory limit %j', async (memory, limit) => {
+    await writeFile(join(dir, 'memory.yaml'), JSON.stringify({ nats: { resources: { limits: { memory } } } }))
+    const objects = await rendered(CHART, '-f', join(dir, 'memory.yaml'))
+    const servers = JSON.stringify(objects.find(({ kind }) => kind === 'StatefulSet'))
+    expect(servers.match(/"name":"GOMEMLIMIT","value":"([^"]*)"/)?.[1]).toBe(limit)
+  })
+
   it('has cert-manager issue the certificates that install would make', async () => {
     const objects = await rendered(CHART, '--set', 'tls.source=CertManager')
     expect(objects.filter(isHook)).toEqual([])
@@ -230,6 +243,7 @@ describe('charts', () => {
     [CHART, 'console.hosts={https://console.example.com}', /console\/hosts\/0.*does not match pattern/],
     [CHART, 'dispatcher.replica=1', /dispatcher.*additional properties 'replica' not allowed/],
     [CHART, 'networkPolicy.natsCidrs={nats.example.com}', /networkPolicy\/natsCidrs\/0.*does not match pattern/],
+    [CHART, 'nats.resources.limits.memory=much', /limits.memory is "much": write a quantity such as 1Gi or 512Mi/],
     [CHART, 'image.digest=latest', /image\/digest.*does not match pattern/],
     [CHART, 'nats.enabled=false,tls.source=Secret', /nats.url is empty.*tls:\/\/nats.example.com:4222/],
     [CHART, 'nats.enabled=false', /tls.source Job makes certificates for the NATS of this chart/],

@@ -20,6 +20,17 @@
 {{- end }}
 {{- end }}
 
+{{/* 90 % of a quantity of memory, in the unit of Go. Helm reads a limit that is a plain number as a float. */}}
+{{- define "fairlead.goMemoryLimit" -}}
+{{- $number := regexFind "^[0-9]+([.][0-9]*)?([eE][+-]?[0-9]+)?" (toString .) }}
+{{- $unit := trimPrefix $number (toString .) }}
+{{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 }}
+{{- if or (eq $number "") (not (hasKey $units $unit)) }}
+{{- fail (printf "nats.resources.limits.memory is %q: write a quantity such as 1Gi or 512Mi" (toString .)) }}
+{{- end }}
+{{- divf (mulf (float64 $number) (get $units $unit) 0.9) 1048576 | floor | int64 }}MiB
+{{- end }}
+
 {{- define "fairlead.natsConfig" -}}
 apiVersion: v1
 kind: ConfigMap
