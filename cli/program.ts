@@ -37,6 +37,7 @@ Environment:
   FAIRLEAD_CLUSTER   the cluster's name in events (default the UID of namespace kube-system)
   FAIRLEAD_REFERENCE_ONLY  kinds whose contents stay in the API server, e.g. configmaps,widgets.example.com
   FAIRLEAD_EVENTS_MAX_BYTES  of the stream EVENTS, such as 7Gi (default no limit)
+  FAIRLEAD_STORAGE_MAX_BYTES  of NATS for all streams, such as 9Gi: for the metrics only
   FAIRLEAD_REPLICAS  1 or 3, of the streams (default 1)
   FAIRLEAD_RUNS      which runs are recorded: always, changed-or-failed, failed or never (default changed-or-failed)
   FAIRLEAD_RUNS_MAX_BYTES  of the stream RUNS, when it is made (default 256Mi)

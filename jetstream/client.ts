@@ -18,6 +18,7 @@ import { type Headers, statusOf } from './headers.ts'
 import { fromDirect, fromLeader, type StoredMessage } from './messages.ts'
 import { RequestMux } from './mux.ts'
 import { Outbox } from './outbox.ts'
+import { type StreamAnswer, type StreamUsage, undefinedIfNoStream, usageIn } from './stream-usage.ts'
 import { Ticker } from './ticker.ts'
 
 export interface PublishAck {
@@ -198,14 +199,21 @@ export class JetStream {
    * sequence or a lower one.
    */
   async lastSequence(stream: string): Promise<number> {
-    const subject = `$JS.API.STREAM.INFO.${stream}`
-    return (await this.#request<{ state: { last_seq: number } }>(subject, '', undefined)).state.last_seq
+    return (await this.#info(stream)).state.last_seq
   }
 
   /** Returns the server's clock at a moment during this call, in epoch milliseconds. */
   async serverTime(stream: string): Promise<number> {
-    const { ts } = await this.#request<{ ts: string }>(`$JS.API.STREAM.INFO.${stream}`, '', undefined)
-    return Date.parse(ts)
+    return Date.parse((await this.#info(stream)).ts)
+  }
+
+  /** Returns the bytes in a stream, and the number at which it rejects messages. Undefined: it does not exist. */
+  usage(stream: string): Promise<StreamUsage | undefined> {
+    return this.#info(stream).then(usageIn, undefinedIfNoStream)
+  }
+
+  #info(stream: string): Promise<StreamAnswer> {
+    return this.#request(`$JS.API.STREAM.INFO.${stream}`, '', undefined)
   }
 
   /** Calls the listener each time the connection drops. Returns a function that removes the listener. */

@@ -1,5 +1,5 @@
 import { flushCompileCache } from 'node:module'
-import { shownKey } from '#events'
+import { shownKey, viewRuns } from '#events'
 import type { Config } from '#host/config'
 import { openStreams, retryWhileUnreachable } from '#host/connections'
 import { dieBecause, endInTime, IgnoredSignalError, untilStopped } from '#host/exit'
@@ -8,7 +8,7 @@ import { openHistory } from '#host/history'
 import { guardFunctions } from '#host/isolation'
 import { openKube } from '#host/kube'
 import { createLogger } from '#host/logging'
-import { certificateGauge, createMetrics, depthGauges, serveMetrics } from '#host/metrics'
+import { certificateGauge, createMetrics, depthGauges, serveMetrics, storageGauges } from '#host/metrics'
 import { createRuntime, ownRevision, type RuntimeOptions, releaseMemoryWhenIdle } from '#host/runtime'
 import { openTraceKeeper } from '#host/tracing'
 
@@ -45,7 +45,10 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   const shared = { slots, observer: metrics.queue, certificates, raiseReplicas: parts.bridge }
   const open = () => openStreams(config, kube, role(parts), log, shared)
   await using streams = await whenThere(open)
-  depthGauges(metrics.registry, streams.queue, streams.dead)
+  const { js, events, queue, dead } = streams
+  depthGauges(metrics.registry, queue, dead)
+  const names = [events, queue, dead, viewRuns(js, config.FAIRLEAD_PREFIX)].map(({ stream }) => stream)
+  storageGauges(metrics.registry, names, (stream) => js.usage(stream), config.FAIRLEAD_STORAGE_MAX_BYTES)
   const fatal = dieBecause(config)
   using guard = guardFunctions({
     files: options.function,

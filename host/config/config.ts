@@ -19,10 +19,13 @@ function isNatsUrl(text: string): boolean {
   return URL.canParse(url) && /^(nats|tls):\/\/[^\s/]/.test(url)
 }
 
+const UNITS = { K: 2 ** 10, M: 2 ** 20, G: 2 ** 30, T: 2 ** 40 }
+
 const bytes = z
   .string()
-  .regex(/^[1-9]\d{0,5}[MG]i$/, 'a whole number of Mi or Gi, such as 7Gi')
-  .transform((text) => Number.parseInt(text, 10) * (text.endsWith('Gi') ? 2 ** 30 : 2 ** 20))
+  .regex(/^[1-9]\d{0,9}[KMGT]i$/, 'a whole number of Ki, Mi, Gi or Ti, such as 7Gi')
+  .transform((text) => Number.parseInt(text, 10) * UNITS[text.at(-2) as keyof typeof UNITS])
+  .refine(Number.isSafeInteger, 'at most 8191Ti')
 
 /** A list of values, separated by commas. */
 const listOf = (one: string, what: string) =>
@@ -63,6 +66,7 @@ const environment = z.object({
   POD_NAMESPACE: z.string().min(1).optional(),
   POD_CONTAINER: z.string().min(1).optional(),
   FAIRLEAD_EVENTS_MAX_BYTES: bytes.optional(),
+  FAIRLEAD_STORAGE_MAX_BYTES: bytes.optional(),
   FAIRLEAD_RUNS: z
     .enum(['always', 'changed-or-failed', 'failed', 'never'], 'one of always, changed-or-failed, failed, never')
     .default('changed-or-failed'),

@@ -7,6 +7,7 @@ import { type RunMetrics, runMetrics } from './runs.ts'
 export { type CertificateObserver, certificateGauge } from './certificates.ts'
 export { depthGauges } from './depth.ts'
 export { listening, parseAddress, serveMetrics } from './server.ts'
+export { storageGauges } from './storage.ts'
 
 export interface Metrics extends RunMetrics {
   registry: Registry

@@ -43,13 +43,17 @@ export async function platformChart(version: string): Promise<Map<string, string
 
 function bridge(objects: readonly KubeObject[]): Promise<string> {
   const template = new Templated()
-  const limit = template.items(
+  const limits = template.items(
     '{{- with .Values.nats.eventsMaxBytes }}',
     '- name: FAIRLEAD_EVENTS_MAX_BYTES',
     '  value: {{ . }}',
     '{{- end }}',
+    '{{- if .Values.nats.enabled }}',
+    '- name: FAIRLEAD_STORAGE_MAX_BYTES',
+    '  value: {{ trimSuffix "B" .Values.nats.storage.maxFile }}',
+    '{{- end }}',
   )
-  return processOf('bridge', objects, template, [limit, replicasOf(template)])
+  return processOf('bridge', objects, template, [limits, replicasOf(template)])
 }
 
 function dispatcher(objects: readonly KubeObject[]): Promise<string> {

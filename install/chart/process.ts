@@ -21,7 +21,7 @@ export async function processOf(
   set(deployment, `${POD}/affinity`, template.optional(`${values}.affinity`))
   set(deployment, `${CONTAINER}/image`, template.value('include "fairlead.image" .Values.image'))
   const given = get(deployment, `${CONTAINER}/env`) as { name: string; value?: string }[]
-  const kept = given.filter(({ name }) => name !== 'FAIRLEAD_EVENTS_MAX_BYTES')
+  const kept = given.filter(({ name }) => !name.endsWith('_MAX_BYTES'))
   for (const one of kept) if (one.name === 'NATS_URL') one.value = template.value('include "fairlead.natsUrl" .')
   const more = template.items(`{{- with ${values}.env }}`, '{{- toYaml . | nindent 12 }}', '{{- end }}')
   set(deployment, `${CONTAINER}/env`, [...kept, ...variables, more])

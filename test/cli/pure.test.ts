@@ -60,10 +60,12 @@ describe('configuration', () => {
     ])
   })
 
-  it('takes the quota of EVENTS in Mi or Gi', () => {
+  it('takes sizes in Ki, Mi, Gi or Ti', () => {
     expect(readConfig({}).FAIRLEAD_EVENTS_MAX_BYTES).toBeUndefined()
     expect(readConfig({ FAIRLEAD_EVENTS_MAX_BYTES: '7Gi' }).FAIRLEAD_EVENTS_MAX_BYTES).toBe(7 * 2 ** 30)
     expect(readConfig({ FAIRLEAD_EVENTS_MAX_BYTES: '64Mi' }).FAIRLEAD_EVENTS_MAX_BYTES).toBe(64 * 2 ** 20)
+    expect(readConfig({ FAIRLEAD_STORAGE_MAX_BYTES: '9437184Ki' }).FAIRLEAD_STORAGE_MAX_BYTES).toBe(9 * 2 ** 30)
+    expect(readConfig({ FAIRLEAD_STORAGE_MAX_BYTES: '2Ti' }).FAIRLEAD_STORAGE_MAX_BYTES).toBe(2 ** 41)
   })
 
   it.each(['nats://a:4222', 'a', 'tls://u:p@a:4222', 'nats://a:1,nats://b:2', '[::1]:4222'])(
@@ -83,6 +85,7 @@ describe('configuration', () => {
     ['FAIRLEAD_REPLICAS', '2'],
     ['FAIRLEAD_EVENTS_MAX_BYTES', '7'],
     ['FAIRLEAD_EVENTS_MAX_BYTES', '0Gi'],
+    ['FAIRLEAD_STORAGE_MAX_BYTES', '8192Ti'],
     ['FAIRLEAD_LEASE_SECONDS', 'soon'],
     ['FAIRLEAD_LEASE_SECONDS', '1'],
     ['FAIRLEAD_MAX_STATE_MIB', '0'],

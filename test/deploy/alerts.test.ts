@@ -7,7 +7,7 @@ import { promisify } from 'node:util'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { parse, stringify } from 'yaml'
 import { bridgeGauges } from '../../host/metrics/bridge.ts'
-import { certificateGauge, createMetrics, depthGauges } from '../../host/metrics/index.ts'
+import { certificateGauge, createMetrics, depthGauges, storageGauges } from '../../host/metrics/index.ts'
 import { goProgram } from '../support/go-program.ts'
 
 interface Rule {
@@ -44,6 +44,7 @@ function exportedNames(): Set<string> {
   const nothing = async () => ({}) as never
   bridgeGauges(registry, () => undefined)
   certificateGauge(registry, undefined)
+  storageGauges(registry, [], nothing, 1)
   depthGauges(registry, { reconcilers: async () => [], depth: nothing, backlog: nothing }, { count: nothing })
   return new Set(
     registry

@@ -3,12 +3,12 @@ import { readFileSync } from 'node:fs'
 import { Registry } from 'prom-client'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { BridgeStatus } from '#bridge'
-import { deadKey, openDeadLetters } from '#events'
+import { deadKey, openDeadLetters, openEventStore } from '#events'
 import type { Nats } from '#local'
 import type { Finish } from '#queue'
 import { readConfig } from '../../host/config/config.ts'
 import { bridgeGauges } from '../../host/metrics/bridge.ts'
-import { certificateGauge, createMetrics, depthGauges } from '../../host/metrics/index.ts'
+import { certificateGauge, createMetrics, depthGauges, storageGauges } from '../../host/metrics/index.ts'
 import { runMetrics } from '../../host/metrics/runs.ts'
 import { openJetStream } from '../../host/nats/nats.ts'
 import { DONE, FN, freshPrefix, gate, openTestQueue, until } from '../queue/support.ts'
@@ -221,6 +221,26 @@ it('tells the depth from the stream: the same in a process that has done nothing
   expect(Math.round(found[`fairlead_oldest_queued_seconds{controller=${FN}}`]! / 60)).toBe(1)
 })
 
+it('tells the bytes of each stream, the limit at which it rejects messages, and the storage of NATS', async () => {
+  const prefix = freshPrefix()
+  await using at = await openTestQueue(nats.url, prefix)
+  await openEventStore(at.js, { prefix, cluster: 'c', log, maxBytes: 2 ** 20 })
+  await openDeadLetters(at.js, { prefix, cluster: 'c', log })
+  await at.js.admin.streams.update(`${prefix}_DEAD`, { max_bytes: 2 ** 20 })
+  const registry = new Registry()
+  const streams = ['EVENTS', 'WORK', 'DEAD', 'RUNS'].map((name) => `${prefix}_${name}`)
+  storageGauges(registry, streams, (stream) => at.js.usage(stream), 2 ** 30)
+  const bytesOf = async (name: string) => (await at.js.admin.streams.info(`${prefix}_${name}`)).state.bytes
+  expect(await bytesOf('EVENTS')).toBeGreaterThan(0)
+  expect(await exported(registry)).toEqual({
+    [`fairlead_stream_bytes{stream=${prefix}_EVENTS}`]: await bytesOf('EVENTS'),
+    [`fairlead_stream_bytes{stream=${prefix}_WORK}`]: await bytesOf('WORK'),
+    [`fairlead_stream_bytes{stream=${prefix}_DEAD}`]: 0,
+    [`fairlead_stream_max_bytes{stream=${prefix}_EVENTS}`]: 2 ** 20,
+    fairlead_storage_max_bytes: 2 ** 30,
+  })
+})
+
 it('tells how many objects wait for the finalizer of a Reconciler that does not exist, as long as it is known', async () => {
   const registry = new Registry()
   const orphan = { reconciler: 'website', resource: 'websites.v1.example.com', holders: 3, waiting: 2 }
@@ -236,5 +256,6 @@ it('is scraped also when NATS does not answer', async () => {
   const registry = new Registry()
   const never = () => Promise.reject(new Error('no answer'))
   depthGauges(registry, { reconcilers: never, depth: never, backlog: never }, { count: never })
+  storageGauges(registry, ['EVENTS'], never)
   expect(await exported(registry)).toEqual({ fairlead_nats_reachable: 0 })
 })
