@@ -43,6 +43,7 @@ const LEAVES: Record<string, [string, ...string[]]> = {
   [`${NATS}-bridge`]: ['fairlead-bridge'],
   [`${NATS}-dispatcher`]: ['fairlead-dispatcher'],
   [`${NATS}-inspect`]: ['fairlead-inspect'],
+  [`${NATS}-operate`]: ['fairlead-operate'],
   [`${NATS}-console`]: ['fairlead-console'],
   [`${NATS}-console-writes`]: ['fairlead-console-writes'],
   // NATS has no user with one of these names.

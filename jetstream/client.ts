@@ -1,5 +1,5 @@
 import { type JetStreamManager, jetstreamManager } from '@nats-io/jetstream'
-import { type Msg, type NatsConnection, nuid } from 'nats'
+import { type Msg, type NatsConnection, nuid, PermissionViolationError } from 'nats'
 import { Budget } from '#primitives'
 import {
   type Batches,
@@ -15,6 +15,7 @@ import {
 } from './batches.ts'
 import { ERR, isGone, JetStreamError } from './errors.ts'
 import { type Headers, statusOf } from './headers.ts'
+import { Listeners } from './listeners.ts'
 import { fromDirect, fromLeader, type StoredMessage } from './messages.ts'
 import { RequestMux } from './mux.ts'
 import { Outbox } from './outbox.ts'
@@ -60,8 +61,9 @@ export class JetStream {
   readonly #batches: Batches
   readonly #timeoutMs: number
   readonly #inboxPrefix: string
-  readonly #onDisconnect = new Set<() => void>()
-  readonly #onReconnect = new Set<() => void>()
+  readonly #onDisconnect = new Listeners()
+  readonly #onReconnect = new Listeners()
+  readonly #onRefusal = new Listeners<[PermissionViolationError]>()
 
   private constructor(nc: NatsConnection, admin: JetStreamManager, { timeoutMs, inboxPrefix, apiPrefix }: Terms) {
     this.nc = nc
@@ -218,17 +220,17 @@ export class JetStream {
 
   /** Calls the listener each time the connection drops. Returns a function that removes the listener. */
   onDisconnect(listener: () => void): () => void {
-    this.#onDisconnect.add(listener)
-    return () => this.#onDisconnect.delete(listener)
+    return this.#onDisconnect.add(listener)
   }
 
-  /**
-   * Calls the listener after each reconnect: earlier requests may never be answered. Returns a function that removes
-   * it.
-   */
+  /** Calls the listener after each reconnect: earlier requests may never be answered. Returns as above. */
   onReconnect(listener: () => void): () => void {
-    this.#onReconnect.add(listener)
-    return () => this.#onReconnect.delete(listener)
+    return this.#onReconnect.add(listener)
+  }
+
+  /** Calls the listener for each request that NATS does not permit, and so never answers. Returns as above. */
+  onRefusal(listener: (error: PermissionViolationError) => void): () => void {
+    return this.#onRefusal.add(listener)
   }
 
   /** Resolves when everything sent so far has reached the server. */
@@ -283,14 +285,16 @@ export class JetStream {
 
   async #abandonWithConnection(): Promise<void> {
     for await (const status of this.nc.status()) {
+      if (status.type === 'error' && status.error instanceof PermissionViolationError)
+        this.#onRefusal.call(status.error)
       // Requests that were made without a connection may not have been sent at all.
       if (status.type === 'reconnect') {
         this.#mux.abandon('there was no connection to NATS when it was asked')
-        for (const listener of this.#onReconnect) listener()
+        this.#onReconnect.call()
       }
       if (status.type !== 'disconnect') continue
       this.#mux.abandon('the connection to NATS dropped')
-      for (const listener of this.#onDisconnect) listener()
+      this.#onDisconnect.call()
     }
   }
 }

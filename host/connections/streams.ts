@@ -1,4 +1,3 @@
-import { PermissionViolationError } from 'nats'
 import type { Logger } from 'pino'
 import { type DeadLetters, type EventStore, openDeadLetters, openEventStore } from '#events'
 import type { Config } from '#host/config'
@@ -36,7 +35,7 @@ export async function openStreams(
 ): Promise<Streams> {
   const cluster = config.FAIRLEAD_CLUSTER ?? (await clusterId(kube))
   const js = await openJetStream(config, role, certificates)
-  void reportRefusals(js, log)
+  reportRefusals(js, log)
   reportConnection(js, log)
   const wish = { replicas: config.FAIRLEAD_REPLICAS, raiseReplicas }
   try {
@@ -77,8 +76,6 @@ function settingRefused(error: unknown, { FAIRLEAD_EVENTS_MAX_BYTES: maxBytes }:
 }
 
 /** Logs refused requests. NATS does not answer them, so without this log line nothing shows why a request waits. */
-async function reportRefusals(js: JetStream, log: Logger): Promise<void> {
-  for await (const status of js.nc.status())
-    if (status.type === 'error' && status.error instanceof PermissionViolationError)
-      log.error({ operation: status.error.operation, subject: status.error.subject }, 'NATS refuses: not permitted')
+function reportRefusals(js: JetStream, log: Logger): void {
+  js.onRefusal(({ operation, subject }) => log.error({ operation, subject }, 'NATS refuses: not permitted'))
 }

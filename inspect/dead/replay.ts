@@ -1,3 +1,4 @@
+import { PermissionViolationError } from 'nats'
 import { type DeadLetter, type DeadLetters, keyIn } from '#events'
 import { isWrongSequence, type JetStream } from '#jetstream'
 import type { WorkQueue } from '#queue'
@@ -24,14 +25,19 @@ async function putBack(letter: DeadLetter, { js, queue, dead }: ReplayTools): Pr
   }
   if (!dead.isFromEvents(letter)) return left('it has no place in EVENTS')
   if (letter.data.length < letter.bytes) return left('its body was not kept whole')
+  const { promise: refused, reject } = Promise.withResolvers<never>()
+  const forget = js.onRefusal((error) => error.subject === letter.subject && reject(error))
   try {
     // Fails if the subject has a message, which is newer.
     const headers = { ...ownHeaders(letter.headers), 'Nats-Expected-Last-Subject-Sequence': 0 }
-    const { sequence } = await js.publish(letter.subject, letter.data, headers)
+    const { sequence } = await Promise.race([js.publish(letter.subject, letter.data, headers), refused])
     return { done: true, text: `published to ${letter.stream} as ${sequence}` }
   } catch (error) {
     if (isWrongSequence(error)) return left('a newer message stands there')
+    if (error instanceof PermissionViolationError) return left(`this user of NATS may not publish to ${letter.stream}`)
     throw error
+  } finally {
+    forget()
   }
 }
 

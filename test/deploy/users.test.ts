@@ -183,9 +183,46 @@ describe('a console', () => {
     expect(await replay(letter!, write)).toMatchObject({ done: true })
     expect([await queue.find(key('dead')), await collected(write.dead.list())]).toMatchObject([[{}], []])
   })
+})
 
-  it('stores nothing of objects, runs and dead letters as fairlead-console-writes', async () => {
-    await using js = await deployed.connect('fairlead-console-writes', 'test')
+describe('fairlead-operate', () => {
+  const operate = async (...args: string[]) => command(args, await deployed.as('fairlead-operate'))
+  const gone = { since: new Date(), lane: 'high', stream: 'WORK', reason: 'unknown-reconciler', detail: 'gone' } as const
+
+  beforeAll(() => queue.enqueue('at', 'shop.c'))
+
+  it.each([
+    [['queue', 'park', 'at', 'shop/c'], 'parked'],
+    [['queue', 'retry', 'at', 'shop/c'], 'queued'],
+    [['queue', 'show', 'at', 'shop/c'], 'queued'],
+    [['queue', 'purge', 'at', 'shop/c', '--yes'], 'purged'],
+    [['events', 'get', 'pods', '-n', 'shop'], 'web'],
+    [['runs', 'ls'], 'No such run is recorded.'],
+  ])('permits fairlead %j', async (args, text) => {
+    const { stdout, stderr, code } = await operate(...args)
+    expect({ stderr, code }).toEqual({ stderr: '', code: 0 })
+    expect(stdout).toContain(text)
+  })
+
+  it('replays dead keys of WORK, and leaves dead messages of EVENTS where they are', async () => {
+    await dead.put(deadKey({ ...key('operated'), ...gone }))
+    const subject = 'k8s._.v1.pods.shop._.dead'
+    const message = { stream: 'EVENTS', subject, sequence: 1, storedAt: new Date(), headers: {}, data: Buffer.from('{}') }
+    await dead.put({ ...message, reason: 'invalid-data', detail: 'bad' })
+    const before = await bridge.lastSequence('EVENTS')
+    const { stdout, code } = await operate('dead', 'replay', '--all')
+    expect(code).toBe(1)
+    expect(stdout).toMatch(/^\d+ work\.at\.high\.shop\.operated: queued$/m)
+    expect(stdout).toMatch(/^\d+ k8s\S+dead: left, this user of NATS may not publish to EVENTS$/m)
+    expect(await queue.find(key('operated'))).toMatchObject([{}])
+    expect(await collected(dead.list())).toMatchObject([{ subject }])
+    expect(await bridge.lastSequence('EVENTS')).toBe(before)
+  })
+})
+
+describe.each(['fairlead-operate', 'fairlead-console-writes'] as const)('%s', (user) => {
+  it('stores nothing of objects, runs and dead letters', async () => {
+    await using js = await deployed.connect(user, 'test')
     const ofObjects = () => Promise.all(['EVENTS', 'DEAD', 'RUNS'].map((name) => bridge.lastSequence(name)))
     const before = await ofObjects()
     await tryToStore(js, OF_OBJECTS)
@@ -198,13 +235,10 @@ describe('a console', () => {
     ['DEAD', ['STREAM.PURGE', 'STREAM.DELETE', 'STREAM.UPDATE']],
     ['EVENTS', ['STREAM.PURGE', 'STREAM.DELETE', 'STREAM.UPDATE', 'STREAM.MSG.DELETE']],
     ['RUNS', ['STREAM.PURGE', 'STREAM.DELETE', 'STREAM.UPDATE', 'STREAM.MSG.DELETE']],
-  ])(
-    'keeps %s as it is as fairlead-console-writes, but for single messages of WORK and DEAD',
-    async (stream, calls) => {
-      await using js = await deployed.connect('fairlead-console-writes', 'test')
-      await expectUnchanged(js, stream, calls)
-    },
-  )
+  ])('keeps %s as it is, but for single messages of WORK and DEAD', async (stream, calls) => {
+    await using js = await deployed.connect(user, 'test')
+    await expectUnchanged(js, stream, calls)
+  })
 })
 
 /** The answers to another client that this one hears. */

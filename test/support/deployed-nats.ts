@@ -11,6 +11,7 @@ const INBOXES: Record<ShippedUser, string> = {
   'fairlead-bridge': '_INBOX.bridge',
   'fairlead-dispatcher': '_INBOX.dispatch',
   'fairlead-inspect': '_INBOX.queue',
+  'fairlead-operate': '_INBOX.queue',
   'fairlead-console': '_INBOX.console',
   'fairlead-console-writes': '_INBOX.console',
 }

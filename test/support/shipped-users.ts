@@ -22,6 +22,7 @@ export type ShippedUser =
   | 'fairlead-bridge'
   | 'fairlead-dispatcher'
   | 'fairlead-inspect'
+  | 'fairlead-operate'
   | 'fairlead-console'
   | 'fairlead-console-writes'
 
