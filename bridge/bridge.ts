@@ -135,6 +135,7 @@ class WatchingBridge implements Bridge {
         .map((status) => ({ ...status, synced: status.synced && this.#isRouted })),
       refused: this.#registry.refused.map(({ name, reason, message }) => ({ name, reason, message })),
       orphans: this.orphanedKeys.status(),
+      paused: this.#registry.paused,
     }
   }
 

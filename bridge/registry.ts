@@ -34,6 +34,10 @@ export class Registry implements ResourceEventHandler {
     return [...this.#entries.values()].filter((entry): entry is RefusedReconciler => isRefused(entry))
   }
 
+  get paused(): string[] {
+    return this.served.flatMap(({ name, spec }) => (spec.paused ? [name] : []))
+  }
+
   /** Undefined until the Reconcilers have been listed. */
   get existing(): ExistingReconcilers | undefined {
     if (!this.#isComplete) return undefined

@@ -173,6 +173,8 @@ export interface OrphanedKeys {
 export interface BridgeStatus {
   resources: ResourceStatus[]
   orphans: OrphanStatus[]
+  /** The names of the Reconcilers with `spec.paused`. */
+  paused: string[]
   /** The Reconcilers that are not served, and the reasons. */
   refused: { name: string; reason: string; message: string }[]
 }

@@ -92,6 +92,16 @@ export function bridgeGauges(registry: Registry, status: () => BridgeStatus | un
         orphans.set({ controller: reconciler, resource }, waiting)
     },
   })
+  const paused: Gauge = new Gauge({
+    name: 'fairlead_reconciler_paused',
+    help: '1 for a Reconciler with spec.paused, whose queued keys wait',
+    labelNames: ['controller'],
+    registers: [registry],
+    collect() {
+      paused.reset()
+      for (const controller of status()?.paused ?? []) paused.set({ controller }, 1)
+    },
+  })
 }
 
 function versionsBehind({ latestResourceVersion: latest, resourceVersion: safe }: ResourceStatus): number {

@@ -318,6 +318,18 @@ it('every key runs again in the low lane about each period, once for all bridges
   expect([...first.enqueued, ...second.enqueued].every(({ lane }) => lane === 'low')).toBe(true)
 })
 
+it('tells which Reconcilers are paused, and watches for them all the same', async () => {
+  await createReconciler(kube, 'maps', { for: configMaps, paused: true })
+  await createReconciler(kube, 'others', { for: configMaps })
+  await createMap('a')
+  await using bridge = await start()
+  await untilCondition(kube, 'maps', 'Watching')
+  expect(bridge.bridge.status().paused).toEqual(['maps'])
+  expect(bridge.keysOf('maps')).toContain('default.a')
+  await kube.patch(resourcePath(RECONCILERS, undefined, 'maps'), { spec: { paused: false } }, 'merge')
+  await until(() => expect(bridge.bridge.status().paused).toEqual([]), { what: 'it is resumed' })
+})
+
 describe('what is watched', () => {
   it('is one watch for all who ask for the same, and only what anybody asks for', async () => {
     await createReconciler(kube, 'first', { for: { ...configMaps, selector: 'use=yes' } })

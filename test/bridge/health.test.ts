@@ -33,11 +33,11 @@ describe('a bridge', () => {
     ['that is asked for what does not exist', { synced: false, failure: { kind: 'absent', message: '' } }],
     ['that is asked for what it may not see', { synced: false, failure: { kind: 'forbidden', message: '' } }],
   ])('%s does its work', (_name, more) => {
-    expect(troubles({ resources: [status(more)], refused: [], orphans: [] }, now)).toEqual([])
+    expect(troubles({ resources: [status(more)], refused: [], orphans: [], paused: [] }, now)).toEqual([])
   })
 
   it('that has not begun does not', () => {
-    expect(troubles({ resources: [], refused: [], orphans: [] }, now)).toEqual(['the bridge has not begun to watch'])
+    expect(troubles({ resources: [], refused: [], orphans: [], paused: [] }, now)).toEqual(['the bridge has not begun to watch'])
   })
 
   it.each<[string, Partial<ResourceStatus>, string]>([
@@ -55,6 +55,6 @@ describe('a bridge', () => {
       'pods.v1: the API server has not answered the request for the watch for 31 s',
     ],
   ])('%s does not, and says so', (_name, more, trouble) => {
-    expect(troubles({ resources: [status(more)], refused: [], orphans: [] }, now)).toEqual([trouble])
+    expect(troubles({ resources: [status(more)], refused: [], orphans: [], paused: [] }, now)).toEqual([trouble])
   })
 })

@@ -244,11 +244,20 @@ it('tells the bytes of each stream, the limit at which it rejects messages, and 
 it('tells how many objects wait for the finalizer of a Reconciler that does not exist, as long as it is known', async () => {
   const registry = new Registry()
   const orphan = { reconciler: 'website', resource: 'websites.v1.example.com', holders: 3, waiting: 2 }
-  const status: BridgeStatus = { resources: [], refused: [], orphans: [orphan] }
+  const status: BridgeStatus = { resources: [], refused: [], orphans: [orphan], paused: [] }
   bridgeGauges(registry, () => status)
   const series = 'fairlead_orphaned_finalizers{controller=website,resource=websites.v1.example.com}'
   expect(await exported(registry)).toEqual({ [series]: 2 })
   status.orphans = []
+  expect(await exported(registry)).toEqual({})
+})
+
+it('tells which Reconcilers are paused, as long as they are', async () => {
+  const registry = new Registry()
+  const status: BridgeStatus = { resources: [], refused: [], orphans: [], paused: ['website'] }
+  bridgeGauges(registry, () => status)
+  expect(await exported(registry)).toEqual({ 'fairlead_reconciler_paused{controller=website}': 1 })
+  status.paused = []
   expect(await exported(registry)).toEqual({})
 })
 
