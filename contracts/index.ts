@@ -13,6 +13,7 @@ export {
 } from './objects.ts'
 export {
   type AppliedObject,
+  type ConditionRemoval,
   type ConditionUpdate,
   type Effect,
   type EventReport,

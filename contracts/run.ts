@@ -119,8 +119,8 @@ export interface Outcome {
   apply?: AppliedObject[]
   /** The complete status except for `conditions` and `observedGeneration`, which the dispatcher keeps. */
   status?: Record<string, unknown>
-  /** The conditions to set, by type. Types that are not named stay as they are. */
-  conditions?: ConditionUpdate[]
+  /** The conditions to set or to remove, by type. Types that are not named stay as they are. */
+  conditions?: (ConditionUpdate | ConditionRemoval)[]
   /**
    * All labels and annotations that the function keeps on its object. The dispatcher removes one that the function kept
    * before and leaves out now.
@@ -158,6 +158,21 @@ export interface ConditionUpdate {
   /** CamelCase, one word. */
   reason: string
   message?: string
+}
+
+/**
+ * Removes the condition of this type from the object, if there is one.
+ *
+ * @example
+ * import type { ConditionRemoval } from 'fairlead'
+ * const gone: ConditionRemoval = { type: 'Migrating', status: null }
+ * gone.status // => null
+ */
+export interface ConditionRemoval {
+  type: string
+  status: null
+  reason?: undefined
+  message?: undefined
 }
 
 /**

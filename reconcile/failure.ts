@@ -26,7 +26,8 @@ export function fail(run: Progress | Pass, given?: Failed): Step {
   if (report === undefined || !isPass(run)) return after(notes, end(run, how, holdMs))
   const { object } = run.world
   const [pass, told] = tell(run, object, [{ type: 'Warning', ...report }])
-  const patch = keepsStatus(pass.of.spec) ? failurePatch(object, report, pass.now, refusal) : undefined
+  const isTerminal = how.kind === 'terminal'
+  const patch = keepsStatus(pass.of.spec) ? failurePatch(object, report, pass.now, { refusal, isTerminal }) : undefined
   if (patch === undefined) return after([...notes, ...told], end(pass, how, holdMs))
   const ask = { do: 'writeStatus' as const, object, patch, mayBeDropped: false }
   return step({ at: 'reporting', pass, finish: how, holdMs }, ask, [...notes, ...told])

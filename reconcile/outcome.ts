@@ -17,6 +17,22 @@ const reason = z.string().max(1024).regex(REASON, 'must be one CamelCase word')
 
 const map = z.record(z.string(), z.string()).optional()
 
+const type = z.string().min(1).max(316)
+
+const condition = z.discriminatedUnion(
+  'status',
+  [
+    z.object({
+      type,
+      status: z.enum(['True', 'False', 'Unknown']),
+      reason,
+      message: z.string().max(32_768).optional(),
+    }),
+    z.object({ type, status: z.null() }),
+  ],
+  { error: 'must be "True", "False" or "Unknown", or null to remove the condition' },
+)
+
 const outcomeSchema = z.strictObject({
   apply: z
     .array(
@@ -37,16 +53,7 @@ const outcomeSchema = z.strictObject({
     )
     .optional(),
   status: z.record(z.string(), z.unknown()).optional(),
-  conditions: z
-    .array(
-      z.object({
-        type: z.string().min(1).max(316),
-        status: z.enum(['True', 'False', 'Unknown']),
-        reason,
-        message: z.string().max(32_768).optional(),
-      }),
-    )
-    .optional(),
+  conditions: z.array(condition).optional(),
   metadata: z.strictObject({ labels: map, annotations: map }).optional(),
   deleteObject: z.boolean().optional(),
   events: z

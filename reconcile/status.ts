@@ -1,4 +1,4 @@
-import type { ConditionUpdate, KubeObject } from '#contracts'
+import type { ConditionRemoval, ConditionUpdate, KubeObject } from '#contracts'
 import { isRecord, sameJson } from './covers.ts'
 import type { PlainOutcome } from './outcome.ts'
 
@@ -12,7 +12,8 @@ const READY = 'Ready'
 export const PAUSED = 'Paused'
 
 /** A condition after parsing, where an optional field may be undefined. */
-type Update = Omit<ConditionUpdate, 'message'> & { message?: string | undefined }
+type Setting = Omit<ConditionUpdate, 'message'> & { message?: string | undefined }
+type Update = Setting | Pick<ConditionRemoval, 'type' | 'status'>
 
 /** metav1.Condition of Kubernetes. */
 interface Condition extends Required<ConditionUpdate> {
@@ -65,19 +66,23 @@ export function statusPatch(
   return patchTo(object, current, desired)
 }
 
-/** Returns the write that shows a failure on the object. The rest of the status stays as it is. */
+/**
+ * Returns the write that shows a failure on the object. The rest of the status stays as it is. A terminal failure makes
+ * Ready False, whatever caused the run, because the object stays as it is until something changes.
+ */
 export function failurePatch(
   object: KubeObject,
   failure: Failure,
   now: Date,
-  refusal?: Failure,
+  { refusal, isTerminal = false }: { refusal?: Failure | undefined; isTerminal?: boolean } = {},
 ): StatusPatch | undefined {
   const current = isRecord(object.status) ? object.status : {}
-  const unready = refusal === undefined ? [] : unreadyBy(current, [], refusal)
+  const refused = refusal === undefined ? [] : unreadyBy(current, [], refusal)
+  const unready = isTerminal ? [unreadyForGood(current, failure)] : refused
   return conditionsPatch(object, [{ type: RECONCILED, status: 'False', ...failure }, ...unready], now)
 }
 
-export const conditionPatch = (object: KubeObject, update: Update, now: Date): StatusPatch | undefined =>
+export const conditionPatch = (object: KubeObject, update: Setting, now: Date): StatusPatch | undefined =>
   conditionsPatch(object, [update], now)
 
 function conditionsPatch(object: KubeObject, updates: readonly Update[], now: Date): StatusPatch | undefined {
@@ -87,8 +92,8 @@ function conditionsPatch(object: KubeObject, updates: readonly Update[], now: Da
 }
 
 /**
- * Merges conditions by type. Types that are not named stay, the last update of a type counts, and the time changes only
- * with the status.
+ * Merges conditions by type. Types that are not named stay, the last update of a type counts, a status of null removes
+ * the condition, and the time changes only with the status.
  */
 export function mergeConditions(
   current: readonly unknown[],
@@ -96,8 +101,12 @@ export function mergeConditions(
   generation: number | undefined,
   now: Date,
 ): unknown[] {
-  const merged = [...current]
-  for (const update of new Map(updates.map((one) => [one.type, one])).values()) {
+  const last = new Map(updates.map((one) => [one.type, one]))
+  const isRemoved = (condition: unknown): boolean =>
+    isRecord(condition) && last.get(String(condition['type']))?.status === null
+  const merged = current.filter((condition) => !isRemoved(condition))
+  for (const update of last.values()) {
+    if (update.status === null) continue
     const index = merged.findIndex((condition) => isRecord(condition) && condition['type'] === update.type)
     const before = index === -1 ? undefined : (merged[index] as Partial<Condition>)
     const after: Condition = {
@@ -139,45 +148,71 @@ function platformConditions(
   else if (conditionIn(current, CONTESTED)?.status === 'True')
     recovered.push({ type: CONTESTED, status: 'False', reason: 'Settled' })
   if (refusal === undefined && isAllDone) recovered.push(...recovery(current))
+  if (refusal !== undefined) recovered.push(...readyAgain(current))
   const unsaid = recovered.filter(({ type }) => updates.every((update) => update.type !== type))
   if (refusal === undefined) return unsaid
-  return [...unsaid, ...unreadyBy(current, updates, refusal), { type: RECONCILED, status: 'False', ...refusal }]
+  const unready = unreadyBy(current, updates, refusal)
+  const kept = unsaid.filter(({ type }) => unready.every((one) => one.type !== type))
+  return [...kept, ...unready, { type: RECONCILED, status: 'False', ...refusal }]
 }
 
 function recovery(current: Record<string, unknown>): Update[] {
-  const recovered: Update[] = []
-  if (![undefined, 'True'].includes(conditionIn(current, RECONCILED)?.status))
-    recovered.push({ type: RECONCILED, status: 'True', reason: RECONCILED })
-  if (isMadeUnready(current)) recovered.push({ type: READY, status: 'True', reason: RECONCILED })
-  return recovered
+  const isFailed = ![undefined, 'True'].includes(conditionIn(current, RECONCILED)?.status)
+  const reconciled: Update[] = isFailed ? [{ type: RECONCILED, status: 'True', reason: RECONCILED }] : []
+  return [...reconciled, ...readyAgain(current)]
 }
 
 /** The API server refuses a longer message. */
 const LONGEST_MESSAGE = 32_768
 
 /**
- * The prefix of the message of a Ready condition that the dispatcher has overwritten. The function had set it before.
+ * The beginnings of the message of a Ready condition that the dispatcher has overwritten. They show the status that the
+ * condition had before: with a refusal True; with a terminal error the named one, or none.
  */
-const MADE_UNREADY = 'a write was refused: '
+const WRITE_REFUSED = 'a write was refused'
+const TERMINAL_ERROR = 'terminal error'
+const OVERWRITTEN = new RegExp(`^(${WRITE_REFUSED}|${TERMINAL_ERROR})(?: \\(Ready was (True|False|Unknown) before\\))?: `)
+
+type ReadyStatus = ConditionUpdate['status'] | null
+
+/** Returns the status of Ready before the dispatcher overwrote it; null: none. Undefined: it is not overwritten. */
+function statusBefore(current: Record<string, unknown>): ReadyStatus | undefined {
+  const { status, message = '' } = conditionIn(current, READY) ?? {}
+  const [, cause, before] = (status === 'False' ? OVERWRITTEN.exec(message) : null) ?? []
+  if (cause === undefined) return undefined
+  return cause === WRITE_REFUSED ? 'True' : ((before as ConditionUpdate['status'] | undefined) ?? null)
+}
+
+/** Returns the status that the function has given its condition Ready; null: none. */
+function readySaid(current: Record<string, unknown>): ReadyStatus {
+  const before = statusBefore(current)
+  return before === undefined ? (conditionIn(current, READY)?.status ?? null) : before
+}
+
+/** Returns the Ready condition as it was before the dispatcher overwrote it. */
+function readyAgain(current: Record<string, unknown>): Update[] {
+  const status = statusBefore(current)
+  return status === undefined ? [] : [{ type: READY, status, reason: RECONCILED }]
+}
 
 /** Sets Ready to False if it would be True otherwise. */
-function unreadyBy(
-  current: Record<string, unknown>,
-  updates: readonly Update[],
-  { reason, message }: Failure,
-): Update[] {
-  const said = updates.findLast(({ type }) => type === READY)?.status
-  const isToBeUnready = said === undefined ? isReady(current) || isMadeUnready(current) : said === 'True'
-  const why = `${MADE_UNREADY}${message}`.slice(0, LONGEST_MESSAGE)
-  return isToBeUnready ? [{ type: READY, status: 'False', reason, message: why }] : []
+function unreadyBy(current: Record<string, unknown>, updates: readonly Update[], failure: Failure): Update[] {
+  const update = updates.findLast(({ type }) => type === READY)
+  const said = update === undefined ? readySaid(current) : update.status
+  return said === 'True' ? [unready(WRITE_REFUSED, failure)] : []
 }
 
-const isReady = (current: Record<string, unknown>): boolean => conditionIn(current, READY)?.status === 'True'
-
-function isMadeUnready(current: Record<string, unknown>): boolean {
-  const { status, message = '' } = conditionIn(current, READY) ?? {}
-  return status === 'False' && message.startsWith(MADE_UNREADY)
+function unreadyForGood(current: Record<string, unknown>, failure: Failure): Update {
+  const said = readySaid(current)
+  return unready(said === null ? TERMINAL_ERROR : `${TERMINAL_ERROR} (Ready was ${said} before)`, failure)
 }
+
+const unready = (why: string, { reason, message }: Failure): Update => ({
+  type: READY,
+  status: 'False',
+  reason,
+  message: `${why}: ${message}`.slice(0, LONGEST_MESSAGE),
+})
 
 const conditionIn = (current: Record<string, unknown>, type: string): Partial<Condition> | undefined =>
   listOf(current['conditions'])

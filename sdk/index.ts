@@ -10,6 +10,7 @@
 export { z } from 'zod'
 export {
   type AppliedObject,
+  type ConditionRemoval,
   type ConditionUpdate,
   ConflictError,
   type Effect,

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import {
   type AppliedObject,
+  type ConditionRemoval,
   type ConditionUpdate,
   type Effect,
   type EventReport,
@@ -25,8 +26,8 @@ export interface ReconcileOutcome<Status = unknown, Change = Effect> {
   apply?: readonly AppliedObject[] | undefined
   /** The complete status without `conditions` and `observedGeneration`. */
   status?: Status | undefined
-  /** Conditions by type. Conditions of other types keep their values. */
-  conditions?: readonly ConditionUpdate[] | undefined
+  /** Conditions by type; a status of null removes one. Conditions of other types keep their values. */
+  conditions?: readonly (ConditionUpdate | ConditionRemoval)[] | undefined
   /**
    * All labels and annotations that the function manages on its object. Those of an earlier outcome that are left out
    * are removed.

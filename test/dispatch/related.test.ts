@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { KubeObject, RunInput } from '#contracts'
+import { type KubeObject, type RunInput, TerminalError } from '#contracts'
 import { resourcePath } from '#kube'
 import { CONFIG_MAPS, configMap, PODS, pod, startFixture, WIDGETS } from './fixture.ts'
 import { SECRETS } from './objects.ts'
@@ -266,4 +266,28 @@ describe('what is related', () => {
     expect(await receivedIn(crowded)).toBeLessThan(1.5 * wanted + 20_000)
     await crowded.stop()
   }, 120_000)
+})
+
+it('a terminal error that a related object causes makes Ready False, until that object is right', async () => {
+  const name = 'blamed'
+  const scene = await fixture.scene(name, { spec: { related: [configMaps] } })
+  await stored(configMaps, name, 'settings')
+  await scene.widget('w', ({ related }) => {
+    const [settings] = related['ConfigMap.v1'] ?? []
+    if (settings?.metadata.labels?.['bad']) throw new TerminalError('ConfigMap settings is bad', { reason: 'BadSettings' })
+    return { conditions: [{ type: 'Ready', status: 'True', reason: 'Up' }] }
+  })
+  await scene.ended('w')
+  expect(await scene.condition('w', 'Ready')).toMatchObject({ status: 'True', reason: 'Up' })
+  await stored(configMaps, name, 'settings', { bad: 'true' })
+  expect((await scene.run('w')).result).toBe('terminal')
+  expect(await scene.condition('w', 'Ready')).toMatchObject({
+    status: 'False',
+    reason: 'BadSettings',
+    message: 'terminal error (Ready was True before): ConfigMap settings is bad',
+  })
+  await stored(configMaps, name, 'settings')
+  expect((await scene.run('w')).result).toBe('success')
+  expect(await scene.condition('w', 'Ready')).toMatchObject({ status: 'True', reason: 'Up' })
+  await scene.stop()
 })

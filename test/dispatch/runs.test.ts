@@ -24,6 +24,8 @@ const create = (ref: typeof PODS | typeof CONFIG_MAPS, object: object): Promise<
 const remove = (ref: typeof PODS | typeof CONFIG_MAPS | typeof WIDGETS, name: string) =>
   fixture.kube.delete(resourcePath(ref, scene.name, name), { gracePeriodSeconds: 0 })
 
+const READY = { type: 'Ready', status: 'True', reason: 'Up' } as const
+
 describe('a run', () => {
   it('creates what is wanted and writes the status, in one run; the next one sends nothing', async () => {
     const seen: number[] = []
@@ -137,6 +139,18 @@ describe('a run', () => {
     expect(scene.stepsOf('overtaken').filter(({ step }) => step === 'dropped')).toHaveLength(1)
     expect(scene.writes('overtaken')).toEqual(['create Pod overtaken-pod', 'status Widget overtaken'])
     expect((await scene.get(WIDGETS, 'overtaken'))?.status).toMatchObject({ phase: 'DONE' })
+  })
+
+  it('removes a condition when the function returns it with the status null', async () => {
+    const conditions = [{ type: 'Migrating', status: 'True', reason: 'Copying' } as const, READY]
+    await scene.widget('migrates', () => ({ conditions }))
+    await scene.ended('migrates')
+    expect(await scene.condition('migrates', 'Migrating')).toMatchObject({ reason: 'Copying' })
+    scene.behave('migrates', () => ({ conditions: [{ type: 'Migrating', status: null }] }))
+    expect((await scene.run('migrates')).result).toBe('success')
+    expect(await scene.condition('migrates', 'Migrating')).toBeUndefined()
+    expect(await scene.condition('migrates', 'Ready')).toMatchObject(READY)
+    expect(await scene.requestsDuring(() => scene.run('migrates'))).toEqual([])
   })
 
   it('leaves an object alone that is being deleted, or gone, or not selected', async () => {
@@ -292,6 +306,7 @@ describe('a failure', () => {
       reason: 'InvalidSchedule',
       message: 'spec.schedule is no time',
     })
+    expect(await scene.condition('terminal', 'Ready')).toMatchObject({ status: 'False', reason: 'InvalidSchedule' })
     await until(async () => (await scene.reported('terminal')).length === 1)
     expect(await scene.reported('terminal')).toMatchObject([
       { reason: 'InvalidSchedule', note: 'spec.schedule is no time' },
@@ -303,6 +318,7 @@ describe('a failure', () => {
     scene.behave('terminal', () => ({}))
     expect((await scene.run('terminal')).result).toBe('success')
     expect(await scene.condition('terminal')).toMatchObject({ status: 'True', reason: 'Reconciled', message: '' })
+    expect(await scene.condition('terminal', 'Ready')).toBeUndefined()
   })
 
   it.each([

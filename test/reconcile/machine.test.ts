@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { ConflictError, TerminalError } from '#contracts'
+import { ConflictError, RetryAfterError, TerminalError } from '#contracts'
 import { GoneError, next, RefusedError, start } from '#reconcile'
 import { PAUSED_ANNOTATION } from '#spec'
 import { child, PODS, widget } from '../dispatch/objects.ts'
@@ -150,6 +150,16 @@ describe('a run ends', () => {
       { kind: 'terminal', message: expect.stringContaining('apply') },
     ],
     [
+      'parked by a condition whose status is none',
+      { call: [returns({ conditions: [{ type: 'Ready', status: 'Maybe', reason: 'Asking' }] })] },
+      { kind: 'terminal', message: expect.stringContaining('conditions.0.status: must be "True", "False" or "Unknown"') },
+    ],
+    [
+      'parked by a condition without a reason',
+      { call: [returns({ conditions: [{ type: 'Ready', status: 'True' }] })] },
+      { kind: 'terminal', message: expect.stringContaining('conditions.0.reason: ') },
+    ],
+    [
       'in a backoff that grows with the failures before',
       { call: [fails(new Error('no'))] },
       { kind: 'error', retryAt: { afterMs: 8000 } },
@@ -234,4 +244,51 @@ it('a step can be answered twice: nothing in it changes', () => {
   const [first] = drive({})
   expect(next(first!, sees())).toEqual(next(first!, sees()))
   expect(stored(widget()).metadata.resourceVersion).not.toBe(widget().metadata.resourceVersion)
+})
+
+describe('a run that a terminal error ends', () => {
+  const failing: Script = { call: [fails(new TerminalError('no Secret', { reason: 'NoSecret' }))] }
+  const ready = (status: string) => [{ type: 'Ready', status, reason: 'Own', message: 'own' }]
+  const conditionsAfter = (script: Script, conditions: unknown) => {
+    const steps = drive({ observe: [sees(widget({ status: { conditions } }))], ...script })
+    const writes = steps.flatMap(({ ask }) => (ask.do === 'writeStatus' ? [ask.patch.status] : []))
+    expect(writes.length).toBeLessThanOrEqual(1)
+    return writes.length === 0 ? conditions : (writes[0] as { conditions: { type: string }[] }).conditions
+  }
+  const readyIn = (conditions: unknown) => (conditions as { type: string }[]).find(({ type }) => type === 'Ready')
+
+  it.each([
+    ['no Ready', [], 'terminal error: no Secret', undefined],
+    ['a Ready that is True', ready('True'), 'terminal error (Ready was True before): no Secret', 'True'],
+    ['a Ready that is False', ready('False'), 'terminal error (Ready was False before): no Secret', 'False'],
+    ['a Ready that is Unknown', ready('Unknown'), 'terminal error (Ready was Unknown before): no Secret', 'Unknown'],
+  ])('makes Ready False, with the reason, once; the next success gives back %s', (_, before, message, after) => {
+    const failed = conditionsAfter(failing, before)
+    expect(readyIn(failed)).toMatchObject({ status: 'False', reason: 'NoSecret', message })
+    expect(conditionsAfter(failing, failed)).toBe(failed)
+    const succeeded = conditionsAfter({ call: [returns({})] }, failed)
+    expect((readyIn(succeeded) as { status?: string } | undefined)?.status).toBe(after)
+  })
+
+  it('leaves Ready to the function as soon as it returns the condition', () => {
+    const failed = conditionsAfter(failing, ready('True'))
+    const said = { type: 'Ready', status: 'Unknown', reason: 'Asking' }
+    expect(readyIn(conditionsAfter({ call: [returns({ conditions: [said] })] }, failed))).toMatchObject(said)
+  })
+
+  it.each([
+    ['True', 'False'],
+    ['False', 'False'],
+  ])('is over when a write is refused: a Ready that was %s before is %s', (before, after) => {
+    const failed = conditionsAfter(failing, ready(before))
+    const refusal = { failed: new RefusedError('not allowed', { reason: 'Forbidden' }) }
+    const script: Script = { call: [returns({ apply: [POD] })], write: [{ did: 'write', results: [refusal] }] }
+    const found = readyIn(conditionsAfter(script, failed)) as { status: string; message: string }
+    expect(found).toMatchObject({ status: after, message: before === 'True' ? 'a write was refused: not allowed' : '' })
+  })
+
+  it('does not make Ready False if the error may pass', () => {
+    const passing: Script = { call: [fails(new RetryAfterError('later', { afterSeconds: 9, reason: 'Later' }))] }
+    expect(readyIn(conditionsAfter(passing, ready('True')))).toMatchObject({ status: 'True', reason: 'Own' })
+  })
 })

@@ -28,6 +28,18 @@ describe('conditions', () => {
     expect(mergeConditions([ready], [update], undefined, now)).toEqual([{ ...ready, message: 'name \ufffd' }])
   })
 
+  it('with a status of null are removed, unless the outcome names them again', () => {
+    const gone = { type: 'Ready', status: null } as const
+    const other = { type: 'Other', status: 'True', reason: 'Here' } as const
+    expect(mergeConditions([ready, { kept: 'as is' }], [gone, { type: 'Never', status: null }], 2, now)).toEqual([
+      { kept: 'as is' },
+    ])
+    expect(mergeConditions([ready], [gone, other, { ...other, type: 'Ready' }], 2, now)).toMatchObject([
+      { type: 'Ready', reason: 'Here' },
+      { type: 'Other' },
+    ])
+  })
+
   it('that are not named stay as they are, in their place', () => {
     const other = { type: 'Other', status: 'Unknown', reason: 'Never' } as const
     const merged = mergeConditions([ready, { kept: 'as is' }], [other], undefined, now)
@@ -51,6 +63,15 @@ describe('the status write', () => {
       metadata: { resourceVersion: '100' },
       status: { phase: 'PENDING', observedGeneration: 7 },
     })
+  })
+
+  it('removes a condition once, and only that one', () => {
+    const outcome = { conditions: [{ type: 'Migrating', status: null }] } as const
+    const migrating = { ...ready, type: 'Migrating' }
+    const object = (conditions: object[]) => widget({ status: { conditions, observedGeneration: 1 } })
+    expect(statusPatch(object([ready, migrating]), outcome, now)?.status).toEqual({ conditions: [ready] })
+    expect(statusPatch(object([ready]), outcome, now)).toBeUndefined()
+    expect(statusPatch(object([migrating]), outcome, now)?.status).toEqual({ conditions: null })
   })
 
   it('follows a new generation even if nothing else changes', () => {
