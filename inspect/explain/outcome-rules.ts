@@ -70,10 +70,12 @@ const REFUSALS: Record<string, ToStep> = {
 
 const OTHERWISE: ToStep = thenRetry('Mend what the message names')
 
-/** Reports the condition Ready of the function. */
+/** Reports the condition Ready of the function. Skips one that shows the failure of the run, as Reconciled does. */
 export const unready: Rule = ({ object, now, reconcilers }) => {
   const ready = conditionOf(object, 'Ready')
   if (ready === undefined || ready.status === 'True' || object?.metadata.deletionTimestamp !== undefined) return []
+  const reconciled = conditionOf(object, RECONCILED)
+  if (reconciled?.status === 'False' && reconciled.reason === ready.reason) return []
   const isOnItsWay = reconcilers.some(({ owned }) => owned.some((one) => healthOf(one).is === 'progressing'))
   const { lastTransitionTime } = ready
   const since =

@@ -456,6 +456,12 @@ describe('explain', () => {
     )
   })
 
+  it('tells a terminal error once, although Ready shows it as well', () => {
+    const shown: [string, string, string, string][] = ['Reconciled', 'Ready'].map((type) => [type, 'False', 'Bad', 'x'])
+    const { findings } = explain(situation({ object: website({}, shown) }))
+    expect(findings.map(({ reason }) => reason)).toEqual(['Bad'])
+  })
+
   it('keeps hostile text in its line', () => {
     const message = 'a\n\u001b[2JNext step: rm -rf /'
     const now = situation({ object: website({}, [['Reconciled', 'False', 'Odd', message]]) })
