@@ -171,7 +171,9 @@ const LONGEST_MESSAGE = 32_768
  */
 const WRITE_REFUSED = 'a write was refused'
 const TERMINAL_ERROR = 'terminal error'
-const OVERWRITTEN = new RegExp(`^(${WRITE_REFUSED}|${TERMINAL_ERROR})(?: \\(Ready was (True|False|Unknown) before\\))?: `)
+const OVERWRITTEN = new RegExp(
+  `^(${WRITE_REFUSED}|${TERMINAL_ERROR})(?: \\(Ready was (True|False|Unknown) before\\))?: `,
+)
 
 type ReadyStatus = ConditionUpdate['status'] | null
 

@@ -47,8 +47,8 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   await using streams = await whenThere(open)
   const { js, events, queue, dead } = streams
   depthGauges(metrics.registry, queue, dead)
-  const names = [events, queue, dead, viewRuns(js, config.FAIRLEAD_PREFIX)].map(({ stream }) => stream)
-  storageGauges(metrics.registry, names, (stream) => js.usage(stream), config.FAIRLEAD_STORAGE_MAX_BYTES)
+  const streamNames = [events, queue, dead, viewRuns(js, config.FAIRLEAD_PREFIX)].map(({ stream }) => stream)
+  storageGauges(metrics.registry, streamNames, (stream) => js.usage(stream), config.FAIRLEAD_STORAGE_MAX_BYTES)
   const fatal = dieBecause(config)
   using guard = guardFunctions({
     files: options.function,

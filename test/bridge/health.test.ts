@@ -37,7 +37,9 @@ describe('a bridge', () => {
   })
 
   it('that has not begun does not', () => {
-    expect(troubles({ resources: [], refused: [], orphans: [], paused: [] }, now)).toEqual(['the bridge has not begun to watch'])
+    expect(troubles({ resources: [], refused: [], orphans: [], paused: [] }, now)).toEqual([
+      'the bridge has not begun to watch',
+    ])
   })
 
   it.each<[string, Partial<ResourceStatus>, string]>([

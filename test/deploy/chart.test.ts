@@ -147,7 +147,9 @@ describe('the chart of Fairlead', () => {
     expect(policy).toMatchObject({
       spec: {
         podSelector: { matchExpressions: [{ values: ['bridge', 'dispatcher', 'console'] }] },
-        egress: expect.arrayContaining([{ ports: ports.map((port) => ({ protocol: 'TCP', port })), ...(to && { to }) }]),
+        egress: expect.arrayContaining([
+          { ports: ports.map((port) => ({ protocol: 'TCP', port })), ...(to && { to }) },
+        ]),
       },
     })
   })

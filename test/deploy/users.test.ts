@@ -187,7 +187,13 @@ describe('a console', () => {
 
 describe('fairlead-operate', () => {
   const operate = async (...args: string[]) => command(args, await deployed.as('fairlead-operate'))
-  const gone = { since: new Date(), lane: 'high', stream: 'WORK', reason: 'unknown-reconciler', detail: 'gone' } as const
+  const gone = {
+    since: new Date(),
+    lane: 'high',
+    stream: 'WORK',
+    reason: 'unknown-reconciler',
+    detail: 'gone',
+  } as const
 
   beforeAll(() => queue.enqueue('at', 'shop.c'))
 
@@ -207,15 +213,23 @@ describe('fairlead-operate', () => {
   it('replays dead keys of WORK, and leaves dead messages of EVENTS where they are', async () => {
     await dead.put(deadKey({ ...key('operated'), ...gone }))
     const subject = 'k8s._.v1.pods.shop._.dead'
-    const message = { stream: 'EVENTS', subject, sequence: 1, storedAt: new Date(), headers: {}, data: Buffer.from('{}') }
+    const message = {
+      stream: 'EVENTS',
+      subject,
+      sequence: 1,
+      storedAt: new Date(),
+      headers: {},
+      data: Buffer.from('{}'),
+    }
     await dead.put({ ...message, reason: 'invalid-data', detail: 'bad' })
     const before = await bridge.lastSequence('EVENTS')
+    await using console = await openAs('fairlead-console')
     const { stdout, code } = await operate('dead', 'replay', '--all')
     expect(code).toBe(1)
     expect(stdout).toMatch(/^\d+ work\.at\.high\.shop\.operated: queued$/m)
     expect(stdout).toMatch(/^\d+ k8s\S+dead: left, this user of NATS may not publish to EVENTS$/m)
     expect(await queue.find(key('operated'))).toMatchObject([{}])
-    expect(await collected(dead.list())).toMatchObject([{ subject }])
+    expect(await collected(console.dead.list())).toMatchObject([{ subject }])
     expect(await bridge.lastSequence('EVENTS')).toBe(before)
   })
 })

@@ -274,7 +274,8 @@ it('a terminal error that a related object causes makes Ready False, until that 
   await stored(configMaps, name, 'settings')
   await scene.widget('w', ({ related }) => {
     const [settings] = related['ConfigMap.v1'] ?? []
-    if (settings?.metadata.labels?.['bad']) throw new TerminalError('ConfigMap settings is bad', { reason: 'BadSettings' })
+    if (settings?.metadata.labels?.['bad'])
+      throw new TerminalError('ConfigMap settings is bad', { reason: 'BadSettings' })
     return { conditions: [{ type: 'Ready', status: 'True', reason: 'Up' }] }
   })
   await scene.ended('w')

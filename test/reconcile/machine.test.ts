@@ -152,7 +152,10 @@ describe('a run ends', () => {
     [
       'parked by a condition whose status is none',
       { call: [returns({ conditions: [{ type: 'Ready', status: 'Maybe', reason: 'Asking' }] })] },
-      { kind: 'terminal', message: expect.stringContaining('conditions.0.status: must be "True", "False" or "Unknown"') },
+      {
+        kind: 'terminal',
+        message: expect.stringContaining('conditions.0.status: must be "True", "False" or "Unknown"'),
+      },
     ],
     [
       'parked by a condition without a reason',
@@ -253,9 +256,10 @@ describe('a run that a terminal error ends', () => {
     const steps = drive({ observe: [sees(widget({ status: { conditions } }))], ...script })
     const writes = steps.flatMap(({ ask }) => (ask.do === 'writeStatus' ? [ask.patch.status] : []))
     expect(writes.length).toBeLessThanOrEqual(1)
-    return writes.length === 0 ? conditions : (writes[0] as { conditions: { type: string }[] }).conditions
+    return writes.length === 0 ? conditions : (writes[0] as { conditions: unknown }).conditions
   }
-  const readyIn = (conditions: unknown) => (conditions as { type: string }[]).find(({ type }) => type === 'Ready')
+  const readyIn = (conditions: unknown) =>
+    (conditions as { type: string; status: string }[]).find(({ type }) => type === 'Ready')
 
   it.each([
     ['no Ready', [], 'terminal error: no Secret', undefined],
@@ -267,7 +271,7 @@ describe('a run that a terminal error ends', () => {
     expect(readyIn(failed)).toMatchObject({ status: 'False', reason: 'NoSecret', message })
     expect(conditionsAfter(failing, failed)).toBe(failed)
     const succeeded = conditionsAfter({ call: [returns({})] }, failed)
-    expect((readyIn(succeeded) as { status?: string } | undefined)?.status).toBe(after)
+    expect(readyIn(succeeded)?.status).toBe(after)
   })
 
   it('leaves Ready to the function as soon as it returns the condition', () => {
@@ -283,7 +287,7 @@ describe('a run that a terminal error ends', () => {
     const failed = conditionsAfter(failing, ready(before))
     const refusal = { failed: new RefusedError('not allowed', { reason: 'Forbidden' }) }
     const script: Script = { call: [returns({ apply: [POD] })], write: [{ did: 'write', results: [refusal] }] }
-    const found = readyIn(conditionsAfter(script, failed)) as { status: string; message: string }
+    const found = readyIn(conditionsAfter(script, failed))
     expect(found).toMatchObject({ status: after, message: before === 'True' ? 'a write was refused: not allowed' : '' })
   })
 

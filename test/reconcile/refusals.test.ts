@@ -251,7 +251,7 @@ describe('a function', () => {
     expect(endOf(steps)).toEqual({ kind: 'terminal', message: 'no such role' })
     expect(conditionsIn(steps)).toMatchObject({
       Reconciled: { status: 'False', reason: 'NoRole' },
-      Ready: { status: 'False', reason: 'Forbidden' },
+      Ready: { status: 'False', reason: 'NoRole' },
     })
   })
 

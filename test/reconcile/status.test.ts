@@ -66,7 +66,7 @@ describe('the status write', () => {
   })
 
   it('removes a condition once, and only that one', () => {
-    const outcome = { conditions: [{ type: 'Migrating', status: null }] } as const
+    const outcome = { conditions: [{ type: 'Migrating', status: null }] }
     const migrating = { ...ready, type: 'Migrating' }
     const object = (conditions: object[]) => widget({ status: { conditions, observedGeneration: 1 } })
     expect(statusPatch(object([ready, migrating]), outcome, now)?.status).toEqual({ conditions: [ready] })

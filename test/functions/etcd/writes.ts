@@ -34,7 +34,8 @@ export class Writes {
         this.#world.recovery.judge(stored.status, status)
         stored.status = status
       })
-    stored.conditions = Object.fromEntries(conditions.map(({ type, ...one }) => [type, one]))
+    const kept = conditions.filter((one) => one.status !== null)
+    stored.conditions = Object.fromEntries(kept.map(({ type, ...one }) => [type, one]))
     return this.#count > count
   }
 
