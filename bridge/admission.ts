@@ -1,18 +1,27 @@
 import type { RunLog } from '#contracts'
 import { resourcePath } from '#kube'
 import type { WorkQueue } from '#queue'
+import { holderOf, nameOfShard } from '#spec'
 import { asksOf, type Reconciler } from './reconcilers.ts'
 
 export interface AdmissionDeps {
   queue: Pick<WorkQueue, 'declare'>
+  /** The shard of this bridge. */
+  shard: string
   log: RunLog
   /** Called when a Reconciler has been admitted, or when its error has changed. */
   changed: () => void
 }
 
+/** The reason why nothing is watched or enqueued for a Reconciler. */
+export interface AdmissionFailure {
+  reason: 'HeldByShard' | 'NotPrepared'
+  message: string
+}
+
 interface Candidate {
   uid: string | undefined
-  state: 'untried' | 'admitted' | { failure: string }
+  state: 'untried' | 'admitted' | { failure: AdmissionFailure }
   retry?: NodeJS.Timeout
 }
 
@@ -56,7 +65,7 @@ export class Admission {
     return this.#candidates.get(name)?.state === 'admitted'
   }
 
-  failureOf({ name }: Reconciler): string | undefined {
+  failureOf({ name }: Reconciler): AdmissionFailure | undefined {
     const state = this.#candidates.get(name)?.state
     return typeof state === 'object' ? state.failure : undefined
   }
@@ -72,25 +81,38 @@ export class Admission {
     candidate.state = failure === undefined ? 'admitted' : { failure }
     if (failure !== undefined)
       candidate.retry = setTimeout(() => void this.#prepare(reconciler, candidate), RETRY_MS).unref()
-    if (typeof before === 'object' && before.failure === failure) return
+    if (typeof before === 'object' && before.failure.message === failure?.message) return
     if (failure !== undefined)
-      this.#deps.log.warn({ reconciler: reconciler.name, detail: failure }, 'this Reconciler cannot be prepared yet')
+      this.#deps.log.warn(
+        { reconciler: reconciler.name, detail: failure.message },
+        'this Reconciler cannot be prepared yet',
+      )
     this.#deps.changed()
   }
 
-  async #failureIn({ name, spec }: Reconciler): Promise<string | undefined> {
+  async #failureIn({ name, spec, object }: Reconciler): Promise<AdmissionFailure | undefined> {
+    const holder = holderOf(object)
+    if (holder !== undefined && holder !== this.#deps.shard) return heldBy(holder, name, this.#deps.shard)
     try {
       for (const { ref, namespaces = [] } of asksOf(spec))
         for (const namespace of [undefined, ...namespaces]) resourcePath(ref, namespace)
       await this.#deps.queue.declare(name)
       return undefined
     } catch (error) {
-      return (error as Error).message
+      return { reason: 'NotPrepared', message: (error as Error).message }
     }
   }
 
   #dismiss(name: string): void {
     clearTimeout(this.#candidates.get(name)?.retry)
     this.#candidates.delete(name)
+  }
+}
+
+function heldBy(holder: string, name: string, shard: string): AdmissionFailure {
+  const patch = JSON.stringify({ status: { shard: shard === '' ? null : shard } })
+  return {
+    reason: 'HeldByShard',
+    message: `${nameOfShard(holder)} has not released it yet: its bridge does so when no run is under way there. If that installation does not exist any more: kubectl patch reconciler ${name} --subresource status --type merge -p '${patch}'`,
   }
 }

@@ -1,15 +1,10 @@
-import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
+import { type ResourceRef, resourceName } from '#contracts'
 import { pause } from '#primitives'
-import { RECONCILERS } from '#spec'
+import { holderOf, RECONCILERS } from '#spec'
 import { Admission } from './admission.ts'
 import { ConditionWriter } from './condition-writer.ts'
-import {
-  type BridgeCondition,
-  type OverlappingCondition,
-  refusedCondition,
-  servedCondition,
-  unpreparedCondition,
-} from './conditions.ts'
+import type { OverlappingCondition } from './conditions.ts'
+import { currentConditions } from './current-conditions.ts'
 import { demandOf } from './demand.ts'
 import { isStarting } from './failure.ts'
 import { OrphanedFinalizers } from './orphaned-finalizers.ts'
@@ -19,6 +14,7 @@ import { Publisher } from './publisher.ts'
 import type { Reconciler } from './reconcilers.ts'
 import { Registry } from './registry.ts'
 import { Relations } from './relations.ts'
+import { Releases } from './releases.ts'
 import { ResourceWatch } from './resource-watch.ts'
 import { Resyncs } from './resyncs.ts'
 import { Routes } from './routing.ts'
@@ -62,6 +58,7 @@ class WatchingBridge implements Bridge {
   readonly #registry: Registry
   readonly #admission: Admission
   readonly #conditions: ConditionWriter
+  readonly #releases: Releases
   readonly #sweeper: Sweeper
   readonly orphanedKeys: OrphanedFinalizers
   readonly #watches = new Map<string, RunningWatch>()
@@ -80,7 +77,7 @@ class WatchingBridge implements Bridge {
     this.#continuity = new StreamContinuity(options)
     options.watermark?.onDoubt(() => this.#doubt())
     this.#scopes = new Scopes(options.kube)
-    const { events, log, random = Math.random } = options
+    const { events, log, random = Math.random, shard = '' } = options
     const enqueue = (reconciler: string, key: string, lane: 'high' | 'low') =>
       this.#publisher.enqueue(reconciler, key, lane)
     this.#relations = new Relations({ events, log, signal: this.#ended.signal }, enqueue)
@@ -93,26 +90,36 @@ class WatchingBridge implements Bridge {
       reconcilers: () => this.#admitted,
     })
     this.#publisher = new Publisher({ ...options, scopes: this.#scopes, relations: this.#relations })
-    this.#admission = new Admission({ ...options, changed: () => this.#rerouting.poke() })
-    this.#registry = new Registry(options.log, () => this.#review())
+    this.#admission = new Admission({ ...options, shard, changed: () => this.#rerouting.poke() })
+    this.#registry = new Registry(log, shard, () => this.#review())
     this.#sweeper = new Sweeper({ ...options, ...options.sweep, now: this.#now, isWanted: () => this.#demand() })
     this.orphanedKeys = new OrphanedFinalizers({
       ...options,
       existing: () => this.#registry.existing,
       changed: () => this.#rerouting.poke(),
     })
+    const deps = { kube: options.kube, log, now: this.#now }
     this.#conditions = new ConditionWriter({
-      kube: options.kube,
-      log: options.log,
-      now: this.#now,
-      conditions: () => this.#currentConditions(),
+      ...deps,
+      conditions: () =>
+        currentConditions({
+          registry: this.#registry,
+          admission: this.#admission,
+          overlaps: this.#overlaps,
+          statusesOf: (ref) => this.#statusesOf(ref),
+          shard,
+        }),
     })
+    const leaving = () =>
+      this.#registry.elsewhere.map(({ object }) => object).filter((object) => holderOf(object) === shard)
+    this.#releases = new Releases({ ...deps, queue: options.queue, shard, leaving })
   }
 
   async run(signal: AbortSignal, graceMs: number): Promise<void> {
     this.#graceMs = graceMs
     this.#start(RECONCILERS)
-    const sideJobs = [this.#conditions, this.#resyncs, this.#sweeper, this.orphanedKeys].map((job) => job.run(signal))
+    const jobs = [this.#conditions, this.#releases, this.#resyncs, this.#sweeper, this.orphanedKeys]
+    const sideJobs = jobs.map((job) => job.run(signal))
     sideJobs.push(this.#noticeRestarts(signal))
     await new Promise((resolve) => {
       if (signal.aborted) resolve(undefined)
@@ -143,6 +150,7 @@ class WatchingBridge implements Bridge {
     if (this.#isStopping) return
     this.#admission.review(this.#registry.served)
     this.orphanedKeys.poke()
+    this.#releases.poke()
     this.#rerouting.poke()
   }
 
@@ -159,7 +167,7 @@ class WatchingBridge implements Bridge {
     this.#isRouted = true
     const { events } = this.#options
     this.#routes = new Routes(this.#admitted, (ref) => events.isReferenceOnly(ref), this.orphanedKeys.asks())
-    this.#overlaps = overlapsOf(this.#admitted)
+    this.#overlaps = overlapsOf([...this.#admitted, ...this.#registry.servedElsewhere])
     this.#relations.reroute(this.#routes)
     const before = [...this.#watches.values()]
     this.#arrange()
@@ -282,18 +290,8 @@ class WatchingBridge implements Bridge {
     }
   }
 
-  #currentConditions(): { object: KubeObject; conditions: BridgeCondition[] }[] {
-    const statusesOf = (ref: ResourceRef): ResourceStatus[] =>
-      this.#places(ref).flatMap((place) => this.#watches.get(nameOf(place))?.watch.status() ?? [])
-    return [
-      ...this.#registry.refused.map((entry) => ({ object: entry.object, conditions: [refusedCondition(entry)] })),
-      ...this.#registry.served.map((entry) => {
-        const failure = this.#admission.failureOf(entry)
-        const synced = failure === undefined ? servedCondition(entry, statusesOf) : unpreparedCondition(entry, failure)
-        const conditions = [synced, this.#overlaps.get(entry)].filter((one) => one !== undefined)
-        return { object: entry.object, conditions }
-      }),
-    ]
+  #statusesOf(ref: ResourceRef): ResourceStatus[] {
+    return this.#places(ref).flatMap((place) => this.#watches.get(nameOf(place))?.watch.status() ?? [])
   }
 
   readonly #now = (): Date => (this.#options.now ?? (() => new Date()))()

@@ -1,7 +1,7 @@
 import { apiVersionOf, type KubeObject, type RunLog } from '#contracts'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
 import { pause } from '#primitives'
-import { RECONCILERS } from '#spec'
+import { holderOf, RECONCILERS } from '#spec'
 import { areSame, type BridgeCondition, storedConditions, withTransition } from './conditions.ts'
 
 export interface ConditionWriterDeps {
@@ -9,8 +9,17 @@ export interface ConditionWriterDeps {
   log: RunLog
   now: () => Date
   /** The Reconcilers as last observed, each with the conditions that it should have now. */
-  conditions: () => { object: KubeObject; conditions: BridgeCondition[] }[]
+  conditions: () => ReconcilerConditions[]
 }
+
+export interface ReconcilerConditions {
+  object: KubeObject
+  conditions: BridgeCondition[]
+  /** The shard that holds the Reconciler. */
+  shard: string
+}
+
+type Said = Omit<ReconcilerConditions, 'object'>
 
 const AT_MOST_EVERY_MS = 500
 const RETRY_MS = 2000
@@ -18,12 +27,12 @@ const FIELD_MANAGER = 'fairlead-bridge'
 
 /**
  * Keeps the conditions Synced and Overlapping of the Reconcilers. A bridge writes a condition once, when it becomes
- * true, and does not repeat it when another bridge overwrites it. Otherwise two bridges that disagree would write for
- * ever.
+ * true, and does not repeat it when another bridge of its shard overwrites it. Otherwise two bridges that disagree would
+ * write for ever.
  */
 export class ConditionWriter {
   readonly #deps: ConditionWriterDeps
-  readonly #said = new Map<string, BridgeCondition[]>()
+  readonly #said = new Map<string, Said>()
   #wake = () => {}
   #isDirty = false
 
@@ -57,19 +66,21 @@ export class ConditionWriter {
     const uids = new Set(conditions.map(({ object }) => object.metadata.uid))
     for (const uid of this.#said.keys()) if (!uids.has(uid)) this.#said.delete(uid)
     let isSaid = true
-    for (const { object, conditions: said } of conditions) isSaid = (await this.#say(object, said, signal)) && isSaid
+    for (const { object, ...said } of conditions) isSaid = (await this.#say(object, said, signal)) && isSaid
     return isSaid
   }
 
-  async #say(object: KubeObject, conditions: BridgeCondition[], signal: AbortSignal): Promise<boolean> {
+  async #say(object: KubeObject, saying: Said, signal: AbortSignal): Promise<boolean> {
     const { name, uid = '' } = object.metadata
     const said = this.#said.get(uid)
-    if (said !== undefined && areSame(said, conditions)) return true
     const before = storedConditions(object)
+    const isOfOthers = before.length > 0 && holderOf(object) !== saying.shard
+    if (said !== undefined && isSame(said, saying) && !isOfOthers) return true
     try {
       // The last write of this bridge may not be visible in `object` yet.
-      if (said !== undefined || !areSame(before, conditions)) await this.#apply(object, conditions, before, signal)
-      this.#said.set(uid, conditions)
+      if (said !== undefined || isOfOthers || !areSame(before, saying.conditions))
+        await this.#apply(object, saying, before, signal)
+      this.#said.set(uid, saying)
       return true
     } catch (error) {
       // The next version of the object causes another attempt.
@@ -82,7 +93,7 @@ export class ConditionWriter {
   /** Applies the conditions. A condition that is left out is removed. */
   async #apply(
     { kind, metadata: { name, uid } }: KubeObject,
-    conditions: BridgeCondition[],
+    { conditions, shard }: Said,
     before: ReturnType<typeof storedConditions>,
     signal: AbortSignal,
   ): Promise<void> {
@@ -94,9 +105,12 @@ export class ConditionWriter {
       apiVersion: apiVersionOf(RECONCILERS),
       kind,
       metadata: { name, ...(uid !== undefined && { uid }) },
-      status: { conditions: stored },
+      // A definition of an earlier version does not have the field.
+      status: { conditions: stored, ...(shard !== '' && { shard }) },
     }
     const path = resourcePath(RECONCILERS, undefined, name)
     await this.#deps.kube.applyStatus(path, patch, { fieldManager: FIELD_MANAGER, force: true, signal })
   }
 }
+
+const isSame = (a: Said, b: Said): boolean => a.shard === b.shard && areSame(a.conditions, b.conditions)

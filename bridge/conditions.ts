@@ -1,4 +1,6 @@
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
+import { nameOfShard, RELEASED, shardOf } from '#spec'
+import type { AdmissionFailure } from './admission.ts'
 import type { Reconciler, RefusedReconciler } from './reconcilers.ts'
 import type { ResourceStatus } from './types.ts'
 
@@ -25,11 +27,14 @@ export function refusedCondition({ reason, message, object }: RefusedReconciler)
   return { type: 'Synced', status: 'False', reason, message, ...generationOf(object) }
 }
 
-export const unpreparedCondition = ({ object }: Reconciler, failure: string): SyncedCondition => ({
+export const unpreparedCondition = (
+  { object }: Pick<Reconciler, 'object'>,
+  { reason, message }: AdmissionFailure,
+): SyncedCondition => ({
   type: 'Synced',
   status: 'False',
-  reason: 'NotPrepared',
-  message: `nothing is watched or queued for it: ${failure}`,
+  reason,
+  message: `nothing is watched or queued for it: ${message}`,
   ...generationOf(object),
 })
 
@@ -50,7 +55,7 @@ export function servedCondition(
   })
   for (const ref of [spec.for, ...spec.owns, ...spec.related]) {
     const name = resourceName(ref)
-    const statuses = statusesOf(ref)
+    const statuses = statusesOf(ref).filter(({ namespace }) => isIn(namespace, spec.for.namespaces))
     const failures = statuses.map(({ failure, namespace }) => ({ ...failure, where: inNamespace(namespace) }))
     if (failures.some(({ kind }) => kind === 'absent'))
       return condition('False', 'ResourceNotFound', `${name} is not served by the API server: install its definition`)
@@ -73,6 +78,26 @@ export function servedCondition(
   }
   return condition('True', 'Watching', 'every resource is listed, and its changes arrive')
 }
+
+/** Returns the status of a Reconciler that `shard` no longer serves, and the shard of its label does not serve yet. */
+export function releasedStatus(object: KubeObject, shard: string, now: Date): object {
+  const message = `${nameOfShard(shard)} has released it, and ${nameOfShard(shardOf(object))} has not taken it up yet`
+  const reasons: Record<string, string> = { Synced: RELEASED, Ready: 'NotServed' }
+  const { conditions = [] } = (object.status ?? {}) as { conditions?: StoredCondition[] }
+  const released = conditions
+    .filter(({ type }) => type !== 'Overlapping')
+    .map((before) => {
+      const reason = reasons[before.type]
+      return reason === undefined
+        ? before
+        : withTransition({ ...before, status: 'False', reason, message }, before, now)
+    })
+  return { shard: null, conditions: released }
+}
+
+/** Whether a watch concerns the Reconciler: others may ask for the same resource in other namespaces. */
+const isIn = (namespace: string | undefined, namespaces: readonly string[] | undefined): boolean =>
+  namespaces === undefined || namespace === undefined || namespaces.includes(namespace)
 
 const inNamespace = (namespace: string | undefined): string => (namespace === undefined ? '' : ` in ${namespace}`)
 

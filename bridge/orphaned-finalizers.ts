@@ -17,6 +17,8 @@ export interface ExistingReconcilers {
   served: readonly Reconciler[]
   /** The names, including those of refused Reconcilers. */
   names: ReadonlySet<string>
+  /** The names of those that other shards serve. */
+  elsewhere: ReadonlySet<string>
   finalizers: ReadonlySet<string>
 }
 
@@ -104,7 +106,8 @@ export class OrphanedFinalizers implements OrphanedKeys {
       if (spec.finalize) await this.#record(name, finalizedBy(name, spec), records.get(name), signal)
     for (const name of this.#orphans.keys()) if (existing.names.has(name) || !records.has(name)) this.#end(name)
     for (const record of records.values())
-      if (!existing.names.has(record.scope)) await this.#judge(record, existing.finalizers)
+      if (existing.elsewhere.has(record.scope)) await events.removeCursor(record.sequence)
+      else if (!existing.names.has(record.scope)) await this.#judge(record, existing.finalizers)
   }
 
   async #record(

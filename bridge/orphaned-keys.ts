@@ -3,13 +3,15 @@ import { type DeadMessage, deadKey } from '#events'
 import { isNotFound, type KubeClient, resourcePath } from '#kube'
 import { repeat, unlessAborted } from '#primitives'
 import type { Entry, WorkQueue } from '#queue'
-import { RECONCILERS } from '#spec'
+import { RECONCILERS, shardOf } from '#spec'
 import type { OrphanedKeys } from './types.ts'
 
 export interface OrphanedKeysOptions {
   kube: Pick<KubeClient, 'list'>
   queue: Pick<WorkQueue, 'stream' | 'reconcilers' | 'list' | 'purge' | 'enqueue' | 'declare' | 'retire'>
   deadLetter: (dead: DeadMessage) => Promise<void>
+  /** The shard of this process. Keys of Reconcilers that other shards serve are removed without a dead letter. Left out: none. */
+  shard?: string
   /** The keys that must not be removed. Left out: none. */
   orphans?: OrphanedKeys
   log: RunLog
@@ -25,21 +27,21 @@ const EVERY_MS = 60_000
 const KEY_MS = 5000
 
 /**
- * Moves the keys of deleted Reconcilers to the dead letters. A Reconciler that is created again enqueues each of its
- * objects.
+ * Moves the keys of deleted Reconcilers to the dead letters, and removes the keys of Reconcilers that have moved to
+ * another shard, which enqueues each of their objects. So does a Reconciler that is created again.
  */
 export function createOrphanedKeySweeper(options: OrphanedKeysOptions): Runnable {
-  const { log, absentMs = ABSENT_MS, everyMs = EVERY_MS } = options
+  const { log, shard = '', absentMs = ABSENT_MS, everyMs = EVERY_MS } = options
   const absentSince = new Map<string, number>()
   const look = async (signal: AbortSignal) => {
-    const present = await presentNames(options.kube)
+    const shards = await shardsByName(options.kube)
     for (const reconciler of await options.queue.reconcilers()) {
-      const isGone = !present.has(reconciler)
+      const isGone = shards.get(reconciler) !== shard
       if (!isGone) absentSince.delete(reconciler)
       const since = absentSince.get(reconciler) ?? performance.now()
       if (isGone) absentSince.set(reconciler, since)
       if (!isGone || performance.now() - since < absentMs) continue
-      await deadLetterKeys(options, reconciler, signal)
+      await removeKeys(options, reconciler, { hasMoved: shards.has(reconciler) }, signal)
       if (await retireIfEmpty(options, reconciler)) absentSince.delete(reconciler)
     }
   }
@@ -50,12 +52,15 @@ export function createOrphanedKeySweeper(options: OrphanedKeysOptions): Runnable
   return { run: (signal) => repeat(() => look(signal), { signal, everyMs, failed }) }
 }
 
-/** Rejects if the resource itself is not served, because that proves nothing about its objects. */
-async function presentNames(kube: OrphanedKeysOptions['kube'], fieldSelector?: string): Promise<Set<string>> {
-  const names = new Set<string>()
+/**
+ * Returns the shard of each Reconciler, by name. Rejects if the resource itself is not served, because that proves
+ * nothing about its objects.
+ */
+async function shardsByName(kube: OrphanedKeysOptions['kube'], fieldSelector?: string): Promise<Map<string, string>> {
+  const shards = new Map<string, string>()
   for await (const { items } of kube.list(resourcePath(RECONCILERS), { fieldSelector }))
-    for (const { metadata } of items) names.add(metadata.name)
-  return names
+    for (const object of items) shards.set(object.metadata.name, shardOf(object))
+  return shards
 }
 
 /**
@@ -65,17 +70,22 @@ async function presentNames(kube: OrphanedKeysOptions['kube'], fieldSelector?: s
  * is killed between the purge and the check, this one key waits for its next change or resync, and is in the dead
  * letters.
  */
-async function deadLetterKeys(options: OrphanedKeysOptions, reconciler: string, signal: AbortSignal): Promise<void> {
-  const { kube, queue, log } = options
+async function removeKeys(
+  options: OrphanedKeysOptions,
+  reconciler: string,
+  { hasMoved }: { hasMoved: boolean },
+  signal: AbortSignal,
+): Promise<void> {
+  const { queue, log } = options
   let deadLettered = 0
   for await (const entry of queue.list({ reconciler })) {
     signal.throwIfAborted()
     const orphaned = options.orphans?.stateOf(reconciler, entry.key)
     if (entry.state === 'running' || orphaned === 'waits') continue
     // An object that no longer waits for the finalizer needs no dead letter.
-    const isLetter = orphaned !== 'released'
+    const isLetter = !hasMoved && orphaned !== 'released'
     if (await isTakenAway(options, entry, isLetter, signal)) deadLettered += Number(isLetter)
-    if (await mayBeBack(kube, reconciler)) {
+    if (await mayBeBack(options, reconciler)) {
       await unlessAborted(queue.enqueue(reconciler, entry.key, { lane: 'low' }), signal)
       log.info({ reconciler, keys: deadLettered }, 'this Reconciler may be back: no more of its keys go to DEAD')
       return
@@ -113,9 +123,10 @@ async function isTakenAway(
  * declared again if a key was enqueued meanwhile. If the process is killed in between, such a key stays in WORK until
  * the Reconciler is created again.
  */
-async function retireIfEmpty({ kube, queue, orphans, log }: OrphanedKeysOptions, reconciler: string): Promise<boolean> {
+async function retireIfEmpty(options: OrphanedKeysOptions, reconciler: string): Promise<boolean> {
+  const { queue, orphans, log } = options
   const isHeld = () => orphans?.isHeld(reconciler) ?? false
-  const mustStay = async () => isHeld() || !(await isEmpty(queue, reconciler)) || (await mayBeBack(kube, reconciler))
+  const mustStay = async () => isHeld() || !(await isEmpty(queue, reconciler)) || (await mayBeBack(options, reconciler))
   if (await mustStay()) return false
   await queue.retire(reconciler)
   if (await mustStay()) {
@@ -131,10 +142,10 @@ async function isEmpty(queue: OrphanedKeysOptions['queue'], reconciler: string):
   return true
 }
 
-/** Whether the Reconciler may exist again. A check that fails counts as yes. */
-const mayBeBack = (kube: OrphanedKeysOptions['kube'], reconciler: string): Promise<boolean> =>
-  presentNames(kube, `metadata.name=${reconciler}`).then(
-    (names) => names.has(reconciler),
+/** Whether the Reconciler may be in this shard again. A check that fails counts as yes. */
+const mayBeBack = ({ kube, shard = '' }: OrphanedKeysOptions, reconciler: string): Promise<boolean> =>
+  shardsByName(kube, `metadata.name=${reconciler}`).then(
+    (shards) => shards.get(reconciler) === shard,
     () => true,
   )
 

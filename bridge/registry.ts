@@ -1,6 +1,6 @@
 import type { KubeObject, RunLog } from '#contracts'
 import type { Verb } from '#events'
-import { finalizerOfReconciler, isRefused } from '#spec'
+import { finalizerOfReconciler, holderOf, isRefused, shardOf } from '#spec'
 import type { ResourceEventHandler } from './lister.ts'
 import type { ExistingReconcilers } from './orphaned-finalizers.ts'
 import { parseReconciler, type Reconciler, type RefusedReconciler } from './reconcilers.ts'
@@ -9,15 +9,17 @@ import { parseReconciler, type Reconciler, type RefusedReconciler } from './reco
 export class Registry implements ResourceEventHandler {
   readonly #entries = new Map<string, Reconciler | RefusedReconciler>()
   readonly #log: RunLog
+  readonly #shard: string
   readonly #changed: () => void
   #isComplete = false
 
   /**
-   * `changed` is called when all Reconcilers are known for the first time, and then after each change that concerns the
-   * bridge. A change of the status does not.
+   * `shard` is the shard of this bridge. `changed` is called when all Reconcilers are known for the first time, and then
+   * after each change that concerns the bridge. A change of the status does only if it hands the Reconciler over.
    */
-  constructor(log: RunLog, changed: () => void) {
+  constructor(log: RunLog, shard: string, changed: () => void) {
     this.#log = log
+    this.#shard = shard
     this.#changed = changed
   }
 
@@ -27,11 +29,20 @@ export class Registry implements ResourceEventHandler {
   }
 
   get served(): Reconciler[] {
-    return [...this.#entries.values()].filter((entry): entry is Reconciler => !isRefused(entry))
+    return this.#of(true).filter((entry): entry is Reconciler => !isRefused(entry))
   }
 
   get refused(): RefusedReconciler[] {
-    return [...this.#entries.values()].filter((entry): entry is RefusedReconciler => isRefused(entry))
+    return this.#of(true).filter((entry): entry is RefusedReconciler => isRefused(entry))
+  }
+
+  /** The Reconcilers of other shards. */
+  get elsewhere(): (Reconciler | RefusedReconciler)[] {
+    return this.#of(false)
+  }
+
+  get servedElsewhere(): Reconciler[] {
+    return this.elsewhere.filter((entry): entry is Reconciler => !isRefused(entry))
   }
 
   get paused(): string[] {
@@ -43,8 +54,9 @@ export class Registry implements ResourceEventHandler {
     if (!this.#isComplete) return undefined
     const { served } = this
     const names = new Set(this.#entries.keys())
+    const elsewhere = new Set(this.elsewhere.map(({ name }) => name))
     const finalizers = new Set([...this.#entries.values()].map(({ object }) => finalizerOfReconciler(object)))
-    return { served, names, finalizers }
+    return { served, names, elsewhere, finalizers }
   }
 
   listed(objects: KubeObject[]): void {
@@ -65,23 +77,36 @@ export class Registry implements ResourceEventHandler {
     const { name } = object.metadata
     const before = this.#entries.get(name)
     const entry = parseReconciler(object)
-    if (before && saysTheSame(before, entry)) {
+    if (before && this.#saysTheSame(before, entry)) {
       before.object = object
       return false
     }
     this.#entries.set(name, entry)
-    if (isRefused(entry) && !(before && isRefused(before) && before.message === entry.message)) {
+    if (isRefused(entry) && this.#isOwn(entry) && !(before && isRefused(before) && before.message === entry.message)) {
       const { reason, message } = entry
       this.#log.warn({ reconciler: name, reason, detail: message }, 'this Reconciler is not served')
     }
     return true
   }
-}
 
-function saysTheSame(before: Reconciler | RefusedReconciler, after: Reconciler | RefusedReconciler): boolean {
-  if (isRefused(before) || isRefused(after) || before.coverageId !== after.coverageId) return false
-  return digest(before) === digest(after)
-}
+  #isOwn({ object }: Pick<Reconciler, 'object'>): boolean {
+    return shardOf(object) === this.#shard
+  }
 
-const digest = ({ spec, object: { metadata } }: Reconciler): string =>
-  JSON.stringify([spec, metadata.uid, metadata.generation, metadata.deletionTimestamp])
+  #of(isOwn: boolean): (Reconciler | RefusedReconciler)[] {
+    return [...this.#entries.values()].filter((entry) => this.#isOwn(entry) === isOwn)
+  }
+
+  #saysTheSame(before: Reconciler | RefusedReconciler, after: Reconciler | RefusedReconciler): boolean {
+    if (isRefused(before) || isRefused(after) || before.coverageId !== after.coverageId) return false
+    return this.#digest(before) === this.#digest(after)
+  }
+
+  #digest({ spec, object }: Reconciler): string {
+    const { uid, generation, deletionTimestamp } = object.metadata
+    const holder = holderOf(object)
+    // The holder counts only if another shard holds a Reconciler of this one, or this one a Reconciler of another.
+    const handover = (shardOf(object) === this.#shard) === (holder === this.#shard) ? undefined : holder
+    return JSON.stringify([spec, uid, generation, deletionTimestamp, shardOf(object), handover])
+  }
+}

@@ -16,7 +16,9 @@ export interface Watermark {
 export interface BridgeOptions {
   kube: KubeClient
   events: EventStore
-  queue: Pick<WorkQueue, 'declare' | 'enqueue' | 'announce'>
+  queue: Pick<WorkQueue, 'declare' | 'enqueue' | 'announce' | 'isServed'>
+  /** Serves only the Reconcilers whose label names this shard. Left out: those without the label. */
+  shard?: string | undefined
   log: RunLog
   /**
    * Returns the incarnation of the server that keeps the streams. After a change of it, everything is listed and

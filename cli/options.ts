@@ -26,6 +26,12 @@ export const objectName = (text: string): string => {
   return text
 }
 
+/** Parses the prefixes of streams. */
+export function streamPrefixes(text: string, before: string[] = []): string[] {
+  if (!/^[A-Za-z0-9-]{1,65}$/.test(text)) throw new InvalidArgumentError('give letters, digits and hyphens.')
+  return [...before, text]
+}
+
 /** Parses the numbers of recorded runs. */
 export function runNumbers(text: string, before: number[]): number[] {
   if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('give the number that `runs ls` shows.')

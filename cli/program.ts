@@ -34,6 +34,7 @@ Environment:
   NATS_KEY           and of its key
   NATS_API_PREFIX    where this NATS user finds the JetStream API (default $JS.API)
   FAIRLEAD_PREFIX    before the names of streams and subjects, so that clusters can share a NATS account
+  FAIRLEAD_SHARD     serves only Reconcilers with the label fairlead.dev/shard=NAME, on streams of its own
   FAIRLEAD_CLUSTER   the cluster's name in events (default the UID of namespace kube-system)
   FAIRLEAD_REFERENCE_ONLY  kinds whose contents stay in the API server, e.g. configmaps,widgets.example.com
   FAIRLEAD_EVENTS_MAX_BYTES  of the stream EVENTS, such as 7Gi (default no limit)
@@ -83,6 +84,7 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
     .option('--context <name>', 'of the kubeconfig')
     .option('--nats <url>', 'instead of NATS_URL')
     .option('--prefix <name>', 'instead of FAIRLEAD_PREFIX')
+    .option('--shard <name>', 'instead of FAIRLEAD_SHARD')
     .addHelpText('after', EPILOGUE)
     .showHelpAfterError('(fairlead --help lists commands, variables and exit codes)')
   const context: CommandContext = {

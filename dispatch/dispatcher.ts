@@ -31,6 +31,8 @@ export interface DispatcherOptions {
   queue: WorkQueue
   /** The functions, by the name of their Reconciler. */
   functions: ReadonlyMap<string, Invoke>
+  /** Serves only the Reconcilers whose label names this shard. Left out: those without the label. */
+  shard?: string | undefined
   /** The name of this process in Events, at most 128 characters. */
   instance: string
   /** The number of concurrent API requests of all reconcilers together. Default 10. */
@@ -160,7 +162,7 @@ class LiveDispatcher implements Dispatcher {
   }
 
   #lifecycleOf(name: string): ReconcilerLifecycle {
-    const { events, queue, log, functions, revision, access = [] } = this.#options
+    const { events, queue, log, functions, shard = '', revision, access = [] } = this.#options
     // A resource has one watch, or a watch in each of the Reconciler's namespaces.
     const isSynced = (ref: ResourceRef, id: string, namespaces: readonly string[] = []) => {
       const isCoveredIn = (scope?: string) => isCovered(this.#cursors.get(scopeName(ref, scope)), id)
@@ -171,6 +173,7 @@ class LiveDispatcher implements Dispatcher {
       new ReconcilerLifecycle(name, {
         ...this.#deps,
         cluster: events.cluster,
+        shard,
         queue,
         invoke: functions.get(name),
         revision,

@@ -9,6 +9,8 @@ import { NoQueueError, openQueue, type WorkQueue } from '#queue'
 
 export interface ExistingStreams {
   js: JetStream
+  /** The shard whose streams these are; '' is the installation without a shard. */
+  shard: string
   queue: WorkQueue
   dead: DeadLetters
   /** A view of EVENTS. Its methods reject if the stream does not exist. */
@@ -40,11 +42,12 @@ export async function openExistingStreams(
     const dead = await openDeadLetters(js, { ...prefixOf(config), cluster: '', log, create: false })
     const view = viewEvents(js, { prefix: config.FAIRLEAD_PREFIX, log })
     const runs = viewRuns(js, config.FAIRLEAD_PREFIX)
-    return { js, queue, dead, view, runs, [Symbol.asyncDispose]: () => js.close() }
+    const shard = config.FAIRLEAD_SHARD ?? ''
+    return { js, shard, queue, dead, view, runs, [Symbol.asyncDispose]: () => js.close() }
   } catch (error) {
     await js.close()
     if (!(error instanceof NoQueueError)) throw error
-    const hint = 'fairlead up makes it; or is this another NATS (--nats), or another --prefix?'
+    const hint = 'fairlead up makes it; or is this another NATS (--nats), or another --prefix or --shard?'
     throw new UsageError(`${error.message} at ${js.nc.getServer()}: ${hint}`, { cause: error })
   }
 }

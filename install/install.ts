@@ -9,7 +9,7 @@ import {
   type Reconciler,
   type ReconcilerManifest,
 } from '#sdk'
-import { RECONCILERS, SYSTEM_NAMESPACE } from '#spec'
+import { RECONCILERS, SHARD_LABEL, SYSTEM_NAMESPACE } from '#spec'
 import { refuseBreaking } from './compatibility.ts'
 import { CRDS, FIELD_MANAGER, found, pathOf, storedUnder } from './installed-objects.ts'
 import { functionRbac, platformRbac } from './rbac.ts'
@@ -22,6 +22,8 @@ const WATCHABLE_WITHIN_MS = 10_000
 interface InstallOptions {
   force?: boolean
   revision?: string | undefined
+  /** The shard that serves the Reconcilers, as their label. */
+  shard?: string | undefined
   natsCertificates?: boolean
   /**
    * The URL at which the functions are served over HTTP; `{name}` stands for the name of the function. Default:
@@ -44,14 +46,12 @@ export interface Installed {
 export async function install(
   kube: KubeClient,
   functions: readonly Reconciler[],
-  { force = false, revision, natsCertificates = false, url }: InstallOptions = {},
+  { force = false, revision, shard, natsCertificates = false, url }: InstallOptions = {},
 ): Promise<Installed[]> {
-  const manifests = functions.map((one) =>
-    manifest(one, {
-      revision,
-      ...(url !== undefined && { invoke: { http: { url: url.replaceAll('{name}', one.name) } } }),
-    }),
-  )
+  const manifests = functions.map((one) => {
+    const invoke = url === undefined ? {} : { invoke: { http: { url: url.replaceAll('{name}', one.name) } } }
+    return labelled(manifest(one, { revision, ...invoke }), shard)
+  })
   const own = definitionsOf(functions)
   // The definition of Reconcilers needs no check: tests keep it compatible, and differently worded rules would look
   // stricter.
@@ -67,6 +67,9 @@ export async function install(
   if (natsCertificates) installed.push(...(await certified(kube)))
   return installed
 }
+
+const labelled = (one: ReconcilerManifest, shard: string | undefined) =>
+  shard === undefined ? one : { ...one, metadata: { ...one.metadata, labels: { [SHARD_LABEL]: shard } } }
 
 /** Rejects if the definitions of the functions would break stored objects. Changes nothing. */
 export async function checkDefinitions(kube: KubeClient, functions: readonly Reconciler[]): Promise<void> {

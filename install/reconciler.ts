@@ -13,6 +13,11 @@ const status = z.object({
     .describe(
       'Revisions of the function, in the order of their first answers. After a new one every object runs again.',
     ),
+  shard: z
+    .string()
+    .max(63)
+    .optional()
+    .describe('The shard whose bridges have taken up the Reconciler. Left out: the installation without a shard.'),
 })
 
 const Reconciler = resource({

@@ -43,4 +43,5 @@ export {
 } from './related.ts'
 export { isRevision, owedRevision, type Revision, revisionsOf } from './revisions.ts'
 export { type LabelSelector, type Labels, labelsOfSelector, parseSelector, SelectorError } from './selector.ts'
+export { holderOf, nameOfShard, RELEASED, SHARD_LABEL, shardOf } from './shard.ts'
 export { shownUrl } from './shown-url.ts'

@@ -17,20 +17,21 @@ export interface InstallOptions {
 }
 
 export async function installFunctions(options: InstallOptions, { config, print }: CommandContext): Promise<void> {
-  await using kube = await openKube(await config())
-  const installed = await applied(kube, options)
+  const settings = await config()
+  await using kube = await openKube(settings)
+  const installed = await applied(kube, options, settings.FAIRLEAD_SHARD)
   const rows = installed.map(({ kind, name, result }) => [kind, name, result])
   print(options.output === 'json' ? JSON.stringify(installed, null, 2) : table(['KIND', 'NAME', 'RESULT'], rows))
 }
 
-async function applied(kube: KubeClient, options: InstallOptions): Promise<Installed[]> {
+async function applied(kube: KubeClient, options: InstallOptions, shard: string | undefined): Promise<Installed[]> {
   const { check, onlyNatsCertificates, url } = options
   if (url !== undefined && !/^https?:\/\/\S+$/.test(url))
     throw new UsageError(`--url is "${url}": give an address, such as http://{name}.functions.svc`)
   if (check && onlyNatsCertificates) throw new UsageError('--check applies nothing: leave out --only-nats-certificates')
   if (onlyNatsCertificates) return installCertificates(kube)
   const functions = await loadFunctions(options.function)
-  if (!check) return install(kube, functions, options)
+  if (!check) return install(kube, functions, { ...options, shard })
   await checkDefinitions(kube, functions)
   return []
 }

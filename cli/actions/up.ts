@@ -35,9 +35,10 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   const access = await readFunctionAccess(config.FAIRLEAD_FUNCTION_ACCESS)
   await using kube = await openKube(config, metrics.onRequest)
   const whenThere = <T>(open: () => Promise<T>) => retryWhileUnreachable(options.waitSeconds, log, open)
+  const { FAIRLEAD_SHARD: shard } = config
   if (options.install) {
     const { install } = await import('#install')
-    for (const one of await whenThere(() => install(kube, functions, options))) log.info(one, 'installed')
+    for (const one of await whenThere(() => install(kube, functions, { ...options, shard }))) log.info(one, 'installed')
   }
   metrics.start(functions.map(({ name }) => name))
   const { concurrency: slots } = options
@@ -65,6 +66,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
     streams,
     parts,
     functions,
+    shard,
     invoke: guard.invoke,
     apiConcurrency: options.apiConcurrency,
     access,

@@ -2,7 +2,7 @@ import type { Command } from 'commander'
 import type { CrdsOptions, KnativeOfOptions, ManifestsOptions, RbacOptions } from '../actions/generate.ts'
 import type { BundleCommandOptions } from '../actions/generate-bundle.ts'
 import type { ChartOptions } from '../actions/generate-chart.ts'
-import { type CommandContext, collect, functionOption, objectName } from '../options.ts'
+import { type CommandContext, collect, functionOption, objectName, streamPrefixes } from '../options.ts'
 
 export function generateCommands(program: Command, { print }: CommandContext): void {
   const generate = program.command('generate').description('manifests from the functions’ code, as YAML')
@@ -51,6 +51,19 @@ export function generateCommands(program: Command, { print }: CommandContext): v
     .action(async (name: string | undefined, options: KnativeOfOptions) => {
       const { generateKnative } = await import('../actions/generate.ts')
       print(await generateKnative(name, options))
+    })
+
+  generate
+    .command('nats-users')
+    .description('users.conf of NATS, with the permissions for these shards or prefixes too')
+    .argument(
+      '<name...>',
+      'values of FAIRLEAD_SHARD or FAIRLEAD_PREFIX; PREFIX-SHARD where both are set',
+      streamPrefixes,
+    )
+    .action(async (names: string[]) => {
+      const { natsUsers } = await import('#install')
+      print((await natsUsers(names)).trimEnd())
     })
 
   generate

@@ -21,7 +21,8 @@ export function abilitiesOf(settings: Config, { allowWrites, function: files, en
   const given = { kubeconfig: KUBECONFIG, context, nats: [NATS_URL].flat().join(','), prefix: FAIRLEAD_PREFIX }
   const globals = Object.entries(given).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}`, value]))
   const output = ['-o', 'json', ...files.flatMap((file) => ['-f', file])]
-  const run = (...args: string[]) => commandJson([...globals, ...args, ...output], env)
+  // The prefix contains the shard.
+  const run = (...args: string[]) => commandJson([...globals, ...args, ...output], { ...env, FAIRLEAD_SHARD: '' })
   return {
     writes: allowWrites,
     publish,

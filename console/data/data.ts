@@ -15,6 +15,7 @@ import {
 } from '#inspect'
 import { isNotFound, type KubeClient, type RequestReport } from '#kube'
 import type { Depth } from '#queue'
+import { shardOf } from '#spec'
 import { Cache } from './cache.ts'
 import { type Connection, connectionTo } from './connection.ts'
 import { type EventFeed, eventFeed } from './event-feed.ts'
@@ -123,9 +124,10 @@ export function openData(settings: Config, log: Logger, { role, onRequest }: Dat
     reconcilers: () =>
       cache.get('reconcilers', 1000, async () => {
         const streams = await nats.now()
-        return typeof streams === 'string'
+        const all = await (typeof streams === 'string'
           ? reconcilersOf(await demandKube()).catch(noneIfNotFound)
-          : reconcilersIn(streams.view)
+          : reconcilersIn(streams.view))
+        return all.filter((one) => shardOf(one) === (settings.FAIRLEAD_SHARD ?? ''))
       }),
     queues: () => cache.get('queues', 1000, async () => (await demandNats()).queue.reconcilers()),
     counts: (reconciler) =>

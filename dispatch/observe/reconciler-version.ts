@@ -1,7 +1,7 @@
 import type { KubeObject } from '#contracts'
 import { compareVersions, type ObserveQuery, type StoredEvent } from '#events'
 import { sameJson } from '#reconcile'
-import { RECONCILERS, type ReconcilerSpec, readReconciler } from '#spec'
+import { RECONCILERS, type ReconcilerSpec, readReconciler, shardOf } from '#spec'
 import { SupersededError } from '../errors.ts'
 
 /**
@@ -11,7 +11,7 @@ import { SupersededError } from '../errors.ts'
 export class ReconcilerVersion {
   readonly #spec: ReconcilerSpec
   readonly #superseded: (by: StoredEvent | 'absent') => void
-  /** The latest version with the same specification. */
+  /** The latest version with the same specification, in the same shard. */
   #seen: StoredEvent
 
   constructor(event: StoredEvent, spec: ReconcilerSpec, superseded: (by: StoredEvent | 'absent') => void) {
@@ -41,12 +41,16 @@ export class ReconcilerVersion {
       throw new SupersededError('EVENTS does not have the Reconciler any more, which this process learns by this run')
     }
     if (isOlder(news, this.#seen)) return
-    if (news.verb !== 'deleted' && sameJson(readReconciler(news.object), this.#spec)) {
+    if (news.verb !== 'deleted' && this.#isSame(news.object)) {
       this.#seen = news
       return
     }
     this.#superseded(news)
     throw new SupersededError('the Reconciler was changed or removed, which this process learns by this run')
+  }
+
+  #isSame(object: KubeObject): boolean {
+    return sameJson(readReconciler(object), this.#spec) && shardOf(object) === shardOf(this.#seen.object)
   }
 }
 

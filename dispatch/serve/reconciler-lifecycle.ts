@@ -3,7 +3,16 @@ import type { StoredEvent } from '#events'
 import { TokenBucket } from '#primitives'
 import type { WorkQueue } from '#queue'
 import { reconciled, sameJson } from '#reconcile'
-import { coverageId, identityOf, isRefused, type ReconcilerSpec, readReconciler, shownUrl } from '#spec'
+import {
+  coverageId,
+  holderOf,
+  identityOf,
+  isRefused,
+  type ReconcilerSpec,
+  readReconciler,
+  shardOf,
+  shownUrl,
+} from '#spec'
 import { accessTo, type FunctionAccess } from '../http/function-access.ts'
 import { type HttpFunction as Callee, httpFunction } from '../http/http-function.ts'
 import { isOlder, ReconcilerVersion } from '../observe/reconciler-version.ts'
@@ -22,6 +31,8 @@ export interface ReconcilerLifecycleDependencies extends ReconciliationDependenc
   queue: WorkQueue
   /** The name of the cluster in events. */
   cluster: string
+  /** The shard of this process. */
+  shard: string
   /** Undefined: this process does not have the function. Another dispatcher may have it. */
   invoke: Invoke | undefined
   /** The revision of the functions in this process. */
@@ -90,6 +101,7 @@ export class ReconcilerLifecycle {
     if (this.#stopped) return
     if (event === undefined || event.verb === 'deleted') return this.#endServing(CHANGE_GRACE_MS)
     const { object } = event
+    if (shardOf(object) !== this.#deps.shard) return this.#endServing(CHANGE_GRACE_MS)
     const read = readReconciler(object)
     if (isRefused(read)) {
       await this.#endServing(CHANGE_GRACE_MS)
@@ -122,6 +134,8 @@ export class ReconcilerLifecycle {
   async #serve(event: StoredEvent, spec: ReconcilerSpec): Promise<void> {
     await this.#endServing(CHANGE_GRACE_MS)
     if (this.#stopped) return
+    const holder = holderOf(event.object) ?? this.#deps.shard
+    if (holder !== this.#deps.shard) return this.#logOnce('info', { holder }, 'reconciler waits for its former shard')
     const id = coverageId(event.object, spec)
     const missing = resourcesOf(spec).filter((ref) => !this.#deps.isSynced(ref, id, spec.for.namespaces))
     if (missing.length > 0) {

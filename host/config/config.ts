@@ -3,6 +3,9 @@ import { UsageError } from '#host/exit'
 
 const name = (what: string) => z.string().regex(/^[A-Za-z0-9-]{1,32}$/, `${what}: 1 to 32 letters, digits or hyphens`)
 
+/** A value of a label, and a part of the names of streams. */
+const SHARD = /^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$/
+
 const LEASE = 'a number of seconds from 2 to 300'
 
 const STATE = 'a whole number of MiB from 1 to 1024'
@@ -48,6 +51,7 @@ const environment = z.object({
   NATS_KEY: z.string().min(1).optional(),
   NATS_API_PREFIX: z.string().min(1).optional(),
   FAIRLEAD_PREFIX: name('a prefix').optional(),
+  FAIRLEAD_SHARD: z.string().regex(SHARD, 'a shard: 1 to 32 lower-case letters, digits or hyphens').optional(),
   FAIRLEAD_CLUSTER: z.string().min(1).max(253).optional(),
   FAIRLEAD_REFERENCE_ONLY: z
     .string()
@@ -93,6 +97,7 @@ export interface CommonOptions {
   context?: string
   nats?: string
   prefix?: string
+  shard?: string
 }
 
 export type Config = Readonly<z.output<typeof environment> & { context: string | undefined }>
@@ -105,7 +110,7 @@ export function readConfig(env: NodeJS.ProcessEnv, options: CommonOptions = {}):
   const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''))
   const fromOptions = variablesOf(options)
   const parsed = environment.safeParse({ ...given, ...fromOptions })
-  if (parsed.success) return Object.freeze({ ...parsed.data, context: options.context })
+  if (parsed.success) return Object.freeze({ ...parsed.data, ...streamsOf(parsed.data), context: options.context })
   const wrong = parsed.error.issues.map((issue) => {
     const variable = String(issue.path[0])
     const option = optionOf[variable]
@@ -121,6 +126,12 @@ const optionOf: Record<string, keyof CommonOptions> = {
   KUBECONFIG: 'kubeconfig',
   NATS_URL: 'nats',
   FAIRLEAD_PREFIX: 'prefix',
+  FAIRLEAD_SHARD: 'shard',
+}
+
+/** Each shard has streams of its own, so that two shards never share a queue. */
+function streamsOf({ FAIRLEAD_PREFIX: prefix, FAIRLEAD_SHARD: shard }: z.output<typeof environment>) {
+  return shard === undefined ? {} : { FAIRLEAD_PREFIX: [prefix, shard].filter((part) => part !== undefined).join('-') }
 }
 
 /** Returns the variables that the given options override, with their values. */

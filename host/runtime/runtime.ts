@@ -17,6 +17,8 @@ export interface RuntimeOptions {
   /** The parts that this process runs. */
   parts: { bridge: boolean; dispatch: boolean }
   functions: readonly Reconciler[]
+  /** Serves only the Reconcilers whose label names this shard. Left out: those without the label. */
+  shard?: string | undefined
   /** Default: functions are called directly. */
   invoke?: (reconciler: Reconciler) => Invoke
   apiConcurrency: number
@@ -54,6 +56,7 @@ export function createRuntime({
   streams,
   parts,
   functions,
+  shard = '',
   invoke = toInvoke,
   apiConcurrency,
   revision,
@@ -80,6 +83,7 @@ export function createRuntime({
         events,
         queue,
         functions: new Map(functions.map((one) => [one.name, invoke(one)])),
+        shard,
         instance: `${hostname()}-${process.pid}`.slice(-128),
         apiConcurrency,
         revision,
@@ -103,6 +107,7 @@ export function createRuntime({
         kube,
         events,
         queue,
+        shard,
         log,
         incarnation,
         watermark: new Watermark(js, queue),
@@ -118,7 +123,7 @@ export function createRuntime({
       })
     : undefined
   const orphanedKeys =
-    bridge && createOrphanedKeySweeper({ kube, queue, deadLetter, orphans: bridge.orphanedKeys, log })
+    bridge && createOrphanedKeySweeper({ kube, queue, shard, deadLetter, orphans: bridge.orphanedKeys, log })
   const runnables: Runnable[] = [natsHealth, bridge, orphanedKeys, dispatcher, history].filter(
     (part) => part !== undefined,
   )

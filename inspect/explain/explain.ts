@@ -23,7 +23,17 @@ import {
   takenBack,
   unready,
 } from './outcome-rules.ts'
-import { dryRun, held, missingRights, overlapping, unread, unselected, unserved, unsynced } from './reconciler-rules.ts'
+import {
+  dryRun,
+  elsewhere,
+  held,
+  missingRights,
+  overlapping,
+  unread,
+  unselected,
+  unserved,
+  unsynced,
+} from './reconciler-rules.ts'
 import type { Situation } from './situation.ts'
 
 export interface Explanation {
@@ -65,6 +75,7 @@ const RULES: readonly Rule[] = [
   takenBack,
   overlapping,
   suspended,
+  elsewhere,
   away,
 ]
 

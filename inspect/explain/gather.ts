@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject } from '#contracts'
 import { compareVersions } from '#events'
 import { type KubeClient, resourcePath, type ServedResource, servedResources } from '#kube'
-import { finalizerOfReconciler, isRefused, RECONCILERS, type ReconcilerSpec, readReconciler } from '#spec'
+import { finalizerOfReconciler, isRefused, RECONCILERS, type ReconcilerSpec, readReconciler, shardOf } from '#spec'
 import type { ExistingStreams } from '../existing-streams.ts'
 import { reconcilersIn, watchedIn } from '../stored.ts'
 import {
@@ -112,8 +112,10 @@ async function situationOf(
   target: Target,
   object: KubeObject | undefined,
   kube: KubeClient | undefined,
-  streams: ExistingStreams | undefined,
+  asked: ExistingStreams | undefined,
 ): Promise<ReconcilerSituation> {
+  const isElsewhere = asked !== undefined && asked.shard !== shardOf(reconciler)
+  const streams = isElsewhere ? undefined : asked
   const { name } = reconciler.metadata
   const read = readReconciler(reconciler)
   const spec = isRefused(read) ? undefined : read
@@ -127,6 +129,7 @@ async function situationOf(
   const [rows, isServed, lastRun] = queue ?? []
   return {
     object: reconciler,
+    ...(isElsewhere && { isElsewhere }),
     ...(rows && { rows }),
     ...(isServed !== undefined && { isServed }),
     ...(missingRights && { missingRights }),

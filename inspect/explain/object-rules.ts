@@ -157,7 +157,7 @@ export const deleting: Rule = (situation) => {
 /** Reports that EVENTS has an older version of the object, or none: no run can see the version of the API server. */
 export const behind: Rule = (situation) => {
   const { object, storedVersion, natsAway, apiAway, reconcilers, target } = situation
-  const isWatched = reconcilers.some((one) => isSelected(one, situation) === true)
+  const isWatched = reconcilers.some((one) => !one.isElsewhere && isSelected(one, situation) === true)
   if (object === undefined || natsAway !== undefined || apiAway !== undefined || !isWatched) return []
   const version = object.metadata.resourceVersion ?? ''
   if (storedVersion === undefined)

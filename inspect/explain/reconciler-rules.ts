@@ -1,6 +1,15 @@
 import { namespacedName } from '#contracts'
 import { duration } from '#host/exit'
-import { isRefused, parseSelector, type ReconcilerSpec, readReconciler, selectionOf } from '#spec'
+import {
+  isRefused,
+  nameOfShard,
+  parseSelector,
+  RELEASED,
+  type ReconcilerSpec,
+  readReconciler,
+  selectionOf,
+  shardOf,
+} from '#spec'
 import { type Finding, kubectlName, type NextStep, nameOf, patchOf, type Rule, step } from './finding.ts'
 import { conditionOf, type ReconcilerSituation, type Situation, type Target } from './situation.ts'
 
@@ -34,6 +43,15 @@ const SYNC: Record<string, NextStep> = {
   Forbidden: INSTALL,
   Rejected: step('Correct what the Reconciler asks for, or let the API server serve it; the bridge tries again.'),
   NotPrepared: step('Look into the log of the bridge: it tries again.'),
+  HeldByShard: step('Wait until the former shard has ended its runs. If its bridges do not run, start one.'),
+}
+
+/** The next step for a Reconciler that no bridge has taken up. */
+function startBridge(object: ReconcilerSituation['object']): NextStep {
+  const shard = shardOf(object)
+  return shard === ''
+    ? step('Start a bridge, or look why it does not run.', 'fairlead bridge')
+    : step(`Start a bridge of shard ${shard}, or look why it does not run.`, `fairlead bridge --shard ${shard}`)
 }
 
 export const unsynced: Rule = ({ reconcilers }) =>
@@ -41,18 +59,28 @@ export const unsynced: Rule = ({ reconcilers }) =>
     const synced = conditionOf(object, 'Synced')
     if (synced === undefined)
       return [
-        problem(
-          object,
-          'NotWatched',
-          'no bridge has taken it up: nothing is watched for it',
-          step('Start a bridge, or look why it does not run.', 'fairlead bridge'),
-        ),
+        problem(object, 'NotWatched', 'no bridge has taken it up: nothing is watched for it', startBridge(object)),
       ]
     if (synced.status === 'True' || synced.reason === 'InvalidSpec') return []
     const { reason = 'NotSynced', message = '' } = synced
     if (reason === 'Listing')
       return [{ reason, level: 'pending', reconciler: nameOf(object), message, next: step('Wait: the list is read.') }]
-    return [problem(object, reason, message, SYNC[reason] ?? INSTALL)]
+    return [problem(object, reason, message, reason === RELEASED ? startBridge(object) : (SYNC[reason] ?? INSTALL))]
+  })
+
+/** Reports a Reconciler of another shard: its queue is in other streams than those that were read. */
+export const elsewhere: Rule = ({ reconcilers, target }) =>
+  reconcilers.flatMap(({ object, isElsewhere }): Finding[] => {
+    if (!isElsewhere) return []
+    const shard = shardOf(object)
+    const where = target.namespace === undefined ? '' : ` -n ${target.namespace}`
+    const again = `fairlead explain ${target.ref.resource}/${target.name}${where}`
+    const next =
+      shard === ''
+        ? step('Ask again without FAIRLEAD_SHARD and --shard.', again)
+        : step('Ask that shard.', `${again} --shard ${shard}`)
+    const message = `${nameOfShard(shard)} serves it, whose queue was not asked`
+    return [{ ...problem(object, 'OtherShard', message, next), level: 'unknown' }]
   })
 
 const READY_STEPS: Record<string, (message: string) => NextStep> = {

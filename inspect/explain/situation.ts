@@ -40,6 +40,8 @@ export interface Target {
 /** One Reconciler and its work on the object. */
 export interface ReconcilerSituation {
   object: KubeObject
+  /** Another shard has its queue; left out if it is that of the streams that were read. */
+  isElsewhere?: boolean
   /** The rows of the key in WORK; undefined if they are unknown. */
   rows?: Row[]
   /** Whether a process waits for keys of the Reconciler or runs one; undefined if it is unknown. */

@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { definitionsOf, manifest, type Reconciler } from '#sdk'
+import { SHARD_LABEL } from '#spec'
 import { functionRbac } from '../rbac.ts'
 import { yamlOf } from '../yaml.ts'
 import { type ChartFile, chartFile } from './chart-file.ts'
@@ -43,6 +44,7 @@ const valuesOf = (functions: readonly Reconciler[], { image, modules }: Function
   imagePullSecrets: [],
   crds: { enabled: true, keep: true },
   check: { enabled: true, modules, apiServerPorts: [443, 6443] },
+  shard: '',
   functions: Object.fromEntries(functions.map(({ name }) => [name, { enabled: true, url: '', revision: '' }])),
 })
 
@@ -98,7 +100,14 @@ async function templateOf(one: Reconciler): Promise<string> {
     'revision: {{ . | quote }}',
     '{{- end }}',
   )
-  const objects = [...functionRbac(reconciler), { ...reconciler, spec: { ...reconciler.spec, invoke } }]
+  const labels = template.items(
+    '{{- with .Values.shard }}',
+    'labels:',
+    `  ${SHARD_LABEL}: {{ . | quote }}`,
+    '{{- end }}',
+  )
+  const metadata = { ...reconciler.metadata, labels }
+  const objects = [...functionRbac(reconciler), { ...reconciler, metadata, spec: { ...reconciler.spec, invoke } }]
   const definitions = definitionsOf([one])
   const kinds = definitions.length === 0 ? '' : `---\n${await definitionTemplates(definitions)}`
   return `{{- if ${values}.enabled }}\n${await template.render(objects)}${kinds}{{- end }}\n`

@@ -1,4 +1,5 @@
 import type { KubeObject } from '#contracts'
+import { SHARD_LABEL } from '#spec'
 import { platformRbac } from '../rbac.ts'
 import { reconcilerCrd } from '../reconciler.ts'
 import { chartFile } from './chart-file.ts'
@@ -29,17 +30,20 @@ export async function platformChart(version: string): Promise<Map<string, string
   const description = 'Serverless reconcilers of Kubernetes objects, on NATS JetStream'
   const texts: Record<string, string> = {
     'Chart.yaml': await chartFile({ name: 'fairlead', version, description }),
-    'templates/nats.yaml': await nats(single, ofThree),
+    'templates/nats.yaml': withoutShard(await nats(single, ofThree)),
     'templates/bridge.yaml': await bridge(single),
     'templates/dispatcher.yaml': await dispatcher(single),
-    'templates/console.yaml': await consoleTemplate(),
-    'templates/network.yaml': await network(),
-    'templates/rbac.yaml': await new Templated().render(accounts),
-    'templates/crds.yaml': await definitionTemplates([reconcilerCrd()]),
+    'templates/console.yaml': withoutShard(await consoleTemplate()),
+    'templates/network.yaml': withoutShard(await network()),
+    'templates/rbac.yaml': withoutShard(await new Templated().render(accounts)),
+    'templates/crds.yaml': withoutShard(await definitionTemplates([reconcilerCrd()])),
   }
   for (const [path, source] of Object.entries(FILES)) texts[`files/${path}`] = await textOf(source)
   return new Map(Object.entries(texts).map(([path, text]) => [`${FOLDER}/${path}`, text]))
 }
+
+/** A shard uses what the release without a shard has. */
+const withoutShard = (text: string): string => `{{- if not .Values.shard }}\n${text.trimEnd()}\n{{- end }}\n`
 
 function bridge(objects: readonly KubeObject[]): Promise<string> {
   const template = new Templated()
@@ -53,7 +57,7 @@ function bridge(objects: readonly KubeObject[]): Promise<string> {
     '  value: {{ trimSuffix "B" .Values.nats.storage.maxFile }}',
     '{{- end }}',
   )
-  return processOf('bridge', objects, template, [limits, replicasOf(template)])
+  return processOf('bridge', objects, template, [limits, replicasOf(template), shardIn(objects, 'bridge', template)])
 }
 
 function dispatcher(objects: readonly KubeObject[]): Promise<string> {
@@ -61,7 +65,20 @@ function dispatcher(objects: readonly KubeObject[]): Promise<string> {
   const deployment = objectOf(objects, 'Deployment', 'fairlead-dispatcher')
   const modules = template.items('{{- range .Values.dispatcher.functions }}', '- -f', '- {{ . | quote }}', '{{- end }}')
   set(deployment, `${CONTAINER}/args/-`, modules)
-  return processOf('dispatcher', objects, template, [replicasOf(template)])
+  return processOf('dispatcher', objects, template, [replicasOf(template), shardIn(objects, 'dispatcher', template)])
+}
+
+/**
+ * Gives the Deployment of a shard a name and a label of its own, and returns the variable. The PodDisruptionBudget without
+ * a shard covers the pods of all shards: a pod with two budgets could not be evicted.
+ */
+function shardIn(objects: readonly KubeObject[], part: 'bridge' | 'dispatcher', template: Templated): string {
+  const deployment = objectOf(objects, 'Deployment', `fairlead-${part}`)
+  const label = template.items('{{- with .Values.shard }}', `${SHARD_LABEL}: {{ . | quote }}`, '{{- end }}')
+  const spread = `${POD}/topologySpreadConstraints/0/labelSelector/matchLabels`
+  for (const path of ['metadata/labels', 'spec/selector/matchLabels', 'spec/template/metadata/labels', spread])
+    set(deployment, path, { ...(get(deployment, path) as object), shard: label })
+  return template.items('{{- with .Values.shard }}', '- name: FAIRLEAD_SHARD', '  value: {{ . | quote }}', '{{- end }}')
 }
 
 const replicasOf = (template: Templated): string =>

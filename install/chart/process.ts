@@ -3,6 +3,7 @@ import { get, objectOf, set } from './sources.ts'
 import type { Templated } from './templated.ts'
 
 export const IS_CLUSTER = 'gt (int .Values.nats.replicas) 1'
+const SUFFIX = 'empty .Values.shard | ternary "" (printf "-%s" .Values.shard)'
 export const POD = 'spec/template/spec'
 export const CONTAINER = `${POD}/containers/0`
 
@@ -25,9 +26,10 @@ export async function processOf(
   for (const one of kept) if (one.name === 'NATS_URL') one.value = template.value('include "fairlead.natsUrl" .')
   const more = template.items(`{{- with ${values}.env }}`, '{{- toYaml . | nindent 12 }}', '{{- end }}')
   set(deployment, `${CONTAINER}/env`, [...kept, ...variables, more])
+  set(deployment, 'metadata/name', `fairlead-${part}${template.value(SUFFIX)}`)
   const budget = objectOf(objects, 'PodDisruptionBudget', `fairlead-${part}`)
   set(budget, 'spec/maxUnavailable', template.value(`${values}.disruption.maxUnavailable`))
-  return `${await template.render([deployment])}---\n${await template.render([budget], `${values}.disruption.enabled`)}`
+  return `${await template.render([deployment])}---\n${await template.render([budget], `and ${values}.disruption.enabled (not .Values.shard)`)}`
 }
 
 /** Adds the scheduling settings of the cluster to the pods of a part. */

@@ -52,6 +52,7 @@ describe('every Reconciler that the definition admits', () => {
 it('a Reconciler for which no path can be made is kept out alone, and says why', async () => {
   const admission: Admission = new Admission({
     queue: { declare: async () => {} },
+    shard: '',
     log: silent,
     changed: () => admission.isDecided && decided.resolve(),
   })
@@ -62,7 +63,7 @@ it('a Reconciler for which no path can be made is kept out alone, and says why',
   admission.review([bad, good])
   await decided.promise
   expect([admission.isAdmitted(good), admission.isAdmitted(bad)]).toEqual([true, false])
-  expect(admission.failureOf(bad)).toContain('team/a')
+  expect(admission.failureOf(bad)?.message).toContain('team/a')
   admission.stop()
 })
 

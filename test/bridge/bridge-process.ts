@@ -22,6 +22,7 @@ const bridge = createBridge({
   events,
   queue: {
     async declare() {},
+    isServed: async () => false,
     enqueue: (_reconciler, key) => writeDown(key).then(() => 'queued'),
     announce: (_reconciler, key) => ({ noted: false, safe: writeDown(key).then(() => 'token') }),
   },

@@ -40,6 +40,15 @@ it.each<[string, ResourceStatus | undefined, string]>([
   expect(condition).toMatchObject({ reason, status: reason === 'Watching' ? 'True' : 'False' })
 })
 
+it('does not wait for namespaces in which only other Reconcilers ask for the resource', () => {
+  const there = reconciler('widget', { for: { ...widgets, namespaces: ['a'] } })
+  const statusesOf = () => [
+    { ...status([there.coverageId]), namespace: 'a' },
+    { ...status(['other@1'], 'forbidden'), namespace: 'b' },
+  ]
+  expect(servedCondition(there, statusesOf)).toMatchObject({ reason: 'Watching' })
+})
+
 it('keeps the time of its last transition while the status stays', () => {
   const refused = refusedCondition({
     name: 'x',

@@ -111,7 +111,7 @@ it('a change reaches all Reconcilers that select it, whatever their selectors', 
 describe('a Reconciler is routed again', () => {
   it('when its spec changes, and not when its status does', () => {
     let changes = 0
-    const registry = new Registry(silent, () => changes++)
+    const registry = new Registry(silent, '', () => changes++)
     const at = (generation: number, status: object, more: object = {}) => {
       const made = reconcilerObject('widget', { for: { ...widgets, ...more } })
       return { ...made, metadata: { ...made.metadata, generation }, status }

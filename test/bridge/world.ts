@@ -224,6 +224,7 @@ export async function startBridge(
     events: slowed(through(events), before),
     queue: {
       declare: (reconciler) => queue.declare(reconciler),
+      isServed: (reconciler) => queue.isServed(reconciler),
       async enqueue(reconciler, key, { lane = 'high' } = {}) {
         const result = await queue.enqueue(reconciler, key, { lane })
         enqueued.push({ reconciler, key, lane })

@@ -91,8 +91,16 @@ describe('configuration', () => {
     ['FAIRLEAD_MAX_STATE_MIB', '0'],
     ['FAIRLEAD_MAX_STATE_MIB', '1.5'],
     ['FAIRLEAD_PREFIX', 'a.b'],
+    ['FAIRLEAD_SHARD', 'A'],
   ])('names the variable %s and its wrong value %s', (variable, value) => {
     expect(() => readConfig({ [variable]: value })).toThrow(`${variable} is ${JSON.stringify(value)}`)
+  })
+
+  it('gives each shard streams of its own', () => {
+    const prefixOf = (env: Record<string, string>) => readConfig(env).FAIRLEAD_PREFIX
+    expect(prefixOf({ FAIRLEAD_SHARD: 'a' })).toBe('a')
+    expect(prefixOf({ FAIRLEAD_SHARD: 'a', FAIRLEAD_PREFIX: 'east' })).toBe('east-a')
+    expect(prefixOf({ FAIRLEAD_PREFIX: 'east' })).toBe('east')
   })
 
   it('does not show the password of an address that is none', () => {

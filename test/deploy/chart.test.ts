@@ -167,6 +167,41 @@ describe('the chart of Fairlead', () => {
     expect(servers.match(/"name":"GOMEMLIMIT","value":"([^"]*)"/)?.[1]).toBe(limit)
   })
 
+  it('has only bridges and dispatchers for a shard, beside the release without one', async () => {
+    const without = await rendered(CHART)
+    const shard = await rendered(CHART, '--set', 'shard=b')
+    expect(shard.map(titleOf).sort()).toEqual(['Deployment fairlead-bridge-b', 'Deployment fairlead-dispatcher-b'])
+    for (const one of shard) {
+      const other = without.find((they) => `${titleOf(they)}-b` === titleOf(one))
+      const text = JSON.stringify(one)
+      expect(text).toContain('{"name":"FAIRLEAD_SHARD","value":"b"}')
+      const plainly = text
+        .replaceAll(',"fairlead.dev/shard":"b"', '')
+        .replace(/,{"name":"FAIRLEAD_SHARD","value":"b"}/, '')
+        .replace(/"name":"fairlead-(\w+)-b"/, '"name":"fairlead-$1"')
+      expect(JSON.parse(plainly)).toEqual(other)
+      expect(text.match(/"fairlead.dev\/shard":"b"/g)).toHaveLength(4)
+    }
+    await expect(rendered(CHART, '--set', 'shard=B')).rejects.toThrow('shard')
+  })
+
+  it('has the shard by kustomize as docs/deploy.md shows it', async () => {
+    const page = await readFile(join(DEPLOY, '../docs/deploy.md'), 'utf8')
+    const [, yaml = ''] = /```yaml\n(apiVersion: kustomize[^`]*nameSuffix[^`]*)```/.exec(page) ?? []
+    const own = await mkdtemp(join(dir, 'shard-'))
+    const there = relative(own, DEPLOY)
+    await writeFile(join(own, 'kustomization.yaml'), yaml.replace('RELATIVE-PATH-OR-GIT-URL/deploy', there))
+    const made = byTitle(await kustomized(own))
+    expect(made).toEqual(byTitle(await rendered(CHART, '--set', 'shard=b,nats.eventsMaxBytes=')))
+  })
+
+  it('takes the users of NATS for shards', async () => {
+    const users = join(dir, 'users.conf')
+    await writeFile(users, 'accounts: { "OF": { "shards": [] } }\n')
+    const objects = await rendered(CHART, '--set-file', `nats.users=${users}`)
+    expect(JSON.stringify(objects.find(({ kind }) => kind === 'ConfigMap'))).toContain('shards')
+  })
+
   it('has cert-manager issue the certificates that install would make', async () => {
     const objects = await rendered(CHART, '--set', 'tls.source=CertManager')
     expect(objects.filter(isHook)).toEqual([])
@@ -211,6 +246,15 @@ describe('the chart of the functions', () => {
     expect(reconcilers).toMatchObject([
       { metadata: { name: 'at' }, spec: { invoke: { http: { url } }, revision: 'v7' } },
     ])
+  })
+
+  it('gives Reconcilers the label of a shard', async () => {
+    const reconcilers = (await rendered(FUNCTIONS_CHART, '--set', 'shard=b')).filter(
+      ({ kind }) => kind === 'Reconciler',
+    )
+    expect(reconcilers.map(({ metadata }) => metadata.labels)).toEqual(
+      builtins.map(() => ({ 'fairlead.dev/shard': 'b' })),
+    )
   })
 })
 

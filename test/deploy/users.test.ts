@@ -10,12 +10,14 @@ import {
   viewRuns,
 } from '#events'
 import { replay } from '#inspect'
+import { accountsIn } from '#install'
 import type { JetStream } from '#jetstream'
 import { openQueue, type WorkQueue } from '#queue'
 import { object, PODS } from '../events/objects.ts'
 import { command } from '../support/command.ts'
 import { type DeployedNats, startDeployedNats } from '../support/deployed-nats.ts'
 import { startFairlead } from '../support/fairlead.ts'
+import { shippedAccounts } from '../support/shipped-users.ts'
 import { silent as log } from '../support/silent.ts'
 import { until } from '../support/wait.ts'
 
@@ -30,7 +32,7 @@ let dead: DeadLetters
 let env: Record<string, string>
 
 beforeAll(async () => {
-  deployed = await startDeployedNats()
+  deployed = await startDeployedNats({ shards: ['b'] })
   bridge = await deployed.connect('fairlead-bridge', 'test')
   inspect = await deployed.connect('fairlead-inspect', 'test')
   env = await deployed.as('fairlead-inspect')
@@ -74,6 +76,37 @@ describe('fairlead-inspect', () => {
     await shows('web')
     await events.put(PODS, 'added', object('later', 2, { namespace: 'shop' }))
     await shows('later')
+  })
+})
+
+describe('the users for a shard, which the command prints', () => {
+  it('are those of users.conf, with the permissions for its streams', async () => {
+    const { stdout } = await command(['generate', 'nats-users', 'b'], {})
+    expect(accountsIn(stdout)).toEqual(shippedAccounts(['', 'b']))
+    expect(await command(['generate', 'nats-users', 'b.*'], {})).toMatchObject({ code: 2 })
+  })
+
+  it('bridge its streams, run its keys, and look at them', async () => {
+    await using dispatcher = await deployed.connect('fairlead-dispatcher', 'test')
+    const prefix = 'b'
+    await openDeadLetters(bridge, { prefix, cluster: 'test', log })
+    await declareRuns(bridge, { prefix, replicas: 1, raiseReplicas: true })
+    const ofShard = await openEventStore(bridge, { prefix, cluster: 'test', log })
+    await ofShard.put(PODS, 'added', object('of-b', 1, { namespace: 'shop' }))
+    const bridged = await openQueue(bridge, { prefix, log })
+    await bridged.declare('at')
+    await bridged.enqueue('at', 'shop.of-b')
+    const { stdout } = await command(['--shard', 'b', 'queue', 'ls'], env)
+    expect(stdout).toContain('of-b  queued')
+    expect((await command(['queue', 'ls'], env)).stdout).not.toContain('of-b')
+    const worked = Promise.withResolvers<string>()
+    const handler = async ({ key }: { key: string }) => {
+      worked.resolve(key)
+      return { kind: 'done' as const }
+    }
+    const worker = (await openQueue(dispatcher, { prefix, log })).serve({ reconciler: 'at', slots: 1, handler })
+    expect(await worked.promise).toBe('shop.of-b')
+    await worker.drain(1000)
   })
 })
 

@@ -14,6 +14,10 @@ const failing = (reason: string, message = 'it says why'): Given<Situation> => (
 })
 const one = (given: Parameters<typeof served>[0]): Given<Situation> => ({ reconcilers: [served(given)] })
 const spec = (given: object, said: Parameters<typeof reconciler>[1] = []) => one({ object: reconciler(given, said) })
+const inShard = (shard: string, said: Parameters<typeof reconciler>[1] = []) => ({
+  ...reconciler({}, said),
+  metadata: { name: 'website', labels: { 'fairlead.dev/shard': shard } },
+})
 const going = (finalizers: string[]) => website({ deletionTimestamp: ago(60), finalizers })
 
 /** The situation, the reason of the first finding, and a text in the next step. */
@@ -53,6 +57,26 @@ const SITUATIONS: Record<string, Row> = {
     'Start the server of the function',
   ],
   'no bridge has taken the Reconciler up': [spec({}, [['Synced', 'absent']]), 'NotWatched', 'fairlead bridge'],
+  'no bridge of its shard has taken the Reconciler up': [
+    one({ object: inShard('b', [['Synced', 'absent']]) }),
+    'NotWatched',
+    'fairlead bridge --shard b',
+  ],
+  'its shard has not taken the Reconciler up after the former one': [
+    one({ object: inShard('b', [['Synced', 'False', 'Released']]) }),
+    'Released',
+    'fairlead bridge --shard b',
+  ],
+  'its former shard has not released the Reconciler': [
+    spec({}, [['Synced', 'False', 'HeldByShard']]),
+    'HeldByShard',
+    'Wait until the former shard has ended its runs',
+  ],
+  'another shard serves it': [
+    one({ object: inShard('b'), isElsewhere: true, rows: undefined, isServed: undefined }),
+    'OtherShard',
+    'fairlead explain websites/hello -n default --shard b',
+  ],
   'a bridge may not watch': [
     spec({}, [['Synced', 'False', 'Forbidden', 'list of websites']]),
     'Forbidden',

@@ -31,13 +31,19 @@ export interface DeployedNats extends AsyncDisposable {
  * Starts nats-server over TLS with the users of deploy/nats: every client needs a certificate, and has only the
  * permissions of its user.
  */
-export async function startDeployedNats({ replicas = 1 }: { replicas?: 1 | 3 } = {}): Promise<DeployedNats> {
+export async function startDeployedNats({
+  replicas = 1,
+  shards = [],
+}: {
+  replicas?: 1 | 3
+  shards?: readonly string[]
+} = {}): Promise<DeployedNats> {
   const dir = await shortTempDir()
   const pki = await createPki(join(dir, 'pki'))
   const { certFile, keyFile } = await pki.issue('nats', { cn: 'nats' }, ['localhost', '127.0.0.1'])
   const nats = await startTestNats({
     replicas,
-    accounts: shippedAccounts(),
+    accounts: shippedAccounts(['', ...shards]),
     tls: { cert_file: certFile, key_file: keyFile, ca_file: pki.caFile, verify_and_map: true },
   })
   const certificateOf = (user: string) => pki.issue(user, { cn: user }, [user])

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { accountsFor, accountsIn } from '#install'
 import type { Nats } from '#local'
 import { startTestNats } from './servers.ts'
 
@@ -15,8 +16,8 @@ interface Accounts {
 }
 
 /** The accounts of deploy/nats/users.conf, as nats-server's configuration has them. */
-export const shippedAccounts = (): Accounts =>
-  JSON.parse(USERS.replaceAll(/^#.*$/gm, '').replace('accounts:', '')) as Accounts
+export const shippedAccounts = (prefixes: readonly string[] = ['']): Accounts =>
+  accountsFor(accountsIn(USERS), prefixes) as Accounts
 
 export type ShippedUser =
   | 'fairlead-bridge'
@@ -42,16 +43,13 @@ export async function startShippedNats(
   prefixes: readonly string[],
   options: Parameters<typeof startTestNats>[0] = {},
 ): Promise<ShippedNats> {
-  const accounts = shippedAccounts()
+  const accounts = shippedAccounts(prefixes)
   for (const { users } of Object.values(accounts))
     for (const user of users) {
       const { publish = [], subscribe = [] } = user.permissions ?? {}
       const others = subscribe.filter((subject) => !subject.startsWith('_INBOX.'))
       user.password = PASSWORD
-      user.permissions = {
-        publish: prefixes.flatMap((prefix) => publish.map((subject) => prefixed(subject, prefix))),
-        subscribe: ['_INBOX.>', ...prefixes.flatMap((prefix) => others.map((subject) => prefixed(subject, prefix)))],
-      }
+      user.permissions = { publish, subscribe: ['_INBOX.>', ...others] }
     }
   accounts.FAIRLEAD.users.push({ user: 'admin', password: PASSWORD })
   const nats = await startTestNats({ ...options, accounts })
@@ -62,11 +60,4 @@ export async function startShippedNats(
     urls,
     as: (url, user) => url.replaceAll(`admin:${PASSWORD}@`, `${user}:${PASSWORD}@`),
   }
-}
-
-/** Returns the subject in an installation with FAIRLEAD_PREFIX. */
-function prefixed(subject: string, prefix: string): string {
-  if (prefix === '') return subject
-  if (!subject.startsWith('$JS.')) return `${prefix}.${subject}`
-  return subject.replace(/\.(EVENTS|WORK|DEAD)\b/, `.${prefix}_$1`)
 }

@@ -43,7 +43,7 @@ data:
   nats.conf: |
     {{- .Files.Get "files/nats.conf" | replace "max_file: 9GiB" (printf "max_file: %s" .Values.nats.storage.maxFile) | nindent 4 }}
   users.conf: |
-    {{- .Files.Get "files/users.conf" | nindent 4 }}
+    {{- .Values.nats.users | default (.Files.Get "files/users.conf") | nindent 4 }}
   cluster.conf: |
     {{- .Files.Get (gt (int .Values.nats.replicas) 1 | ternary "files/ha-cluster.conf" "files/cluster.conf") | nindent 4 }}
 {{- end }}
