@@ -14,7 +14,7 @@ const PAUSE_MS = 250
 export const UNLIMITED = { max_msgs: -1, max_bytes: -1, max_age: 0 } as const
 
 /** Thrown if the stream has as many consumers as its limit, or that of the account, permits. */
-export class TooManyConsumersError extends Error {
+class TooManyConsumersError extends Error {
   override readonly name = 'TooManyConsumersError'
 }
 

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { TerminalError } from '#contracts'
-import { demandReadable } from './too-much-state.ts'
+import { demandReadable } from './readable.ts'
 
 /**
  * The longest wait. nats-server 2.15 counts in 64-bit nanoseconds: a timer after April 2262 overflows and fires at once,

@@ -1,10 +1,10 @@
 import type { EventReport, KubeObject, Performed, ResourceRef, RunInput } from '#contracts'
 import { identityOf, type ReconcilerSpec, selectionOf } from '#spec'
 import type { PlainOutcome } from './outcome.ts'
+import { MAX_STATE_BYTES } from './readable.ts'
 import type { RefusedWrite } from './refusals.ts'
 import type { Contents } from './scrub.ts'
 import type { Settled } from './settled.ts'
-import { MAX_STATE_BYTES } from './too-much-state.ts'
 import type { Failed, Note } from './vocabulary.ts'
 import type { World } from './world.ts'
 

@@ -13,7 +13,11 @@ describe('an At, unlike the original,', () => {
   it('1. says that its schedule is none, and does not try again and again', async () => {
     const world = simulated({ schedule: 'tomorrow' })
     await world.runUntilIdle()
-    expect(world.object).toMatchObject({ status: { conditions: [{ status: 'False', reason: 'InvalidSchedule' }] } })
+    expect(world.object).toMatchObject({
+      status: {
+        conditions: ['Reconciled', 'Ready'].map((type) => ({ type, status: 'False', reason: 'InvalidSchedule' })),
+      },
+    })
     expect(world.events).toMatchObject([{ type: 'Warning', reason: 'InvalidSchedule' }])
     expect(world.timer).toBe(undefined)
   })

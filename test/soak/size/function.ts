@@ -8,7 +8,6 @@ const SOONEST_SECONDS = 3600
 const SPREAD_SECONDS = 3600
 
 export const teamOf = (number: number): string => `team-${number}`
-export const reconcilerName = (number: number): string => `size-${number}`
 
 /**
  * A reconciler of one team's ConfigMaps. It owns ConfigMaps, so EVENTS has all of them. Each object waits for one to two
@@ -16,7 +15,7 @@ export const reconcilerName = (number: number): string => `size-${number}`
  */
 export const sizeReconciler = (number: number): Reconciler =>
   reconciler({
-    name: reconcilerName(number),
+    name: `size-${number}`,
     for: ConfigMap,
     selector: `${ROLE}=primary`,
     namespaces: [teamOf(number)],
