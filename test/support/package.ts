@@ -75,5 +75,5 @@ export async function installPackage(folder: string): Promise<void> {
   const { installed } = await packedPackage()
   const [from, to] = [installed, folder].map((one) => join(one, 'node_modules')) as [string, string]
   // The folder may be on another file system.
-  await run('cp', ['-Rl', from, to]).catch(() => cp(from, to, { recursive: true, verbatimSymlinks: true }))
+  await run('cp', ['-RPl', from, to]).catch(() => cp(from, to, { recursive: true, verbatimSymlinks: true }))
 }
