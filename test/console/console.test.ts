@@ -119,6 +119,9 @@ async function enqueue(reconciler: string, count: number): Promise<void> {
     )
 }
 
+/** Reads that were under way end first, which takes several of their time-outs. */
+const AFTER_AN_OUTAGE = { timeoutMs: 90_000 }
+
 describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => {
   beforeAll(async () => {
     world = await startWorld()
@@ -403,13 +406,13 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
     } finally {
       world.cluster.nats?.signal('SIGCONT')
     }
-    await until(() => browser.evaluate(`document.querySelector('#r-notice').innerText === ''`))
+    await until(() => browser.evaluate(`document.querySelector('#r-notice').innerText === ''`), AFTER_AN_OUTAGE)
     await served.stop()
     await shown('The console does not answer')
     expect(await browser.evaluate(`document.querySelector('#live').innerText`)).toBe('not live')
     await served.start()
-    await until(() => browser.evaluate(`document.querySelector('#live').innerText === 'live'`))
-    await until(() => browser.evaluate(`document.querySelector('#r-notice').innerText === ''`))
+    await until(() => browser.evaluate(`document.querySelector('#live').innerText === 'live'`), AFTER_AN_OUTAGE)
+    await until(() => browser.evaluate(`document.querySelector('#r-notice').innerText === ''`), AFTER_AN_OUTAGE)
     browser.complaints()
   })
 
