@@ -23,6 +23,10 @@ process.exitCode = await runProgram(
       state: { does: 'runs that read much at once', command: ['node', 'test/bench/large-state.ts'] },
       related: { does: 'an edit beside pods that are not related', command: ['node', 'test/bench/related.ts'] },
       'fleet-diff': { does: 'memory of a diff over 10,000 objects', command: ['node', 'test/bench/fleet-diff.ts'] },
+      reconcilers: {
+        does: 'a run of the queue among many Reconcilers',
+        command: ['node', 'test/bench/queue-reconcilers.ts'],
+      },
       routing: { does: 'routing of a change among many Reconcilers', command: ['node', 'test/bench/routing.ts'] },
       beside: {
         does: 'an At and an edit beside controller-runtime and Kopf',

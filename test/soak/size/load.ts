@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject } from '#contracts'
-import { objectFilter } from '#events'
+import { objectFilter, viewRuns } from '#events'
 import { follow, type JetStream } from '#jetstream'
 import { type KubeClient, resourcePath } from '#kube'
 import { ConfigMap } from '#sdk'
 import { type Etcd, otherName, primaryName } from './fill.ts'
-import { EDIT, ROLE, teamOf } from './function.ts'
+import { EDIT, teamOf } from './function.ts'
 
 const TICK_MS = 20
 const EDITS_AT_ONCE = 200
@@ -13,7 +13,9 @@ const SENT = 'fairlead.dev/sent'
 /** The objects of one team show when a change is in EVENTS. All others would cost this process too much. */
 const SAMPLED_TEAM = 0
 
-type Copy = KubeObject & { data?: Record<string, string> }
+interface Copy {
+  data?: Record<string, string>
+}
 
 const nowMs = (): number => performance.timeOrigin + performance.now()
 
@@ -88,7 +90,7 @@ export class Changes {
   }
 }
 
-/** Edits of ConfigMaps that are reconciled, through the API server; and when what they own follows. */
+/** Edits of ConfigMaps that are reconciled, through the API server; and when the run that follows has ended. */
 export class Edits {
   sent = 0
   failed = 0
@@ -103,7 +105,7 @@ export class Edits {
     this.#sizes = sizes
   }
 
-  /** Milliseconds from the answer to an edit until its copy has it, since the last call. */
+  /** Milliseconds from the answer to an edit until the run has written its copy, since the last call. */
   takeDelays(): number[] {
     return this.#delays.splice(0)
   }
@@ -119,19 +121,24 @@ export class Edits {
     })
   }
 
-  async watch(signal: AbortSignal): Promise<void> {
-    const copies = { signal, labelSelector: `${ROLE}=copy` }
-    // The server ends a watch after some minutes. The next one begins with all copies.
-    while (!signal.aborted)
-      for await (const { type, object } of this.#kube.watch<Copy>('/api/v1/configmaps', copies))
-        if (type !== 'BOOKMARK') this.#followed(object.data?.[EDIT])
+  /**
+   * Follows the history of runs. A watch of the copies would show the lag of the watch as well, which is tens of seconds
+   * on an API server that is out of CPU.
+   */
+  async watch(js: JetStream, signal: AbortSignal): Promise<void> {
+    const runs = viewRuns(js)
+    for await (const { record } of runs.follow({}, (await runs.end()) + 1, signal))
+      for (const { outcome } of record.laps) {
+        const [copy] = (outcome?.apply ?? []) as Copy[]
+        this.#followed(copy?.data?.[EDIT], Date.parse(record.endedAt))
+      }
   }
 
-  #followed(value = ''): void {
+  #followed(value = '', at: number): void {
     const since = this.#open.get(value)
     if (since === undefined) return
     this.#open.delete(value)
-    this.#delays.push(nowMs() - since)
+    this.#delays.push(Math.max(0, at - since))
   }
 
   async #edit(): Promise<void> {

@@ -70,11 +70,11 @@ export async function steady(scene: Scene, etcd: Etcd): Promise<boolean> {
 
 /** How long each part takes from its start until an edit is followed. */
 export async function startAgain(scene: Scene, etcd: Etcd): Promise<void> {
-  const { nats, report, kube, size } = scene
+  const { nats, report, kube, size, js } = scene
   const followed = async () => {
     const stop = new AbortController()
     const edits = new Edits(kube, size)
-    const watching = edits.watch(stop.signal)
+    const watching = edits.watch(js, stop.signal)
     const running = edits.run(() => 5, stop.signal)
     await until(() => edits.takeDelays().length > 0, { timeoutMs: 1_800_000, leastMs: 100 })
     stop.abort()

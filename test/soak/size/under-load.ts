@@ -25,7 +25,7 @@ export function startLoad(
   const [meter, whole] = [new Meter(processes), new Meter(processes)]
   meter.take()
   whole.take()
-  const watching = [changes.watch(js, stop.signal), edits.watch(stop.signal)]
+  const watching = [changes.watch(js, stop.signal), edits.watch(js, stop.signal)]
   const running = [changes.run(() => rates.rate, idle.signal), edits.run(() => rates.edits, idle.signal)]
   return {
     changes,
