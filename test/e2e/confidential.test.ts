@@ -130,7 +130,10 @@ it('tells of failures without the values that were in them', async () => {
   for (const name of ['throws', 'refuses', 'mistypes', 'misplaces']) await hasFailed(name)
   await until(async () => ((await statusOf('refuses')).conditions ?? []).length > 0)
   const { conditions = [] } = await statusOf('refuses')
-  expect(conditions).toMatchObject([{ reason: 'WeakPassword', message: '[confidential] is too short' }])
+  expect(conditions).toMatchObject([
+    { type: 'Reconciled', reason: 'WeakPassword', message: '[confidential] is too short' },
+    { type: 'Ready', reason: 'WeakPassword', message: 'terminal error: [confidential] is too short' },
+  ])
   expect((await hasFailed('throws'))['err']).toMatchObject({
     message: 'cannot log in with [confidential]: [confidential] was refused',
   })
