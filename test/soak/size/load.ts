@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject } from '#contracts'
-import { objectFilter, viewRuns } from '#events'
+import { objectFilter, type RunsView } from '#events'
 import { follow, type JetStream } from '#jetstream'
 import { type KubeClient, resourcePath } from '#kube'
 import { ConfigMap } from '#sdk'
@@ -125,9 +125,8 @@ export class Edits {
    * Follows the history of runs. A watch of the copies would show the lag of the watch as well, which is tens of seconds
    * on an API server that is out of CPU.
    */
-  async watch(js: JetStream, signal: AbortSignal): Promise<void> {
-    const runs = viewRuns(js)
-    for await (const { record } of runs.follow({}, (await runs.end()) + 1, signal))
+  async watch(runs: RunsView, from: number, signal: AbortSignal): Promise<void> {
+    for await (const { record } of runs.follow({}, from, signal))
       for (const { outcome } of record.laps) {
         const [copy] = (outcome?.apply ?? []) as Copy[]
         this.#followed(copy?.data?.[EDIT], Date.parse(record.endedAt))

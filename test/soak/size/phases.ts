@@ -1,3 +1,4 @@
+import { viewRuns } from '#events'
 import { percentiles, quantile } from '../../bench/median.ts'
 import { startFairlead } from '../../support/fairlead.ts'
 import { until } from '../../support/wait.ts'
@@ -45,7 +46,7 @@ async function reportStreams({ js, nats, report }: Pick<Scene, 'js' | 'nats' | '
 /** The load for as many minutes as asked for. Returns whether each edit was followed. */
 export async function steady(scene: Scene, etcd: Etcd): Promise<boolean> {
   const { size, report } = scene
-  await using load = startLoad(scene, etcd, { rate: size.rate, edits: size.edits })
+  await using load = await startLoad(scene, etcd, { rate: size.rate, edits: size.edits })
   const [arrivals, follows]: [number[], number[]] = [[], []]
   for (let minute = 1; minute <= size.minutes; minute++) {
     const seen = await load.window(60)
@@ -74,7 +75,8 @@ export async function startAgain(scene: Scene, etcd: Etcd): Promise<void> {
   const followed = async () => {
     const stop = new AbortController()
     const edits = new Edits(kube, size)
-    const watching = edits.watch(js, stop.signal)
+    const runs = viewRuns(js)
+    const watching = edits.watch(runs, (await runs.end()) + 1, stop.signal)
     const running = edits.run(() => 5, stop.signal)
     await until(() => edits.takeDelays().length > 0, { timeoutMs: 1_800_000, leastMs: 100 })
     stop.abort()
@@ -119,7 +121,7 @@ export async function startAgain(scene: Scene, etcd: Etcd): Promise<void> {
 export async function ramp(scene: Scene, etcd: Etcd): Promise<void> {
   const { size, report } = scene
   for (const edits of RAMP) {
-    await using load = startLoad(scene, etcd, { rate: size.rate, edits })
+    await using load = await startLoad(scene, etcd, { rate: size.rate, edits })
     await load.window(5)
     const { arrivals, follows } = await load.window(RAMP_SECONDS)
     report(`ramp ${edits}`, {

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { viewRuns } from '#events'
 import { percentiles } from '../../bench/median.ts'
 import { until } from '../../support/wait.ts'
 import type { Etcd } from './fill.ts'
@@ -7,7 +8,7 @@ import { Meter, usageText } from './meter.ts'
 import type { Scene } from './scene.ts'
 
 /** Changes and edits at these rates, until the end of the block, and what they show. */
-export function startLoad(
+export async function startLoad(
   { size, kube, js, cluster, nats, ...scene }: Scene,
   etcd: Etcd,
   rates: { rate: number; edits: number },
@@ -22,10 +23,12 @@ export function startLoad(
     ...(['bridge', 'dispatcher'] as const).map((name) => ({ name, pid: () => scene[name].pid })),
     { name: 'this test', pid: () => process.pid },
   ]
+  const runs = viewRuns(js)
+  const from = (await runs.end()) + 1
   const [meter, whole] = [new Meter(processes), new Meter(processes)]
   meter.take()
   whole.take()
-  const watching = [changes.watch(js, stop.signal), edits.watch(js, stop.signal)]
+  const watching = [changes.watch(js, stop.signal), edits.watch(runs, from, stop.signal)]
   const running = [changes.run(() => rates.rate, idle.signal), edits.run(() => rates.edits, idle.signal)]
   return {
     changes,
