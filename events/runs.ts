@@ -53,8 +53,8 @@ export interface RunsView {
   list(filter: RunsFilter, start?: Date | number): AsyncIterable<StoredRun>
   /** Undefined: the run is no longer stored. */
   get(sequence: number): Promise<StoredRun | undefined>
-  /** Follows runs from `start` on, until the signal aborts. */
-  follow(filter: RunsFilter, start: number, signal: AbortSignal): AsyncIterable<StoredRun>
+  /** Follows the runs that were recorded after the sequence `after`, until the signal aborts. */
+  follow(filter: RunsFilter, after: number, signal: AbortSignal): AsyncIterable<StoredRun>
   /** Returns the last sequence: later runs have a higher one. */
   end(): Promise<number>
 }
@@ -162,9 +162,9 @@ export function viewRuns(js: JetStream, prefix?: string): RunsView {
       const record = message?.sequence === sequence ? recordIn(message) : undefined
       return record && message && { sequence, bytes: message.data.length, record }
     },
-    async *follow(filter, start, signal) {
+    async *follow(filter, after, signal) {
       await demand()
-      yield* read(poll(js, stream, [root + runFilter(filter)], signal, start))
+      yield* read(poll(js, stream, [root + runFilter(filter)], signal, after))
     },
     end: () => js.lastSequence(stream).catch(explained),
   }

@@ -27,7 +27,7 @@ export const SECTIONS: Record<string, string[]> = {
     'testing/README.md',
     ...Object.keys(MODULES).map((path) => `${path}.md`),
   ],
-  Operations: ['deploy', 'console', 'queue', 'bridge', 'explain', 'diff', 'runs', 'durability'].map(doc),
+  Operations: ['deploy', 'console', 'queue', 'bridge', 'explain', 'diff', 'runs', 'sizing', 'durability'].map(doc),
   Explanations: ['architecture', 'guarantees', 'bench'].map(doc).concat('queue/README.md', 'docs/decisions/README.md'),
   Operators: [...globSync('functions/*/README.md').sort(), 'examples/workspace/README.md'],
   Project: ['CONTRIBUTING.md', doc('style'), 'CHANGELOG.md', 'SECURITY.md'],

@@ -125,8 +125,8 @@ export class Edits {
    * Follows the history of runs. A watch of the copies would show the lag of the watch as well, which is tens of seconds
    * on an API server that is out of CPU.
    */
-  async watch(runs: RunsView, from: number, signal: AbortSignal): Promise<void> {
-    for await (const { record } of runs.follow({}, from, signal))
+  async watch(runs: RunsView, after: number, signal: AbortSignal): Promise<void> {
+    for await (const { record } of runs.follow({}, after, signal))
       for (const { outcome } of record.laps) {
         const [copy] = (outcome?.apply ?? []) as Copy[]
         this.#followed(copy?.data?.[EDIT], Date.parse(record.endedAt))

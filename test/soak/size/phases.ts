@@ -76,7 +76,7 @@ export async function startAgain(scene: Scene, etcd: Etcd): Promise<void> {
     const stop = new AbortController()
     const edits = new Edits(kube, size)
     const runs = viewRuns(js)
-    const watching = edits.watch(runs, (await runs.end()) + 1, stop.signal)
+    const watching = edits.watch(runs, await until(() => runs.end()), stop.signal)
     const running = edits.run(() => 5, stop.signal)
     await until(() => edits.takeDelays().length > 0, { timeoutMs: 1_800_000, leastMs: 100 })
     stop.abort()

@@ -24,11 +24,11 @@ export async function startLoad(
     { name: 'this test', pid: () => process.pid },
   ]
   const runs = viewRuns(js)
-  const from = (await runs.end()) + 1
+  const after = await runs.end()
   const [meter, whole] = [new Meter(processes), new Meter(processes)]
   meter.take()
   whole.take()
-  const watching = [changes.watch(js, stop.signal), edits.watch(runs, from, stop.signal)]
+  const watching = [changes.watch(js, stop.signal), edits.watch(runs, after, stop.signal)]
   const running = [changes.run(() => rates.rate, idle.signal), edits.run(() => rates.edits, idle.signal)]
   return {
     changes,
