@@ -7,7 +7,8 @@ import { CONFIG_MAPS, type Etcd } from './bridge-support.ts'
 
 /** The namespace of objects that change at a steady rate. */
 export const HOT_NAMESPACE = 'hot'
-const SENT = 'bench/sent'
+/** The annotation with the time of the change. */
+export const SENT = 'bench/sent'
 const IN_FLIGHT = 64
 
 /** Writes a new version of an object, which contains the time of the change. */
@@ -33,7 +34,7 @@ export const throughEtcd =
     etcd.put(hot(name, sent))
 
 export const hotName = (number: number): string => `hot-${number}`
-const nowMs = (): number => performance.timeOrigin + performance.now()
+export const nowMs = (): number => performance.timeOrigin + performance.now()
 
 export interface Pace {
   rate: number
@@ -98,8 +99,8 @@ export class Arrivals implements AsyncDisposable {
   readonly #stop = new AbortController()
   readonly #following: Promise<void>
 
-  constructor(js: JetStream) {
-    this.#following = this.#follow(js)
+  constructor(js: JetStream, namespace = HOT_NAMESPACE) {
+    this.#following = this.#follow(js, namespace)
   }
 
   /** Returns the arrivals since the last call. */
@@ -113,8 +114,8 @@ export class Arrivals implements AsyncDisposable {
     return this.#count
   }
 
-  async #follow(js: JetStream): Promise<void> {
-    const filter = objectFilter({ ref: CONFIG_MAPS, namespace: HOT_NAMESPACE })
+  async #follow(js: JetStream, namespace: string): Promise<void> {
+    const filter = objectFilter({ ref: CONFIG_MAPS, namespace })
     const began = Date.now()
     for await (const { data } of follow(js, 'EVENTS', [filter], this.#stop.signal)) {
       const { metadata } = JSON.parse(Buffer.from(data).toString()) as KubeObject

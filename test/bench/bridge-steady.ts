@@ -6,7 +6,7 @@ import { RECONCILERS } from '#spec'
 import { fairlead, startFairlead } from '../support/fairlead.ts'
 import { startTestCluster } from '../support/servers.ts'
 import { Arrivals, HOT_NAMESPACE, steadyChanges, throughApiServer, throughEtcd, timed } from './bridge-changes.ts'
-import { CONFIG_MAPS, cpuOf, etcdOf, memoryOf, reconcile } from './bridge-support.ts'
+import { CONFIG_MAPS, configMapsIn, cpuOf, memoryOf, reconcile } from './bridge-support.ts'
 import { median, percentiles } from './median.ts'
 
 /**
@@ -42,7 +42,7 @@ await using bridge = startFairlead(['bridge'], env)
 await bridge.logged(({ msg, resource }) => msg === 'listed' && resource === 'configmaps.v1')
 await using arrivals = new Arrivals(js)
 
-const way = values.through === 'api' ? throughApiServer(kube) : throughEtcd(await etcdOf(cluster.dir))
+const way = values.through === 'api' ? throughApiServer(kube) : throughEtcd(await configMapsIn(cluster.dir))
 const { change, takeAnswers, delaysAfter } = timed(way)
 const medians: number[] = []
 let second = 0

@@ -1,12 +1,11 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { KubeObject, ResourceRef } from '#contracts'
 import { type KubeClient, resourcePath } from '#kube'
 import { RECONCILERS } from '#spec'
+import { base64, etcdOf } from '../support/cluster-etcd.ts'
 
 export const CONFIG_MAPS = { group: '', version: 'v1', resource: 'configmaps', kind: 'ConfigMap' }
 
@@ -15,9 +14,8 @@ export interface Etcd {
   put(object: KubeObject): Promise<void>
 }
 
-export async function etcdOf(clusterDir: string): Promise<Etcd> {
-  const { args } = JSON.parse(await readFile(join(clusterDir, 'pid', 'etcd.json'), 'utf8')) as { args: string[] }
-  const url = args.find((arg) => arg.startsWith('--advertise-client-urls='))?.split('=')[1]
+export async function configMapsIn(clusterDir: string): Promise<Etcd> {
+  const call = await etcdOf(clusterDir)
   const uids = new Map<string, string>()
   return {
     async put({ metadata, ...rest }) {
@@ -25,15 +23,10 @@ export async function etcdOf(clusterDir: string): Promise<Etcd> {
       const uid = uids.get(path) ?? randomUUID()
       uids.set(path, uid)
       const object = { ...rest, metadata: { ...metadata, uid, creationTimestamp: '2030-01-01T00:00:00Z' } }
-      const body = { key: base64(`/registry/configmaps/${path}`), value: base64(JSON.stringify(object)) }
-      const response = await fetch(`${url}/v3/kv/put`, { method: 'POST', body: JSON.stringify(body) })
-      if (!response.ok) throw new Error(`etcd answers ${response.status}: ${await response.text()}`)
-      await response.arrayBuffer()
+      await call('kv/put', { key: base64(`/registry/configmaps/${path}`), value: base64(JSON.stringify(object)) })
     },
   }
 }
-
-const base64 = (text: string): string => Buffer.from(text).toString('base64')
 
 export async function fillConfigMaps(etcd: Etcd, count: number, bytes: number): Promise<void> {
   const value = 'x'.repeat(bytes - 400)

@@ -11,7 +11,7 @@ import { type FairleadProcess, fairlead, startFairlead } from '../support/fairle
 import { goProgram } from '../support/go-program.ts'
 import { startTestCluster } from '../support/servers.ts'
 import { Arrivals, delaysOf, HOT_NAMESPACE, hotName, steadyChanges, throughApiServer, timed } from './bridge-changes.ts'
-import { CONFIG_MAPS, cpuOf, etcdOf, fillConfigMaps, Informer, memoryOf, reconcile } from './bridge-support.ts'
+import { CONFIG_MAPS, configMapsIn, cpuOf, fillConfigMaps, Informer, memoryOf, reconcile } from './bridge-support.ts'
 import { median, percentiles } from './median.ts'
 
 /**
@@ -52,7 +52,7 @@ await kube.delete(resourcePath(RECONCILERS, undefined, 'at')).catch(() => undefi
 const js = await connectJetStream({ servers: env.NATS_URL, name: 'bench' })
 
 const filling = performance.now()
-await fillConfigMaps(await etcdOf(cluster.dir), OBJECTS, Number(values.bytes))
+await fillConfigMaps(await configMapsIn(cluster.dir), OBJECTS, Number(values.bytes))
 console.log(`${OBJECTS} ConfigMaps are in etcd after ${seconds(filling)} s`)
 const account = (name: string) => ({ apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name } })
 await kube.create(resourcePath(SERVICE_ACCOUNTS, 'default'), account('edited'))

@@ -1,19 +1,27 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
-/** Calls a method of the etcd of a test cluster: `kv/range`. Keys and values are in base64. */
-export async function callEtcd<Answer>(clusterDir: string, method: string, body: object): Promise<Answer> {
+/** Calls a method of an etcd: `kv/range`. Keys and values are in base64. */
+export type EtcdCall = <Answer>(method: string, body: object) => Promise<Answer>
+
+export async function etcdOf(clusterDir: string): Promise<EtcdCall> {
   const { args } = JSON.parse(await readFile(join(clusterDir, 'pid', 'etcd.json'), 'utf8')) as { args: string[] }
   const url = args.find((arg) => arg.startsWith('--advertise-client-urls='))?.split('=')[1]
-  const response = await fetch(`${url}/v3/${method}`, { method: 'POST', body: JSON.stringify(body) })
-  if (!response.ok) throw new Error(`etcd answers ${method} with ${response.status}: ${await response.text()}`)
-  return (await response.json()) as Answer
+  return async <Answer>(method: string, body: object) => {
+    const response = await fetch(`${url}/v3/${method}`, { method: 'POST', body: JSON.stringify(body) })
+    if (!response.ok) throw new Error(`etcd answers ${method} with ${response.status}: ${await response.text()}`)
+    return (await response.json()) as Answer
+  }
 }
+
+/** Calls a method of the etcd of a test cluster. */
+export const callEtcd = async <Answer>(clusterDir: string, method: string, body: object): Promise<Answer> =>
+  (await etcdOf(clusterDir))<Answer>(method, body)
 
 /** All that an API server has stored: values by key. */
 export type Contents = ReadonlyMap<string, string>
 
-const base64 = (text: string): string => Buffer.from(text).toString('base64')
+export const base64 = (text: string): string => Buffer.from(text).toString('base64')
 const ALL = { key: base64('/registry/'), range_end: base64('/registry0') }
 /** The most in one transaction of etcd is 128. */
 const MOST_OPERATIONS = 100

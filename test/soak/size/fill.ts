@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import { forEachAtMost } from '#primitives'
+import { base64, type EtcdCall } from '../../support/cluster-etcd.ts'
 import { ROLE, teamOf } from './function.ts'
 
 /** etcd takes 128 operations in a transaction. */
@@ -26,17 +25,12 @@ interface Place {
 
 /** Writes ConfigMaps behind the API server, which would need an hour for a million of them. */
 export class Etcd {
-  readonly #url: string
+  readonly #call: EtcdCall
   readonly #text: string
 
-  constructor(url: string, bytes: number) {
-    this.#url = url
+  constructor(call: EtcdCall, bytes: number) {
+    this.#call = call
     this.#text = 'x'.repeat(Math.max(0, bytes - 400))
-  }
-
-  static async of(clusterDir: string, bytes: number): Promise<Etcd> {
-    const { args } = JSON.parse(await readFile(join(clusterDir, 'pid', 'etcd.json'), 'utf8')) as { args: string[] }
-    return new Etcd(args.find((arg) => arg.startsWith('--advertise-client-urls='))?.split('=')[1] ?? '', bytes)
   }
 
   async fill({ teams, primaries, others }: Plan, progress: (done: number) => void): Promise<void> {
@@ -59,9 +53,7 @@ export class Etcd {
       const key = base64(`/registry/configmaps/${namespace}/${name}`)
       return { request_put: { key, value: base64(JSON.stringify(object)) } }
     })
-    const response = await fetch(`${this.#url}/v3/kv/txn`, { method: 'POST', body: JSON.stringify({ success }) })
-    if (!response.ok) throw new Error(`etcd answers ${response.status}: ${await response.text()}`)
-    await response.arrayBuffer()
+    await this.#call('kv/txn', { success })
   }
 }
 
@@ -93,5 +85,3 @@ async function* batches(teams: number, primaries: number, others: number) {
     }
   if (batch.length > 0) yield batch
 }
-
-const base64 = (text: string): string => Buffer.from(text).toString('base64')

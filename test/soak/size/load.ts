@@ -1,23 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { KubeObject } from '#contracts'
-import { objectFilter, type RunsView } from '#events'
-import { follow, type JetStream } from '#jetstream'
+import type { RunsView } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
 import { ConfigMap } from '#sdk'
+import { nowMs, SENT } from '../../bench/bridge-changes.ts'
 import { type Etcd, otherName, primaryName } from './fill.ts'
 import { EDIT, teamOf } from './function.ts'
 
 const TICK_MS = 20
 const EDITS_AT_ONCE = 200
-const SENT = 'fairlead.dev/sent'
 /** The objects of one team show when a change is in EVENTS. All others would cost this process too much. */
-const SAMPLED_TEAM = 0
+export const SAMPLED_TEAM = 0
 
 interface Copy {
   data?: Record<string, string>
 }
-
-const nowMs = (): number => performance.timeOrigin + performance.now()
 
 interface Sizes {
   teams: number
@@ -44,10 +40,9 @@ async function paced(
   }
 }
 
-/** Changes of objects that nothing reconciles, through etcd; and when some of them are in EVENTS. */
+/** Changes of objects that nothing reconciles, through etcd. */
 export class Changes {
   sent = 0
-  #delays: number[] = []
   #next = 0
   readonly #etcd: Etcd
   readonly #sizes: Sizes
@@ -57,11 +52,6 @@ export class Changes {
     this.#sizes = sizes
   }
 
-  /** Milliseconds from the write until EVENTS has it, since the last call. */
-  takeDelays(): number[] {
-    return this.#delays.splice(0)
-  }
-
   run(rate: () => number, signal: AbortSignal): Promise<void> {
     return paced(rate, signal, async (count) => {
       await this.#etcd.put(Array.from({ length: Math.min(count, 100) }, () => this.#change()))
@@ -69,23 +59,12 @@ export class Changes {
     })
   }
 
-  async watch(js: JetStream, signal: AbortSignal): Promise<void> {
-    const filter = objectFilter({ ref: ConfigMap, namespace: teamOf(SAMPLED_TEAM) })
-    const began = nowMs()
-    for await (const { data } of follow(js, 'EVENTS', [filter], signal)) {
-      if (data.length === 0) continue
-      const { metadata } = JSON.parse(Buffer.from(data).toString()) as KubeObject
-      const sent = Number(metadata.annotations?.[SENT])
-      if (sent > began) this.#delays.push(nowMs() - sent)
-    }
-  }
-
   /** One in ten is of the sampled team, the others are of all teams in turn. */
   #change() {
     const { teams, others } = this.#sizes
     const number = this.#next++
     const team = number % 10 === 0 ? SAMPLED_TEAM : (number * 7919) % teams
-    const name = otherName(Math.floor(number / 10) % others)
+    const name = otherName(number % others)
     return { namespace: teamOf(team), name, annotations: { [SENT]: String(nowMs()) } }
   }
 }

@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { connectJetStream } from '#jetstream'
 import { createKubeClient, loadKubeConfig } from '#kube'
 import { forEachAtMost } from '#primitives'
+import { etcdOf } from '../../support/cluster-etcd.ts'
 import { fairlead, startFairlead } from '../../support/fairlead.ts'
 import { startTestCluster, startTestNats } from '../../support/servers.ts'
 import { Etcd } from './fill.ts'
@@ -32,7 +33,7 @@ export async function measureSize(size: Size, results: string | undefined): Prom
     LOG_LEVEL: 'info',
     FAIRLEAD_REPLICAS: String(size.replicas),
   }
-  const etcd = await Etcd.of(cluster.dir, size.bytes)
+  const etcd = new Etcd(await etcdOf(cluster.dir), size.bytes)
   await timed(report, 'installed', async () => {
     await forEachAtMost(16, numbers(size.teams), async (number) => {
       await kube.create('/api/v1/namespaces', { metadata: { name: teamOf(number) } })

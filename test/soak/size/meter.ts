@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
-import { cpuMsOf, peakMiBOf, residentMiBOf } from '../../support/usage.ts'
+import { cpuMsOf, residentMiBOf } from '../../support/usage.ts'
 
 /** A process that is measured. */
 export interface Metered {
@@ -46,9 +46,6 @@ export const usageText = (usage: Record<string, Usage>): string =>
   Object.entries(usage)
     .map(([name, { cpu, memory }]) => `${name} ${cpu} % ${memory} MiB`)
     .join(', ')
-
-/** MiB: as it is, and at its highest since its start. */
-export const memoryOf = (pid: number) => ({ now: Math.round(residentMiBOf(pid)), peak: Math.round(peakMiBOf(pid)) })
 
 /** What a folder takes on the disk, MiB. */
 export const diskMiBOf = (...path: string[]): number =>

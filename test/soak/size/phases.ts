@@ -1,11 +1,12 @@
 import { viewRuns } from '#events'
+import { memoryOf } from '../../bench/bridge-support.ts'
 import { percentiles, quantile } from '../../bench/median.ts'
 import { startFairlead } from '../../support/fairlead.ts'
 import { until } from '../../support/wait.ts'
 import { type Etcd, otherName } from './fill.ts'
 import { teamOf } from './function.ts'
 import { Edits } from './load.ts'
-import { diskMiBOf, memoryOf } from './meter.ts'
+import { diskMiBOf } from './meter.ts'
 import { type Scene, say, timed } from './scene.ts'
 import { startLoad } from './under-load.ts'
 

@@ -1,9 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { viewRuns } from '#events'
+import { Arrivals, delaysOf } from '../../bench/bridge-changes.ts'
 import { percentiles } from '../../bench/median.ts'
 import { until } from '../../support/wait.ts'
 import type { Etcd } from './fill.ts'
-import { Changes, Edits } from './load.ts'
+import { teamOf } from './function.ts'
+import { Changes, Edits, SAMPLED_TEAM } from './load.ts'
 import { Meter, usageText } from './meter.ts'
 import type { Scene } from './scene.ts'
 
@@ -28,7 +30,8 @@ export async function startLoad(
   const [meter, whole] = [new Meter(processes), new Meter(processes)]
   meter.take()
   whole.take()
-  const watching = [changes.watch(js, stop.signal), edits.watch(runs, after, stop.signal)]
+  const arrivals = new Arrivals(js, teamOf(SAMPLED_TEAM))
+  const watching = edits.watch(runs, after, stop.signal)
   const running = [changes.run(() => rates.rate, idle.signal), edits.run(() => rates.edits, idle.signal)]
   return {
     changes,
@@ -36,15 +39,15 @@ export async function startLoad(
     whole: () => usageText(whole.take()),
     async window(seconds: number) {
       const before = { changes: changes.sent, edits: edits.sent }
-      changes.takeDelays()
+      arrivals.take()
       edits.takeDelays()
       await Promise.race([sleep(seconds * 1000), ...running])
-      const [arrivals, follows] = [changes.takeDelays(), edits.takeDelays()]
+      const [arrived, follows] = [delaysOf(arrivals.take()), edits.takeDelays()]
       const text =
-        `${((changes.sent - before.changes) / seconds).toFixed(0)} changes/s, in EVENTS after ${percentiles(arrivals)} ms (p50 / p99); ` +
+        `${((changes.sent - before.changes) / seconds).toFixed(0)} changes/s, in EVENTS after ${percentiles(arrived)} ms (p50 / p99); ` +
         `${((edits.sent - before.edits) / seconds).toFixed(0)} edits/s, followed after ${percentiles(follows)} ms, ${edits.unfollowed} open; ` +
         usageText(meter.take())
-      return { arrivals, follows, text }
+      return { arrivals: arrived, follows, text }
     },
     /** Ends the load, and waits until each edit is followed. */
     async rest() {
@@ -55,7 +58,7 @@ export async function startLoad(
     async [Symbol.asyncDispose]() {
       idle.abort()
       stop.abort()
-      await Promise.allSettled([...running, ...watching])
+      await Promise.allSettled([...running, watching, arrivals[Symbol.asyncDispose]()])
     },
   }
 }
