@@ -60,6 +60,8 @@ export class Outbox {
     setImmediate(() => {
       this.flush()
       this.#scheduled = false
+      // A task may have planned another one.
+      if (this.#tasks.length > 0) this.#schedule()
     })
   }
 }

@@ -13,6 +13,8 @@ export interface PullOptions {
   expected?: () => boolean
   /** Called if the server has no more messages, or had none for the duration of a heartbeat. */
   onEmpty?: () => void
+  /** Called after each change of the number of requested messages that have not arrived. */
+  onOutstanding?: () => void
   /** Whether a prompt onEmpty() matters: the server then reports every 2 s that it has no messages. */
   attentive?: () => boolean
   /** How long the server keeps one pull request, in milliseconds. */
@@ -41,6 +43,7 @@ const DEFAULTS = {
   expected: () => false,
   attentive: () => false,
   onEmpty: () => undefined,
+  onOutstanding: () => undefined,
 }
 
 /**
@@ -59,8 +62,11 @@ export class Puller {
    * them.
    */
   readonly #answered: PullRequest[] = []
+  /** The ends of requests that were given up. */
+  readonly #givenUp = new Set<Promise<unknown>>()
   readonly #stopLooking: () => void
   #next = 0
+  #outstanding = 0
   #stopped = false
   #scheduled = false
 
@@ -75,9 +81,7 @@ export class Puller {
 
   /** The number of requested messages that have not arrived. */
   get outstanding(): number {
-    let outstanding = 0
-    for (const { remaining } of this.#requests) outstanding += remaining
-    return outstanding
+    return this.#outstanding
   }
 
   /** Requests more messages at the end of this turn of the event loop, because a slot became free. */
@@ -86,20 +90,12 @@ export class Puller {
     this.#scheduled = true
     this.#js.outbox.atEndOfTurn(() => {
       this.#scheduled = false
-      this.#pull()
+      this.pull()
     })
   }
 
-  /** Stops requesting. Messages that the server has sent already still arrive until this resolves. */
-  async drain(): Promise<void> {
-    this.#stopped = true
-    this.#stopLooking()
-    if (this.#js.nc.isClosed()) return
-    for (const { subscription } of this.#answered) subscription.unsubscribe()
-    await Promise.all([...this.#requests].map(({ subscription }) => subscription.drain()))
-  }
-
-  #pull(): void {
+  /** Requests more messages now, if there are free slots. */
+  pull(): void {
     if (this.#stopped || this.#js.nc.isClosed()) return
     const { stream, consumer, expiresMs, free, expected, attentive } = this.#options
     const batch = free() - this.outstanding
@@ -111,13 +107,45 @@ export class Puller {
     this.#js.outbox.send(`$JS.API.CONSUMER.MSG.NEXT.${stream}.${consumer}`, body, { reply })
   }
 
+  /**
+   * Ends all requests, because no slot is free any more. A message that is given back would otherwise be the answer to
+   * the next of them at once. Messages that the server has sent already still arrive.
+   */
+  giveUp(): void {
+    if (this.#stopped || this.#js.nc.isClosed()) return
+    for (const { subscription } of this.#requests) {
+      const ended: Promise<unknown> = subscription
+        .drain()
+        .catch(() => undefined)
+        .finally(() => this.#givenUp.delete(ended))
+      this.#givenUp.add(ended)
+    }
+    this.#requests.clear()
+    this.#expectMore(-this.#outstanding)
+  }
+
+  /** Stops requesting. Messages that the server has sent already still arrive until this resolves. */
+  async drain(): Promise<void> {
+    this.#stopped = true
+    this.#stopLooking()
+    if (this.#js.nc.isClosed()) return
+    for (const { subscription } of this.#answered) subscription.unsubscribe()
+    await Promise.all([...this.#givenUp, ...[...this.#requests].map(({ subscription }) => subscription.drain())])
+  }
+
   #expect(batch: number, silenceMs: number): PullRequest {
     const request = this.#answered.pop() ?? this.#open()
     request.remaining = batch
     request.silenceMs = silenceMs
     request.deadline = performance.now() + silenceMs
     this.#requests.add(request)
+    this.#expectMore(batch)
     return request
+  }
+
+  #expectMore(messages: number): void {
+    this.#outstanding += messages
+    this.#options.onOutstanding()
   }
 
   #open(): PullRequest {
@@ -130,7 +158,7 @@ export class Puller {
   }
 
   #end(request: PullRequest): void {
-    this.#requests.delete(request)
+    if (this.#requests.delete(request)) this.#expectMore(-request.remaining)
     request.subscription.unsubscribe()
   }
 
@@ -145,9 +173,12 @@ export class Puller {
     }
     request.deadline = performance.now() + request.silenceMs
     if (status !== 0) return this.#options.onEmpty()
-    if (--request.remaining === 0) {
-      this.#requests.delete(request)
-      this.#answered.push(request)
+    if (this.#requests.has(request)) {
+      this.#expectMore(-1)
+      if (--request.remaining === 0) {
+        this.#requests.delete(request)
+        this.#answered.push(request)
+      }
     }
     this.#options.onMessage(this.#delivery(message))
   }

@@ -14,6 +14,8 @@ export interface LaneOptions {
   allowed: () => number
   /** Returns the number of slots that are free at present. */
   free: () => number
+  /** Called when the backlog changes, or the number of tokens that are on their way. */
+  onLoad: () => void
   onMessage: (delivery: Delivery) => void
   /** Called when this namespace has its turn. The callback must occupy the slot before it returns. */
   onTurn: (namespace: string) => void
@@ -36,12 +38,12 @@ export class LaneInHand implements LaneLoad {
   readonly lane: Lane
   readonly puller: Puller
   busy = 0
-  backlog = 0
   readonly #core: Core
   readonly #options: LaneOptions
   readonly #turns: Turns
   readonly #ahead: Ahead
   #isLong = false
+  #backlog = 0
 
   constructor(core: Core, options: LaneOptions) {
     this.#core = core
@@ -55,15 +57,25 @@ export class LaneInHand implements LaneLoad {
       consumer: core.names.consumer(this.reconciler, this.lane),
       free: () => this.#shareOut(),
       // In the high lane, waiting requests stay open although no work is expected: slots that are kept for it then cost
-      // no further request.
-      expected: () => this.lane === 'low' && this.backlog > 0,
+      // no further request. This is not for slots that another worker of the process needs.
+      expected: () => this.backlog > 0 && (this.lane === 'low' || core.slots.areScarce),
       attentive: () => this.backlog > 0 || !this.#turns.isLineAlone,
       onEmpty: () => {
         this.backlog = 0
         this.inOrder()
       },
       onMessage: options.onMessage,
+      onOutstanding: options.onLoad,
     })
+  }
+
+  get backlog(): number {
+    return this.#backlog
+  }
+
+  set backlog(tokens: number) {
+    this.#backlog = tokens
+    this.#options.onLoad()
   }
 
   /** Notes that the consumer delivered the token of this key. */

@@ -19,7 +19,7 @@ export class Opener {
 
   constructor(core: Core, timers: Timers, serve: (core: Core, options: ServeOptions) => Worker) {
     // Runs that open buckets do not count towards the slots and metrics of Reconcilers.
-    this.#core = { ...core, slots: new ProcessSlots(Number.POSITIVE_INFINITY), observer: {} }
+    this.#core = { ...core, slots: new ProcessSlots(Number.POSITIVE_INFINITY, core.js.outbox), observer: {} }
     this.#timers = timers
     this.#serve = serve
   }

@@ -1,3 +1,4 @@
+import type { Outbox } from '#jetstream'
 import type { Lane } from './record.ts'
 
 /** What a worker knows about one lane. */
@@ -12,6 +13,8 @@ export interface Load {
   slots: number
   /** The number of free slots, limited by the free slots of the process. */
   free: number
+  /** The number of tokens that may be on their way to a lane of which nothing is known. */
+  fair: number
   high: LaneLoad
   low: LaneLoad
   /** The lane of the token that came last. */
@@ -35,15 +38,17 @@ interface Allowances extends Record<Lane, number> {
  * delivery shows that it has work. If no slot is free when the token arrives, the worker gives it back, once: from then
  * on, the lane is known to have work.
  */
-export function allowances({ slots, free, high, low, lastLane }: Load): Allowances {
+export function allowances({ slots, free, fair, high, low, lastLane }: Load): Allowances {
   const share = Math.max(1, Math.floor(slots / 4))
   const turn = slots > 1 || lastLane === 'high' ? share : 0
   const lowest = high.backlog > 0 ? turn : slots > 1 ? slots - share : 1
   const forLow = Math.max(0, Math.min(free, low.backlog, lowest - low.busy))
   const forHigh = Math.max(0, free - forLow)
+  // Slots that the low lane or other workers use: no end of a run of this lane would ask for its tokens.
+  const isUnheard = high.busy < slots
   return {
     low: low.backlog > 0 ? forLow : Number(low.busy < lowest),
-    high: high.backlog > 0 || low.busy === 0 ? forHigh : Math.max(1, forHigh),
+    high: high.backlog > 0 ? forHigh : Math.max(Number(isUnheard), Math.min(fair, forHigh)),
     direct: forHigh,
   }
 }
@@ -53,46 +58,112 @@ export interface Sharer {
   readonly busy: number
   /** The number of existing tokens that are on their way to this worker. */
   readonly promised: number
+  /** The number of tokens that are known to wait for this worker. */
+  readonly backlog: number
+  /** Requests tokens at the end of this turn of the event loop. */
   poke(): void
+  /** Requests tokens before it returns. */
+  pull(): void
 }
 
-/** The keys that a process holds at once, of all Reconcilers together. */
+interface Share {
+  busy: number
+  promised: number
+}
+
+/**
+ * The keys that a process holds at once, of all Reconcilers together. A slot that becomes free costs the same however
+ * many workers there are: only those are asked that have tokens and no slot for them.
+ */
 export class ProcessSlots {
   readonly #limit: number
-  /** The workers, in the order in which they are offered slots. */
-  readonly #sharers = new Set<Sharer>()
-  #scarce = false
+  readonly #outbox: Pick<Outbox, 'atEndOfTurn'>
+  readonly #shares = new Map<Sharer, Share>()
+  /** The workers whose share may have changed since it was counted. */
+  readonly #changed = new Set<Sharer>()
+  /** The workers whose tokens wait for a slot of the process, in the order in which they are offered one. */
+  readonly #waiting = new Set<Sharer>()
+  #used = 0
+  #isOffering = false
 
-  constructor(limit: number) {
+  constructor(limit: number, outbox: Pick<Outbox, 'atEndOfTurn'>) {
     this.#limit = limit
+    this.#outbox = outbox
+  }
+
+  /** Whether tokens wait for a slot of the process. */
+  get areScarce(): boolean {
+    return this.#waiting.size > 0
   }
 
   join(sharer: Sharer): void {
-    this.#sharers.add(sharer)
+    this.#shares.set(sharer, { busy: 0, promised: 0 })
+    this.#changed.add(sharer)
   }
 
   leave(sharer: Sharer): void {
-    this.#sharers.delete(sharer)
-    this.#pokeAll()
+    this.#count(sharer, { busy: 0, promised: 0 })
+    this.#shares.delete(sharer)
+    this.#changed.delete(sharer)
+    this.#waiting.delete(sharer)
+    this.#offer()
+  }
+
+  /** Notes that a worker has more or fewer busy slots or promised tokens. */
+  changed(sharer: Sharer): void {
+    if (this.#shares.has(sharer)) this.#changed.add(sharer)
   }
 
   /** Returns how many of `wanted` slots this worker can have now. */
   free(wanted: number, asker: Sharer): number {
-    let free = this.#limit
-    for (const sharer of this.#sharers) free -= sharer.busy + (sharer === asker ? 0 : sharer.promised)
-    if (free < wanted) this.#scarce = true
-    return Math.max(0, Math.min(wanted, free))
+    const free = Math.max(0, Math.min(wanted, this.#unused + (this.#shares.get(asker)?.promised ?? 0)))
+    if (free < Math.min(wanted, asker.backlog)) this.#waiting.add(asker)
+    return free
+  }
+
+  /** The part of the slots that each worker has if all have the same. 0: there are more workers than slots. */
+  get fair(): number {
+    return Math.floor(this.#limit / Math.max(1, this.#shares.size))
   }
 
   /** Releases a slot. When slots are scarce, the other workers are offered the slot before the worker that had it. */
   released(by: Sharer): void {
-    if (!this.#scarce) return by.poke()
-    if (this.#sharers.delete(by)) this.#sharers.add(by)
-    this.#pokeAll()
+    this.changed(by)
+    if (this.#waiting.delete(by)) this.#waiting.add(by)
+    this.#offer()
+    by.poke()
   }
 
-  #pokeAll(): void {
-    this.#scarce = false
-    for (const sharer of this.#sharers) sharer.poke()
+  get #unused(): number {
+    for (const sharer of this.#changed) this.#count(sharer, sharer)
+    this.#changed.clear()
+    return this.#limit - this.#used
+  }
+
+  #offer(): void {
+    if (this.#isOffering || !this.areScarce) return
+    this.#isOffering = true
+    this.#outbox.atEndOfTurn(() => {
+      this.#isOffering = false
+      this.#offerOnce()
+    })
+  }
+
+  /** Offers the free slots to each waiting worker once. A worker that gets too few of them waits again. */
+  #offerOnce(): void {
+    let left = this.#waiting.size
+    for (const sharer of this.#waiting) {
+      if (left-- === 0 || this.#unused <= 0) return
+      this.#waiting.delete(sharer)
+      sharer.pull()
+    }
+  }
+
+  #count(sharer: Sharer, { busy, promised }: Share): void {
+    const share = this.#shares.get(sharer)
+    if (share === undefined) return
+    this.#used += busy + promised - share.busy - share.promised
+    share.busy = busy
+    share.promised = promised
   }
 }

@@ -141,7 +141,7 @@ export async function openQueue(js: JetStream, options: QueueOptions): Promise<W
     clock,
     terms,
     ackWaitMs: options.ackWaitMs ?? DEFAULT_ACK_WAIT_MS,
-    slots: new ProcessSlots(options.slots ?? Number.POSITIVE_INFINITY),
+    slots: new ProcessSlots(options.slots ?? Number.POSITIVE_INFINITY, js.outbox),
     worker: nonce(),
     instance: options.instance,
     random: options.random ?? Math.random,

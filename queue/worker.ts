@@ -67,9 +67,18 @@ export class QueueWorker implements Worker, Sharer {
     return Math.min(high.backlog, high.puller.outstanding) + Math.min(low.backlog, low.puller.outstanding)
   }
 
+  get backlog(): number {
+    return this.#lanes.high.backlog + this.#lanes.low.backlog
+  }
+
   poke(): void {
     this.#lanes.high.puller.poke()
     this.#lanes.low.puller.poke()
+  }
+
+  pull(): void {
+    this.#lanes.high.puller.pull()
+    this.#lanes.low.puller.pull()
   }
 
   drain(graceMs: number): Promise<void> {
@@ -98,6 +107,7 @@ export class QueueWorker implements Worker, Sharer {
       slots,
       allowed: () => this.#allowances[lane],
       free: () => this.#free,
+      onLoad: () => this.#core.slots.changed(this),
       onMessage: (delivery) => this.#receive(inHand, delivery),
       onTurn: (namespace) => this.#occupy(inHand, this.#takeOf(namespace, inHand)),
     })
@@ -109,7 +119,8 @@ export class QueueWorker implements Worker, Sharer {
   }
 
   get #allowances(): ReturnType<typeof allowances> {
-    return allowances({ slots: this.#capacity.limit, free: this.#free, ...this.#lanes, lastLane: this.#lastLane })
+    const { fair } = this.#core.slots
+    return allowances({ slots: this.#capacity.limit, free: this.#free, fair, ...this.#lanes, lastLane: this.#lastLane })
   }
 
   #adapt(result: 'finished' | 'fenced'): void {
@@ -119,11 +130,13 @@ export class QueueWorker implements Worker, Sharer {
   }
 
   #receive(inHand: LaneInHand, delivery: Delivery): void {
-    inHand.backlog = delivery.pending
+    // This token counts until it has a slot, so that the worker waits for one if there is none.
+    inHand.backlog = delivery.pending + 1
     if (this.#drained || this.#free === 0) {
-      inHand.backlog++
+      inHand.puller.giveUp()
       return delivery.nak()
     }
+    inHand.backlog--
     const place = this.#core.names.placeOf(delivery.subject)
     if (place?.kind !== 'token') return
     const { clock, ackWaitMs } = this.#core
@@ -188,6 +201,7 @@ export class QueueWorker implements Worker, Sharer {
 
   #occupy(inHand: LaneInHand, working: Promise<void>): void {
     inHand.busy++
+    this.#core.slots.changed(this)
     this.poke()
     const work = working.finally(() => {
       this.#inHand.delete(work)

@@ -6,24 +6,28 @@ import { cpuMsOf } from '../support/usage.ts'
 
 /**
  * `npm run bench reconcilers -- [COUNT…]`: a run of the queue, with more and more Reconcilers in one WORK. Each has two
- * consumers, and nats-server looks at all of them when it stores a record or removes a token.
+ * consumers, and nats-server looks at all of them when it stores a record or removes a token. Measured with as many
+ * slots of the process as `up` has, and with so few that keys wait for a slot.
  */
 const RUNS = 1000
-const SLOTS = 64
+const SLOTS = [1000, 64]
+const CONCURRENCY = 256
+const IN_FLIGHT = 64
 const LEASE_MS = 30_000
 
 const counts = process.argv.length > 2 ? process.argv.slice(2).map(Number) : [1, 10, 100, 300, 1000]
 const rows: Record<string, Record<string, string>> = {}
-for (const count of counts) {
-  rows[`${count} Reconcilers`] = await measured(count)
-  console.table(rows)
-}
+for (const count of counts)
+  for (const slots of SLOTS) {
+    rows[`${count} Reconcilers, ${slots} slots`] = await measured(count, slots)
+    console.table(rows)
+  }
 process.exit(0)
 
-async function measured(count: number): Promise<Record<string, string>> {
+async function measured(count: number, slots: number): Promise<Record<string, string>> {
   await using nats = await startTestNats()
   await using js = await connectJetStream({ servers: nats.url, name: 'bench', timeoutMs: 30_000 })
-  const queue = await openQueue(js, { leaseMs: LEASE_MS, ackWaitMs: LEASE_MS, log: silent, slots: SLOTS })
+  const queue = await openQueue(js, { leaseMs: LEASE_MS, ackWaitMs: LEASE_MS, log: silent, slots })
   const names = Array.from({ length: count }, (_, number) => `r${number}`)
   for (const name of names) await queue.declare(name)
   const pid = nats.processes.get('nats')?.pid ?? 0
@@ -52,10 +56,10 @@ async function drained(queue: WorkQueue, names: readonly string[], runs: number,
     if (--left === 0) all.resolve()
     return { kind: 'done' as const }
   }
-  const workers = names.map((reconciler) => queue.serve({ reconciler, slots: 16, handler }))
-  for (let from = 0; from < runs; from += SLOTS)
+  const workers = names.map((reconciler) => queue.serve({ reconciler, slots: CONCURRENCY, handler }))
+  for (let from = 0; from < runs; from += IN_FLIGHT)
     await Promise.all(
-      Array.from({ length: Math.min(SLOTS, runs - from) }, (_, index) =>
+      Array.from({ length: Math.min(IN_FLIGHT, runs - from) }, (_, index) =>
         queue.enqueue(names[(from + index) % names.length] ?? '', `n.${key}-${from + index}`),
       ),
     )

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Lease } from '#queue'
-import { allowances, type Load, ProcessSlots } from '../../queue/slots.ts'
+import { allowances, type Load, ProcessSlots, type Sharer } from '../../queue/slots.ts'
 import {
   absence,
   DONE,
@@ -21,6 +21,7 @@ describe('a worker may have on their way', () => {
   const load = (given: Partial<Load>): Load => ({
     slots: 16,
     free: 16,
+    fair: 16,
     high: { busy: 0, backlog: 0 },
     low: { busy: 0, backlog: 0 },
     lastLane: 'high',
@@ -170,6 +171,10 @@ it('a permanent stream of changes that take slots without a token leaves the low
 })
 
 describe('the slots of a process', () => {
+  const outbox = { atEndOfTurn: (task: () => void) => task() }
+  type Mutable = { -readonly [Name in keyof Sharer]: Sharer[Name] }
+  const idle: Sharer = { busy: 0, promised: 0, backlog: 0, poke() {}, pull() {} }
+
   it('are the limit of all functions together, and each of them has its turn', async () => {
     await using test = await open(undefined, { slots: 3 })
     const functions = ['a', 'b', 'c']
@@ -195,8 +200,8 @@ describe('the slots of a process', () => {
   })
 
   it('are not kept for a worker that has left, though its last runs end later', () => {
-    const slots = new ProcessSlots(4)
-    const sharer = (busy: number) => ({ busy, promised: 0, poke() {} })
+    const slots = new ProcessSlots(4, outbox)
+    const sharer = (busy: number) => ({ ...idle, busy })
     const [gone, here] = [sharer(4), sharer(0)]
     for (const one of [gone, here]) slots.join(one)
     expect(slots.free(4, here)).toBe(0)
@@ -206,9 +211,43 @@ describe('the slots of a process', () => {
     expect(slots.free(4, here)).toBe(4)
   })
 
+  it('that become free are offered to the workers whose tokens wait, in turn, and to no others', () => {
+    const slots = new ProcessSlots(1, outbox)
+    const pulled: number[] = []
+    const [first, second, third] = Array.from({ length: 1000 }, (_, index) => {
+      const worker: Mutable = {
+        ...idle,
+        pull() {
+          pulled.push(index)
+          worker.promised = slots.free(16, worker)
+          slots.changed(worker)
+        },
+      }
+      slots.join(worker)
+      return worker
+    }) as [Mutable, Mutable, Mutable]
+    const releasedBy = (worker: Mutable) => {
+      Object.assign(worker, { busy: 0, promised: 0 })
+      slots.released(worker)
+    }
+    first.busy = 1
+    slots.changed(first)
+    for (const waiting of [second, third]) {
+      waiting.backlog = 5
+      expect(slots.free(16, waiting)).toBe(0)
+    }
+    releasedBy(first)
+    expect(pulled).toEqual([1])
+    expect(slots.free(16, first)).toBe(0)
+    releasedBy(second)
+    expect(pulled).toEqual([1, 2])
+    releasedBy(third)
+    expect(pulled).toEqual([1, 2, 1])
+  })
+
   it('are as many as the functions have, if there is no limit', () => {
-    const slots = new ProcessSlots(Number.POSITIVE_INFINITY)
-    const sharer = { busy: 900, promised: 0, poke() {} }
+    const slots = new ProcessSlots(Number.POSITIVE_INFINITY, outbox)
+    const sharer = { ...idle, busy: 900 }
     slots.join(sharer)
     expect(slots.free(100, sharer)).toBe(100)
   })
