@@ -10,25 +10,25 @@ export const Memcached = resource({
   status: z.looseObject({}),
 })
 
+type MemcachedObject = ReturnType<typeof Memcached.parse>
+
 /** The smallest operator that owns something it keeps changing: the size becomes a Deployment's replicas. */
 export const memcached = reconciler({
   name: 'memcached',
   for: Memcached,
   owns: [Deployment],
-  reconcile({ object: { metadata, spec } }) {
-    const labels = { app: metadata.name }
-    const containers = [{ name: 'memcached', image: 'memcached:1.6' }]
-    return {
-      apply: [
-        Deployment.of({
-          metadata: { name: metadata.name },
-          spec: {
-            replicas: spec.size,
-            selector: { matchLabels: labels },
-            template: { metadata: { labels }, spec: { containers } },
-          },
-        }),
-      ],
-    }
-  },
+  reconcile: ({ object }) => ({ apply: [deploymentFor(object)] }),
 })
+
+export function deploymentFor({ metadata: { name }, spec: { size } }: MemcachedObject) {
+  const labels = { app: name }
+  const containers = [{ name: 'memcached', image: 'memcached:1.6' }]
+  return Deployment.of({
+    metadata: { name },
+    spec: {
+      replicas: size,
+      selector: { matchLabels: labels },
+      template: { metadata: { labels }, spec: { containers } },
+    },
+  })
+}
