@@ -7,12 +7,12 @@ import { connectJetStream } from '#jetstream'
 import { createKubeClient, loadKubeConfig } from '#kube'
 import { forEachAtMost } from '#primitives'
 import { etcdOf } from '../../support/cluster-etcd.ts'
-import { fairlead, startFairlead } from '../../support/fairlead.ts'
+import { fairlead } from '../../support/fairlead.ts'
 import { startTestCluster, startTestNats } from '../../support/servers.ts'
 import { Etcd } from './fill.ts'
 import { teamOf } from './function.ts'
 import { firstList, ramp, startAgain, steady } from './phases.ts'
-import { type Scene, type Size, say, timed } from './scene.ts'
+import { type Scene, type Size, say, startBridge, startDispatcher, timed } from './scene.ts'
 
 const HERE = fileURLToPath(new URL('.', import.meta.url))
 
@@ -58,7 +58,8 @@ export async function measureSize(size: Size, results: string | undefined): Prom
     env,
     functionFile,
     report,
-    ...(await startBoth(env, functionFile)),
+    dispatcher: startDispatcher({ env, functionFile }),
+    bridge: startBridge({ env }),
   }
   try {
     await firstList(scene)
@@ -70,12 +71,6 @@ export async function measureSize(size: Size, results: string | undefined): Prom
     for (const one of [scene.bridge, scene.dispatcher]) await one[Symbol.asyncDispose]()
     await rm(dirname(functionFile), { recursive: true, force: true })
   }
-}
-
-async function startBoth(env: Record<string, string>, functionFile: string) {
-  const dispatcher = startFairlead(['dispatch', '--function', functionFile], env)
-  const bridge = startFairlead(['bridge'], env)
-  return { bridge, dispatcher }
 }
 
 /** A module that exports one reconciler for each team. */

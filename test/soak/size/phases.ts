@@ -1,13 +1,12 @@
 import { viewRuns } from '#events'
 import { memoryOf } from '../../bench/bridge-support.ts'
 import { percentiles, quantile } from '../../bench/median.ts'
-import { startFairlead } from '../../support/fairlead.ts'
 import { until } from '../../support/wait.ts'
 import { type Etcd, otherName } from './fill.ts'
 import { teamOf } from './function.ts'
 import { Edits } from './load.ts'
 import { diskMiBOf } from './meter.ts'
-import { type Scene, say, timed } from './scene.ts'
+import { type Scene, say, startBridge, startDispatcher, timed } from './scene.ts'
 import { startLoad } from './under-load.ts'
 
 /** Rates of edits at which the last phase looks for what falls behind first. */
@@ -89,7 +88,7 @@ export async function startAgain(scene: Scene, etcd: Etcd): Promise<void> {
   }
   await timed(report, 'bridge starts again', async () => {
     await stopBridge()
-    scene.bridge = startFairlead(['bridge'], scene.env)
+    scene.bridge = startBridge(scene)
     await followed()
     return { bridge: memoryOf(scene.bridge.pid) }
   })
@@ -98,7 +97,7 @@ export async function startAgain(scene: Scene, etcd: Etcd): Promise<void> {
     // The API server that starts knows no change from before its start, so the bridge cannot go on where it was.
     await etcd.put([{ namespace: teamOf(0), name: otherName(0) }])
     await scene.cluster.restart('kube-apiserver')
-    scene.bridge = startFairlead(['bridge'], scene.env)
+    scene.bridge = startBridge(scene)
     await scene.bridge.logged(isConfigMapList)
     await followed()
     return { bridge: memoryOf(scene.bridge.pid) }
@@ -106,7 +105,7 @@ export async function startAgain(scene: Scene, etcd: Etcd): Promise<void> {
   await timed(report, 'dispatcher starts again', async () => {
     scene.dispatcher.kill('SIGTERM')
     await scene.dispatcher.exited
-    scene.dispatcher = startFairlead(['dispatch', '--function', scene.functionFile], scene.env)
+    scene.dispatcher = startDispatcher(scene)
     await followed()
     return { dispatcher: memoryOf(scene.dispatcher.pid) }
   })

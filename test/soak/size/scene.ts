@@ -1,7 +1,7 @@
 import type { JetStream } from '#jetstream'
 import type { KubeClient } from '#kube'
 import type { Cluster, Nats } from '#local'
-import type { FairleadProcess } from '../../support/fairlead.ts'
+import { type FairleadProcess, startFairlead } from '../../support/fairlead.ts'
 import type { Plan } from './fill.ts'
 
 export interface Size extends Plan {
@@ -26,6 +26,15 @@ export interface Scene {
   dispatcher: FairleadProcess
   report: (what: string, figures: object) => void
 }
+
+/** Node.js gives a heap half of the memory limit of a container. The limits are those of the shipped pods, in MiB. */
+const heapFor = (limit: number) => ({ NODE_OPTIONS: `--max-old-space-size=${limit / 2}` })
+
+export const startBridge = ({ env }: Pick<Scene, 'env'>): FairleadProcess =>
+  startFairlead(['bridge'], { ...env, ...heapFor(512) })
+
+export const startDispatcher = ({ env, functionFile }: Pick<Scene, 'env' | 'functionFile'>): FairleadProcess =>
+  startFairlead(['dispatch', '--function', functionFile], { ...env, ...heapFor(1024) })
 
 export const say = (text: string) => void process.stdout.write(`${new Date().toISOString().slice(11, 19)} ${text}\n`)
 
