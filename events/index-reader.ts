@@ -45,6 +45,8 @@ export class IndexReader implements Disposable {
   #underWay: Promise<void> | undefined
   #next: Promise<void> | undefined
   #readAt = Date.now()
+  #usedAt = Date.now()
+  #received = 0
 
   constructor(options: IndexReaderOptions) {
     this.#options = options
@@ -63,6 +65,21 @@ export class IndexReader implements Disposable {
   /** The time by this machine's clock up to which all stored and deleted objects are known. */
   get readAt(): number {
     return this.#readAt
+  }
+
+  /** The number of messages that were applied. */
+  get received(): number {
+    return this.#received
+  }
+
+  /** The time of the last use(), by this machine's clock. */
+  get usedAt(): number {
+    return this.#usedAt
+  }
+
+  /** Notes that a run uses the index. */
+  use(): void {
+    this.#usedAt = Date.now()
   }
 
   /** Whether the filter selects one namespace. */
@@ -176,6 +193,7 @@ export class IndexReader implements Disposable {
       const object = event?.referenceOnly === false ? event.object : undefined
       const isSelected = this.index.apply(subject, indexed, object, Date.now())
       this.#position = message.sequence
+      this.#received++
       if (isSelected && event) selected(subject, event, message)
     }
   }

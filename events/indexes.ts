@@ -2,6 +2,7 @@ import type { ResourceRef } from '#contracts'
 import type { StoredMessage } from '#jetstream'
 import { unlessAborted } from '#primitives'
 import { type IndexContext, IndexReader } from './index-reader.ts'
+import { keepUpToDate } from './keep-up-to-date.ts'
 import type { ObjectIndex } from './object-index.ts'
 import type { Selection } from './selection.ts'
 import { resourcePrefix } from './subjects.ts'
@@ -11,6 +12,8 @@ import type { StoredObject } from './types.ts'
 const CAPACITY_BYTES = 128 * 2 ** 20
 /** An index that was used within this time is likely to be needed again soon. */
 const BUSY_MS = 60_000
+/** An index is kept up to date and in memory for this time after its last use. */
+const KEPT_MS = 3_600_000
 /** The maximum age of an index, as a fraction of the lifetime of a tombstone. */
 const OLDEST = 0.5
 
@@ -29,6 +32,8 @@ interface IndexesOptions {
   cleared: () => void
   /** The memory limit of all indexes together, in bytes. Default 128 MiB. */
   capacityBytes?: number
+  /** How long after its last use an index is kept, in milliseconds. Default: one hour. */
+  keptMs?: number
 }
 
 /**
@@ -59,13 +64,14 @@ export class Indexes {
   async upToDate(filter: string, selection: Selection, signal: AbortSignal | undefined): Promise<ObjectIndex> {
     for (;;) {
       const reader = this.#openFor(filter, selection)
+      reader.use()
       try {
         await unlessAborted(reader.catchUp(), signal)
       } catch (error) {
         if (!reader.disposed.aborted || signal?.aborted === true) throw error
       }
       if (reader.disposed.aborted) continue
-      this.#account(filter, reader)
+      this.#account(reader)
       return reader.index
     }
   }
@@ -98,10 +104,22 @@ export class Indexes {
     const known = this.#readers.get(filter)
     const isKnown = known !== undefined && !this.#isOld(known)
     if (!isKnown) this.drop(filter)
-    const { context, selected } = this.#options
-    const reader = isKnown ? known : new IndexReader({ context, filter, end: () => this.#end, selected })
+    const reader = isKnown ? known : this.#create(filter)
     this.#readers.delete(filter)
     this.#readers.set(filter, reader)
+    return reader
+  }
+
+  #create(filter: string): IndexReader {
+    const { context, selected, keptMs = KEPT_MS } = this.#options
+    const reader = new IndexReader({ context, filter, end: () => this.#end, selected })
+    keepUpToDate(reader, {
+      keptMs,
+      refreshed: () => {
+        if (!reader.disposed.aborted) this.#account(reader)
+      },
+      unused: () => this.drop(filter),
+    })
     return reader
   }
 
@@ -147,17 +165,17 @@ export class Indexes {
     return ms < 0 || ms > OLDEST * this.#options.tombstoneSeconds * 1000
   }
 
-  #account(filter: string, reader: IndexReader): void {
+  #account(reader: IndexReader): void {
     this.#highest = Math.max(this.#highest, reader.position)
     if (reader.isInNamespace && reader.index.size > 0) this.#inNamespace.set(reader.index.prefix, reader)
     const { bytes } = reader.index
     this.#bytes += bytes - (this.#weights.get(reader) ?? 0)
     this.#weights.set(reader, bytes)
     const { capacityBytes = CAPACITY_BYTES } = this.#options
-    for (const [other, { readAt }] of this.#readers) {
-      if (this.#bytes <= capacityBytes || other === filter) return
+    for (const [other, { usedAt }] of this.#readers) {
+      if (this.#bytes <= capacityBytes || this.#readers.size === 1) return
       this.drop(other)
-      if (Date.now() - readAt > BUSY_MS) continue
+      if (Date.now() - usedAt > BUSY_MS) continue
       const { log } = this.#options.context
       log.warn({ filter: other, bytes: this.#bytes }, 'the indexes of related objects do not fit into memory together')
     }

@@ -67,6 +67,31 @@ async function inChunks(count: number, act: (at: number) => Promise<unknown>): P
     await Promise.all(Array.from({ length: Math.min(500, count - at) }, (_, index) => act(at + index)))
 }
 
+interface Limits {
+  log?: typeof silent
+  capacityBytes?: number
+  keptMs?: number
+}
+
+function indexesOf({ js }: Store, prefix: string, { log = silent, ...limits }: Limits = {}): Indexes {
+  const names = streamNames(prefix)
+  const deadLettering = new DeadLettering({
+    js,
+    names,
+    isReferenceOnly: () => false,
+    log: silent,
+    deadLetter: undefined,
+    now: () => new Date(),
+  })
+  return new Indexes({
+    context: { js, names, isReplicated: () => false, log, deadLettering },
+    tombstoneSeconds: 3600,
+    selected: () => undefined,
+    cleared: () => undefined,
+    ...limits,
+  })
+}
+
 /** Messages and bytes that a connection receives meanwhile. */
 async function received({ js }: Store, act: () => Promise<unknown>): Promise<{ messages: number; bytes: number }> {
   await js.flush()
@@ -113,6 +138,33 @@ describe('objects that a selection selects', () => {
     expect(found.bytes).toBeLessThan(wanted.bytes + 64)
   }, 60_000)
 
+  it('cost nothing for what others changed since the last run: the process has read it before the next run', async () => {
+    const options = fresh()
+    await using writer = await open(options)
+    await using store = await open(options)
+    await writer.put(ATS, 'added', object('a', 1))
+    await put(writer, 'added', 'p', 2, 'mine')
+    await selected(store)
+    const wanted = await received(store, () => selected(store))
+    const { inMsgs } = store.js.nc.stats()
+    await inChunks(3000, (at) => put(writer, 'added', `f${at}`, at + 3, 'other'))
+    await until(() => store.js.nc.stats().inMsgs >= inMsgs + 3000, { timeoutMs: 30_000 })
+    const found = await received(store, async () => expect(await selected(store)).toEqual(['p@2']))
+    expect(found.messages).toBeLessThanOrEqual(wanted.messages + 1)
+  }, 60_000)
+
+  it('are kept up to date only as long as runs use them', async () => {
+    const options = fresh()
+    await using store = await open(options)
+    await store.put(PODS, 'added', object('p', 1))
+    const filter = objectFilter({ ref: PODS, namespace: NS })
+    const read = (indexes: Indexes) => indexes.upToDate(filter, selection(''), undefined)
+    const [used, unused] = [indexesOf(store, options.prefix), indexesOf(store, options.prefix, { keptMs: 0 })]
+    const [kept, left] = [await read(used), await read(unused)]
+    await until(async () => (await read(unused)) !== left)
+    expect(await read(used)).toBe(kept)
+  })
+
   it('are read once for all runs that ask at the same time', async () => {
     await using store = await open(fresh())
     await store.put(ATS, 'added', object('a', 1))
@@ -128,25 +180,9 @@ describe('objects that a selection selects', () => {
     await using store = await open(options)
     const places = ['a', 'b', 'c']
     for (const namespace of places) await store.put(PODS, 'added', object(`in-${namespace}`, 1, { namespace }))
-    const { js } = store
-    const names = streamNames(options.prefix)
-    const deadLettering = new DeadLettering({
-      js,
-      names,
-      isReferenceOnly: () => false,
-      log: silent,
-      deadLetter: undefined,
-      now: () => new Date(),
-    })
     const dropped: unknown[] = []
     const log = { ...silent, warn: ({ filter }: { filter?: unknown }) => void dropped.push(filter) }
-    const indexes = new Indexes({
-      context: { js, names, isReplicated: () => false, log, deadLettering },
-      tombstoneSeconds: 3600,
-      selected: () => undefined,
-      cleared: () => undefined,
-      capacityBytes: 10_000,
-    })
+    const indexes = indexesOf(store, options.prefix, { log, capacityBytes: 10_000 })
     const filterOf = (namespace: string) => objectFilter({ ref: PODS, namespace })
     const read = (namespace: string) => indexes.upToDate(filterOf(namespace), selection(''), undefined)
     const [a, b] = [await read('a'), await read('b')]
