@@ -62,8 +62,6 @@ export class Names {
   /** Returns the subject filter for sleeping records of all Reconcilers in a slot. */
   asleepIn = (slot: string): string => `${this.#root}key.*.w${slot}.>`
 
-  asleepOf = (reconciler: string, slot: string): string => `${this.#root}key.${reconcilerPart(reconciler)}.w${slot}.>`
-
   done = (reconciler: string, worker: string): string => `${this.#root}done.${reconcilerPart(reconciler)}.${worker}`
 
   /**

@@ -6,7 +6,6 @@ import type { KeyRecord } from './record.ts'
 import { bucketIn, keyOf, slotsOf } from './sleep.ts'
 import { transitions } from './transitions.ts'
 
-/** The number of records that one look reads. With more records, the next look continues behind them. */
 const AT_ONCE = 10_000
 /**
  * The states whose records the server itself must fire. The server holds about 50,000 of these, however many timers
@@ -15,28 +14,37 @@ const AT_ONCE = 10_000
 const ARMED = ['waiting', 'running'] as const
 
 interface OverdueRecord {
+  core: Core
+  reconciler: string
   key: string
   record: KeyRecord
 }
 
+interface OverdueOptions {
+  /** Returns the dependencies of a Reconciler. Undefined: it is not looked after. */
+  coreOf: (reconciler: string) => Core | undefined
+  /** The number of records that one look reads. With more records, the next look continues behind them. */
+  atOnce?: number
+}
+
 /**
- * Finds timers and watchdogs that the server will not fire any more. The server tries each schedule only once: if it
- * could not store the token because the stream was full, the schedule stays until the server restarts (nats-server
- * 2.15). A probe shows that the server has tried them: a schedule that was stored after them, is due after them, and
- * has fired.
+ * Finds timers and watchdogs of all Reconcilers that the server will not fire any more. The server tries each schedule
+ * only once: if it could not store the token because the stream was full, the schedule stays until the server restarts
+ * (nats-server 2.15). A probe shows that the server has tried them: a schedule that was stored after them, is due after
+ * them, and has fired.
  */
 export class Overdue {
   readonly #core: Core
-  readonly #reconciler: string
+  readonly #coreOf: OverdueOptions['coreOf']
   readonly #atOnce: number
   readonly #first = { all: 1, waiting: 1, running: 1 }
   #level = 0
   /** The records that an earlier look found, and the probe that was armed after that look. */
   #suspects: { found: OverdueRecord[]; probe: Probe } | undefined
 
-  constructor(core: Core, reconciler: string, atOnce = AT_ONCE) {
+  constructor(core: Core, { coreOf, atOnce = AT_ONCE }: OverdueOptions) {
     this.#core = core
-    this.#reconciler = reconciler
+    this.#coreOf = coreOf
     this.#atOnce = atOnce
   }
 
@@ -47,10 +55,12 @@ export class Overdue {
 
   /** Looks once, and returns the number of schedules that were armed again. */
   async look(): Promise<number> {
+    await this.#core.clock.measure()
     const rearmed = await this.#rearmSuspects()
     if (this.#suspects) return rearmed
     const found = await this.#find()
-    if (found.length > 0) this.#suspects = { found, probe: await Probe.arm(this.#core, this.#reconciler) }
+    const [first] = found
+    if (first) this.#suspects = { found, probe: await Probe.arm(this.#core, first.reconciler) }
     return rearmed
   }
 
@@ -65,12 +75,12 @@ export class Overdue {
     return rearmed
   }
 
-  async #rearm({ key, record }: OverdueRecord): Promise<boolean> {
-    const { log, observer } = this.#core
-    const of = { reconciler: this.#reconciler, key }
-    const result = await operate(this.#core, transitions.rearm, { record, nonce: this.#core.nonce() }, of)
+  async #rearm({ core, reconciler, key, record }: OverdueRecord): Promise<boolean> {
+    const { log, observer } = core
+    const of = { reconciler, key }
+    const result = await operate(core, transitions.rearm, { record, nonce: core.nonce() }, of)
     if (result !== 'rearmed') return false
-    observer.onRevive?.(this.#reconciler)
+    observer.onRevive?.(reconciler)
     log.warn({ ...of, was: record.state }, 'timer that would never have fired set again')
     return true
   }
@@ -83,12 +93,12 @@ export class Overdue {
   async #find(): Promise<OverdueRecord[]> {
     const { names } = this.#core
     const now = await measured(this.#core)
-    const found = await this.#overdueIn('all', names.all('key', this.#reconciler), now)
+    const found = await this.#overdueIn('all', names.all('key', undefined), now)
     if (this.#first.all === 1) return found
-    const known = new Set(found.map(({ key }) => key))
+    const known = new Set(found.map(nameOf))
     for (const state of ARMED) {
-      const more = await this.#overdueIn(state, names.recordsIn(this.#reconciler, state), now)
-      found.push(...more.filter(({ key }) => !known.has(key)))
+      const more = await this.#overdueIn(state, names.recordsIn(undefined, state), now)
+      found.push(...more.filter((one) => !known.has(nameOf(one))))
     }
     await this.#openFirstOf(slotsOf(this.#level++), now)
     return found
@@ -102,8 +112,10 @@ export class Overdue {
     for await (const message of js.scan(names.stream, subject, { first: this.#first[lap] })) {
       const place = names.placeOf(message.subject)
       const record = recordFrom(message, names)
-      if (place && record && record.at < now) {
-        if (record.slot === undefined) found.push({ key: place.key, record })
+      const core = place && this.#coreOf(place.reconciler)
+      if (core && record && record.at < now) {
+        const { reconciler, key } = place
+        if (record.slot === undefined) found.push({ core, reconciler, key, record })
         else buckets.add(keyOf(bucketIn(record.slot, record.at)))
       }
       this.#first[lap] = message.sequence + 1
@@ -117,7 +129,7 @@ export class Overdue {
   async #openFirstOf(slots: readonly string[], now: number): Promise<void> {
     const { js, names } = this.#core
     for (const slot of slots) {
-      const message = await js.nextFrom(names.stream, 1, names.asleepOf(this.#reconciler, slot))
+      const message = await js.nextFrom(names.stream, 1, names.asleepIn(slot))
       const record = message && recordFrom(message, names)
       if (record && record.at < now) await this.#open(keyOf(bucketIn(slot, record.at)))
     }
@@ -131,3 +143,5 @@ export class Overdue {
     await enqueueKey(this.#core, { reconciler: TIMERS, key }, { lane: 'high', attempt: 0 })
   }
 }
+
+const nameOf = ({ reconciler, key }: OverdueRecord): string => `${reconciler} ${key}`

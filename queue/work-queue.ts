@@ -18,8 +18,10 @@ import { clockTolerance } from './lease.ts'
 import { entriesOf, listEntries } from './list.ts'
 import { demandKey, Names, TIMERS } from './names.ts'
 import { Opener } from './opener.ts'
+import { Overdue } from './overdue.ts'
 import type { Io, Lane } from './record.ts'
 import { ProcessSlots } from './slots.ts'
+import { StuckTokens } from './stuck-tokens.ts'
 import { DEFAULT_ARMED_LIMIT, Timers } from './timers.ts'
 import type { Announced, Backlog, Depth, Entry, KeyOf, QueueObserver, Safety, ServeOptions, Worker } from './types.ts'
 import { QueueWorker } from './worker.ts'
@@ -111,7 +113,13 @@ export interface WorkQueue {
    * Finds and replaces tokens that would never be delivered and timers that would never fire. Workers do this by
    * themselves. `atOnce` is the number of records that one pass reads, 10,000 by default.
    */
-  janitor(reconciler: string, atOnce?: number): Pick<Janitor, 'pass'>
+  janitor(reconciler: string, atOnce?: number): Looks
+}
+
+/** Looks that a user of the queue asks for. */
+interface Looks {
+  /** Makes one look, and returns the number of repaired keys. A token is repaired if two looks in a row have found it. */
+  pass(): Promise<number>
 }
 
 const DEFAULT_LEASE_MS = 10_000
@@ -155,6 +163,7 @@ export async function openQueue(js: JetStream, options: QueueOptions): Promise<W
 
 class JetStreamQueue implements WorkQueue {
   readonly #core: Core
+  readonly #janitor: Janitor
   readonly #opener: Opener
   /** The latest worker of this process for each Reconciler. */
   readonly #workers = new Map<string, QueueWorker>()
@@ -162,7 +171,8 @@ class JetStreamQueue implements WorkQueue {
 
   constructor(core: Core, timers: Timers) {
     this.#core = { ...core, timers }
-    this.#opener = new Opener(core, timers, (...served) => new QueueWorker(...served))
+    this.#janitor = new Janitor(this.#core)
+    this.#opener = new Opener(core, timers, (...served) => new QueueWorker(...served, this.#janitor))
   }
 
   get stream(): string {
@@ -219,7 +229,7 @@ class JetStreamQueue implements WorkQueue {
   }
 
   serve(options: ServeOptions): Worker {
-    const worker = new QueueWorker(this.#core, options)
+    const worker = new QueueWorker(this.#core, options, this.#janitor)
     this.#workers.set(options.reconciler, worker)
     this.#core.observer.onServe?.(options.reconciler, options.slots)
     this.#opener.enter(worker)
@@ -279,7 +289,11 @@ class JetStreamQueue implements WorkQueue {
     return withdrawKey(this.#core, of, 'purge', signal)
   }
 
-  janitor(reconciler: string, atOnce?: number): Pick<Janitor, 'pass'> {
-    return new Janitor(this.#core, reconciler, atOnce)
+  janitor(reconciler: string, atOnce?: number): Looks {
+    const core = this.#core
+    const coreOf = (name: string) => (name === reconciler ? core : undefined)
+    const tokens = new StuckTokens(core, reconciler)
+    const overdue = new Overdue(core, { coreOf, ...(atOnce !== undefined && { atOnce }) })
+    return { pass: async () => (await tokens.look()) + (await overdue.look()) }
   }
 }

@@ -5,7 +5,7 @@ import { type Claim, dueAt, takeKey } from './claim.ts'
 import { tokenFrom } from './codec.ts'
 import type { Core } from './core.ts'
 import { HandlerRuns } from './handler-runs.ts'
-import { Janitor } from './janitor.ts'
+import type { Janitor } from './janitor.ts'
 import { LaneInHand } from './lane.ts'
 import type { HeldKey } from './lease.ts'
 import { OwnTimers } from './own-timers.ts'
@@ -24,7 +24,7 @@ export class QueueWorker implements Worker, Sharer {
   readonly #core: Core
   readonly #options: ServeOptions
   readonly #lanes: Record<Lane, LaneInHand>
-  readonly #janitor: Janitor
+  readonly #leaveJanitor: () => void
   readonly #runs: HandlerRuns
   readonly #timers: OwnTimers
   /** Keys that are about to run here; the run reads state when it begins. Resolves to false if no run began. */
@@ -37,7 +37,7 @@ export class QueueWorker implements Worker, Sharer {
   readonly #graceOver = Promise.withResolvers<void>()
   #drained: Promise<void> | undefined
 
-  constructor(core: Core, options: ServeOptions) {
+  constructor(core: Core, options: ServeOptions, janitor: Janitor) {
     this.#core = core
     this.#options = options
     this.#beganAt = core.clock.moment()
@@ -49,8 +49,7 @@ export class QueueWorker implements Worker, Sharer {
     this.#timers = new OwnTimers(core.clock, (key, record) => this.#takeDue(key, record))
     this.#runs = new HandlerRuns(core, { ...options, onFinished }, this.#timers)
     this.#lanes = { high: this.#openLane('high'), low: this.#openLane('low') }
-    this.#janitor = new Janitor(core, options.reconciler)
-    this.#janitor.start()
+    this.#leaveJanitor = janitor.enter(core, options.reconciler)
     core.slots.join(this)
   }
 
@@ -251,7 +250,7 @@ export class QueueWorker implements Worker, Sharer {
   }
 
   async #drain(): Promise<void> {
-    this.#janitor.stop()
+    this.#leaveJanitor()
     this.#timers.clear()
     await Promise.all(Object.values(this.#lanes).map((lane) => endedWithin(HANDBACK_MS, lane.drain())))
     await Promise.race([Promise.all(this.#inHand), this.#graceOver.promise])
