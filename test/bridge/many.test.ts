@@ -113,7 +113,7 @@ it('a change is published, and its key queued in the high lane, while a list of 
 })
 
 describe('of each object that it knows, however large that is', () => {
-  const BYTES = 200
+  const BYTES = 256
   const WARM_UP = 1000
   const OBJECTS = 3000
   const LARGE_BYTES = 30 * 1024
