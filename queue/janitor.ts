@@ -85,7 +85,7 @@ export class Janitor {
   }
 
   async #look(chore: Chore): Promise<void> {
-    const { random, log } = this.#core
+    const { random, log, js } = this.#core
     // A Reconciler that is entered, or a reconnect, during the look makes it due again.
     this.#due.set(chore, Number.POSITIVE_INFINITY)
     let pauseMs = PASS_MS * (1 + random())
@@ -93,7 +93,7 @@ export class Janitor {
       const mended = await chore.look()
       if (mended > 0 || chore.isWaiting) pauseMs = RECHECK_MS
     } catch (error) {
-      if (error instanceof ConnectionClosedError) return
+      if (error instanceof ConnectionClosedError || js.nc.isClosed()) return
       log.warn({ err: error, reconciler: chore.reconciler }, 'janitor could not look: will try again')
       pauseMs = RECHECK_MS
     }
