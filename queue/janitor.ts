@@ -93,7 +93,8 @@ export class Janitor {
       const mended = await chore.look()
       if (mended > 0 || chore.isWaiting) pauseMs = RECHECK_MS
     } catch (error) {
-      if (error instanceof ConnectionClosedError || js.nc.isClosed()) return
+      const isOver = this.#stopping === undefined || js.nc.isClosed()
+      if (isOver || error instanceof ConnectionClosedError) return
       log.warn({ err: error, reconciler: chore.reconciler }, 'janitor could not look: will try again')
       pauseMs = RECHECK_MS
     }
