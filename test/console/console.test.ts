@@ -344,18 +344,16 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
     ).toBe(KEYS + 1)
   })
 
-  it('follows a thousand changes a second in a few updates, and ends with the newest state', async () => {
+  it('follows thousands of changes in a tenth as many updates at most, and ends with the newest state', async () => {
     await open('/queue?reconciler=burst', 'No key matches')
     await browser.evaluate(
       `globalThis.updates = 0; new MutationObserver(() => globalThis.updates++).observe(document.querySelector('#r-count'), { childList: true });0`,
     )
-    const startedAt = performance.now()
     await enqueue('burst', 3000)
-    const seconds = (performance.now() - startedAt) / 1000
     await shown('3,000 keys: 3,000 queued')
     const updates = await browser.evaluate<number>('globalThis.updates')
     expect(updates).toBeGreaterThan(0)
-    expect(updates).toBeLessThan(4 * (seconds + 10))
+    expect(updates).toBeLessThan(300)
     await until(() => browser.evaluate('document.querySelectorAll(".rows tr[data-key]").length > 10'))
     expect(browser.complaints()).toEqual([])
   })

@@ -12,7 +12,6 @@ beforeAll(async () => {
 })
 afterAll(() => fixture?.[Symbol.asyncDispose]())
 
-const HELD_BACK_MS = 2000
 const TRACEPARENT = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00'
 /** Changes of other objects begin another trace. */
 const OTHER_TRACEPARENT = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00'
@@ -146,6 +145,11 @@ async function delayed(
     spec: {},
   })
   if (isHeldBack) await scene.ended('w')
+  const idle = () =>
+    until(async () => {
+      const { queued, running } = await scene.queue.depth(name)
+      return queued + running === 0
+    })
   const runs = () => scene.stepsOf('w').filter(({ step }) => step === 'started').length
 
   return {
@@ -156,18 +160,15 @@ async function delayed(
     /** The reconcilers and kinds of the keys that changes have enqueued. */
     asked,
     release,
-    /** Lets the watch report the writes of the run, seconds later, and waits until all reports are handled. */
+    /** Lets the watch report the writes of the run when the run has ended, and waits until all reports are handled. */
     async echo() {
+      await idle()
       const version = (await scene.get(WIDGETS, 'w'))!.metadata.resourceVersion
-      await new Promise((resolve) => setTimeout(resolve, HELD_BACK_MS))
       expect(published.some((change) => change.object.metadata.name === `${name}-pod`)).toBe(false)
       release()
       await until(() => published.some((change) => change.object.metadata.name === `${name}-pod`))
       await until(() => published.some((change) => change.object.metadata.resourceVersion === version))
-      await until(async () => {
-        const { queued, running } = await scene.queue.depth(name)
-        return queued + running === 0
-      })
+      await idle()
     },
     async [Symbol.asyncDispose]() {
       stop.abort()

@@ -1,5 +1,4 @@
 import { readFileSync } from 'node:fs'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { Memcached } from '#functions/memcached'
@@ -14,8 +13,6 @@ import { ATS, type At, at, startWorld, until, type World } from './world.ts'
 
 const ROLES = { group: 'rbac.authorization.k8s.io', version: 'v1', resource: 'clusterroles' }
 const PODS = { group: '', version: 'v1', resource: 'pods' }
-/** Longer than any delay between a change and what it causes. */
-const IDLE_MS = 1500
 const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
 
 let world: World
@@ -173,8 +170,8 @@ describe('the API server counts', () => {
   /** Returns the requests of bridge and dispatcher. Only the end of a watch is logged. */
   async function requestsOfOurs() {
     const all = (await world.cluster.audit()).filter(({ user, verb }) => user.startsWith(ACCOUNT) && verb !== 'watch')
-    return all.map(({ actedAs, verb, resource, name, receivedAt }) => {
-      return { said: `${actedAs.replace(ACCOUNT, '')} ${verb} ${resource}`, name, receivedAt }
+    return all.map(({ actedAs, verb, resource, name }) => {
+      return { said: `${actedAs.replace(ACCOUNT, '')} ${verb} ${resource}`, name }
     })
   }
 
@@ -191,7 +188,7 @@ describe('the API server counts', () => {
 
   /** Each request that is about the At or its pod. */
   async function requestsAbout(name: string): Promise<string[]> {
-    await untilIdle()
+    await fence()
     const about = (await requestsOfOurs()).filter((request) => [name, `${name}-pod`].includes(request.name))
     return about.map(({ said }) => said)
   }
@@ -204,14 +201,12 @@ describe('the API server counts', () => {
     return { waited: (await statusOf(name))?.scheduledTime !== undefined, requests }
   }
 
-  /** With all functions served, and objects of each: a time without any request. */
-  async function untilIdle(): Promise<void> {
-    const asked = async (since: number) => (await requestsOfOurs()).some(({ receivedAt }) => receivedAt >= since)
-    await until(async () => {
-      const since = Date.now()
-      await sleep(IDLE_MS)
-      return !(await asked(since))
-    })
+  let fences = 0
+  /** The whole life of another At: requests that were due before have been made. */
+  async function fence(): Promise<void> {
+    const name = `fence-${fences++}`
+    await succeeded(name, soon())
+    await until(async () => (await statusOf(name))?.phase === 'DONE', { leastMs: 20 })
   }
 
   it('three requests for an At that is due at once, one more if it had to wait, and none while nothing happens', async () => {

@@ -80,15 +80,17 @@ describe.concurrent('a watch', () => {
     const seen = await watching((response) => response.write(event('a')), { silenceSeconds: 1, timeoutSeconds: 60 })
     expect(seen).toEqual(['a'])
 
+    const silent = Promise.withResolvers<void>()
     await using server = await startScriptedServer((_, response) => {
       response.write(event('a'))
-      setTimeout(() => response.end(event('b')), 1200)
+      void silent.promise.then(() => response.end(event('b')))
     })
     await using kube = clientOf(server)
     const slowly: string[] = []
     for await (const { object } of kube.watch<{ metadata: { name: string } }>(PODS, { silenceSeconds: 1 })) {
       slowly.push((object as { metadata: { name: string } }).metadata.name)
       await new Promise((resolve) => setTimeout(resolve, 1500))
+      silent.resolve()
     }
     expect(slowly).toEqual(['a', 'b'])
   })

@@ -3,6 +3,7 @@ import { cp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { WorkQueue } from '#queue'
+import { seededRandom } from '../support/random.ts'
 import { shortTempDir, startTestNats } from '../support/servers.ts'
 import { FileWorld, kill, startWorker } from './processes.ts'
 import { DONE, freshPrefix, gate, LEASE_MS, openTestQueue, type TestQueue, until, useTestNats } from './support.ts'
@@ -19,7 +20,8 @@ const RUNS_BETWEEN_KILLS = 60
 
 const endedRuns = (world: FileWorld): number => world.runs().filter(({ end }) => end !== undefined).length
 
-const pick = <T>(items: readonly T[]): T => items[Math.floor(Math.random() * items.length)]!
+const random = seededRandom('kills and changes of crash.test.ts')
+const pick = <T>(items: readonly T[]): T => items[Math.floor(random() * items.length)]!
 
 const settingsOf = (
   url: string,
@@ -34,6 +36,7 @@ const settingsOf = (
   leaseMs: LEASE_MS,
   dir,
   workMs: 5,
+  seed: Math.floor(random() * 2 ** 31),
   ...more,
 })
 
@@ -129,7 +132,7 @@ describe.each([
     const killingWorkers = (async () => {
       while (!over.signal.aborted) {
         await new Promise((resolve) => setTimeout(resolve, 400))
-        const index = Math.floor(Math.random() * workers.length)
+        const index = Math.floor(random() * workers.length)
         const victim = workers[index]!
         await kill(victim)
         world.died(victim)
@@ -142,7 +145,7 @@ describe.each([
         const ended = endedRuns(world) + RUNS_BETWEEN_KILLS
         await until(() => expect(endedRuns(world)).toBeGreaterThanOrEqual(ended), { timeoutMs: 30_000 })
         if (kills === restarts) break
-        await nats.restart(Math.floor(Math.random() * replicas))
+        await nats.restart(Math.floor(random() * replicas))
       }
     })().finally(() => over.abort())
     await Promise.all([changing, killingWorkers, killingServers])

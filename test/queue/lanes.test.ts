@@ -2,9 +2,9 @@ import { describe, expect, it } from 'vitest'
 import type { Lease } from '#queue'
 import { allowances, type Load, ProcessSlots, type Sharer } from '../../queue/slots.ts'
 import {
-  absence,
   DONE,
   FN,
+  fence,
   freshPrefix,
   gate,
   HeldRuns,
@@ -265,7 +265,7 @@ it('a token that comes when every slot is busy is given back once, not in a loop
   const deliveries = async () =>
     (await test.js.admin.consumers.info(`${prefix}_WORK`, `${FN}-low`)).delivered.consumer_seq
   await until(async () => expect(await deliveries()).toBe(1))
-  await absence()
+  await fence(test)
   expect(await deliveries()).toBe(1)
   held.letGo()
   await until(async () => expect(await statesOf(test.queue)).toEqual([]))

@@ -1,14 +1,15 @@
 import { describe, expect, it } from 'vitest'
 import { LeaseLostError } from '#queue'
+import type { Io } from '../../queue/record.ts'
+import { seededRandom } from '../support/random.ts'
 import {
-  absence,
   DONE,
   entriesOf,
   FN,
   freshPrefix,
   gate,
   inOneHour,
-  LEASE_MS,
+  longerThanAnyLoop,
   pausedWork,
   statesOf,
   until,
@@ -16,6 +17,7 @@ import {
   World,
 } from './support.ts'
 
+const random = seededRandom('lengths of runs of laws.test.ts')
 const { nats, open } = useTestNats()
 
 describe('law 1: after ENQUEUE returned, a run that starts later completes', () => {
@@ -50,7 +52,7 @@ describe('law 2: never two owners of a key inside their leases', () => {
     await using b = await open(prefix)
     const world = new World()
     const brief = async () => {
-      await new Promise((resolve) => setTimeout(resolve, Math.random() * 8))
+      await new Promise((resolve) => setTimeout(resolve, random() * 8))
       return DONE
     }
     const workers = [a, a, b, b].map(({ queue }) => world.serve(queue, brief, 8))
@@ -107,11 +109,19 @@ describe('law 2: never two owners of a key inside their leases', () => {
 
   it('a long run keeps its key by renewing the lease', async () => {
     const prefix = freshPrefix()
-    await using a = await open(prefix)
-    await using b = await open(prefix)
+    // Longer than any pause of a loaded machine. The run goes on until the second renewal is stored.
+    const leaseMs = 9000
+    const renewals: Io[] = []
+    const renewed = gate()
+    const onIo = (io: Io) => {
+      if (io.do === 'publish' && io.message.role === 'record') renewals.push(io)
+      if (renewals.length > 3) renewed.open()
+    }
+    await using a = await open(prefix, { leaseMs, ackWaitMs: leaseMs, onIo })
+    await using b = await open(prefix, { leaseMs, ackWaitMs: leaseMs, onIo })
     const world = new World()
     const long = async () => {
-      await new Promise((resolve) => setTimeout(resolve, 2.5 * LEASE_MS))
+      await renewed.opened
       return DONE
     }
     const workers = [world.serve(a.queue, long), world.serve(b.queue, long)]
@@ -244,7 +254,7 @@ it('law 6: nothing is polled and nothing is given back in a loop while keys run 
     expect(await entriesOf(test.queue)).toMatchObject([{}, {}, { state: 'running', dirty: true }]),
   )
   const sent = test.js.nc.stats().outMsgs
-  await absence()
+  await longerThanAnyLoop()
   expect(test.js.nc.stats().outMsgs - sent).toBe(0)
   goesOn.open()
   await worker.drain(1000)

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { LeaseLostError } from '#queue'
-import { absence, DONE, FN, freshPrefix, gate, keysNamed, statesOf, until, useTestNats } from './support.ts'
+import { DONE, FN, fence, freshPrefix, gate, keysNamed, statesOf, until, useTestNats } from './support.ts'
 
 const SLOTS = 8
 const { open } = useTestNats()
@@ -43,7 +43,7 @@ it('a worker that loses its leases holds half as many keys at once, and all agai
   feed()
   await until(() => expect(fenced).toHaveLength(SLOTS))
   await until(() => expect(held).toBe(SLOTS / 2))
-  await absence()
+  await fence(other)
   expect(held).toBe(SLOTS / 2)
   first.open()
   await until(async () => expect(await statesOf(other.queue)).toEqual([]))

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Lease } from '#queue'
 import type { Io } from '../../queue/record.ts'
-import { absence, DONE, freshPrefix, inMs, type TestQueue, until, useShippedNats, World } from './support.ts'
+import { DONE, fence, freshPrefix, inMs, type TestQueue, until, useShippedNats, World } from './support.ts'
 
 const { open } = useShippedNats('fairlead-dispatcher')
 
@@ -108,7 +108,7 @@ describe('a timer that is due in the process that has set it', () => {
     await other.queue.announce('f', 'n.a').safe
     await until(() => expect(world.runsOf('n.a')).toBe(1))
     await until(async () => expect(await test.queue.depth('f')).toMatchObject({ queued: 0, waiting: 0, running: 0 }))
-    await absence()
+    await fence(test)
     expect(begun.length + world.starts.length).toBe(2)
     await Promise.all([worker.drain(1000), elsewhere.drain(1000)])
   })

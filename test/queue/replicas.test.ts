@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import type { Finish, Lease } from '#queue'
+import { seededRandom } from '../support/random.ts'
 import { DONE, FN, freshPrefix, statesOf, until, useShippedNats, World } from './support.ts'
 
+const random = seededRandom('lengths of runs of replicas.test.ts')
 const { nats, open } = useShippedNats('fairlead-dispatcher', { replicas: 3 })
 
 it('on one replica in a cluster, a run begins when its token is gone: the stream may get replicas at any time', async () => {
@@ -42,7 +44,7 @@ describe('on three replicas', () => {
     await using c = await open(prefix, {}, nats().urls[2])
     const world = new World()
     const brief = async (): Promise<Finish> => {
-      await new Promise((resolve) => setTimeout(resolve, Math.random() * 10))
+      await new Promise((resolve) => setTimeout(resolve, random() * 10))
       return DONE
     }
     const workers = [a, b, c].map(({ queue }) => world.serve(queue, brief, 8))

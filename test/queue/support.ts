@@ -15,10 +15,18 @@ export const LEASE_MS = 1200
 const LONGEST_LOOP_MS = 250
 
 /**
- * Waits before a test checks that nothing has arrived, since no event shows this. Messages that are sent in a loop or
- * at once would arrive several times in this time.
+ * A fence before a test checks that a loop has sent nothing: six turns of a loop that is as slow as the slowest one. A
+ * loop of this process that was there before has turned as often by then, however slow the machine is.
  */
-export const absence = (): Promise<void> => sleep(6 * LONGEST_LOOP_MS)
+export async function longerThanAnyLoop(): Promise<void> {
+  for (let turn = 0; turn < 6; turn++) await sleep(LONGEST_LOOP_MS)
+}
+
+/** As longerThanAnyLoop(). Messages that the server sent before have arrived as well. */
+export async function fence({ js }: TestQueue): Promise<void> {
+  await longerThanAnyLoop()
+  await js.nc.flush()
+}
 
 export interface TestQueue extends AsyncDisposable {
   js: JetStream

@@ -6,6 +6,7 @@ import { appendFileSync, readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connectJetStream } from '#jetstream'
 import { openQueue } from '#queue'
+import { randomFrom } from '../support/random.ts'
 import { silent } from '../support/silent.ts'
 
 export interface WorkerSettings {
@@ -17,6 +18,8 @@ export interface WorkerSettings {
   /** Holds `log`, and a file per key with its version. */
   dir: string
   workMs: number
+  /** Of how long its runs take. */
+  seed?: number
   /** Kill -9 itself before that many accesses to the stream in the course of taking and finishing. */
   dieBefore?: number
   /** Kill -9 itself in the middle of the first run, or of the runs of this key. */
@@ -27,6 +30,7 @@ export interface WorkerSettings {
 }
 
 const settings = JSON.parse(process.argv[2] ?? '{}') as WorkerSettings
+const random = randomFrom(settings.seed ?? 1)
 const die = () => process.kill(process.pid, 'SIGKILL')
 const log = (event: object) =>
   appendFileSync(`${settings.dir}/log`, `${JSON.stringify({ ...event, pid: process.pid, at: monotonicMs() })}\n`)
@@ -49,7 +53,7 @@ const worker = queue.serve({
     const version = Number(readFileSync(`${settings.dir}/${key}`, 'utf8'))
     log({ event: 'start', key, owner, version, attempt })
     if (settings.dieInRun === true || settings.dieInRun === key) die()
-    await sleep(settings.workMs * Math.random() * 2, undefined, { signal })
+    await sleep(settings.workMs * random() * 2, undefined, { signal })
     log({ event: 'end', key, owner, version })
     return { kind: 'done' }
   },

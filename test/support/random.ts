@@ -8,3 +8,10 @@ export function randomFrom(seed: number): () => number {
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
   }
 }
+
+/** Random numbers of a test. The seed is printed, and FAIRLEAD_SEED repeats it. */
+export function seededRandom(what: string): () => number {
+  const seed = Number(process.env['FAIRLEAD_SEED'] ?? Math.floor(Math.random() * 2 ** 31))
+  console.info(`${what}: FAIRLEAD_SEED=${seed}`)
+  return randomFrom(seed)
+}

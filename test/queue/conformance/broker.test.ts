@@ -14,7 +14,6 @@ import {
   inMs,
   inOneHour,
   keysNamed,
-  LEASE_MS,
   statesOf,
   type TestQueue,
   until,
@@ -158,21 +157,5 @@ describe('one server suffices for', () => {
     expect((await entriesOf(test.queue))[0]?.error?.length).toBeLessThan(10_000)
     await worker.drain(1000)
     await expect(test.queue.enqueue(FN, 'a b')).rejects.toThrow(InvalidNameError)
-  })
-
-  it('a lease that is renewed in time: no run is disturbed by how long it takes', async () => {
-    const prefix = freshPrefix()
-    await using a = await open(prefix)
-    await using b = await open(prefix)
-    const world = new World()
-    const long = async () => {
-      await new Promise((resolve) => setTimeout(resolve, 1.5 * LEASE_MS))
-      return DONE
-    }
-    const workers = [a, b].map(({ queue }) => world.serve(queue, long))
-    for (const key of keysNamed('k', 4)) await world.change(a.queue, key)
-    await idle(a)
-    expect(world.starts.toSorted()).toEqual(keysNamed('k', 4))
-    await Promise.all(workers.map((worker) => worker.drain(1000)))
   })
 })

@@ -8,6 +8,7 @@ import { runInNewContext } from 'node:vm'
 import { describe, expect, it } from 'vitest'
 import type { Finish, Lease, QueueObserver } from '#queue'
 import { type BackoffTerms, backoffMs } from '../../../queue/backoff.ts'
+import { seededRandom } from '../../support/random.ts'
 import {
   DONE,
   entriesOf,
@@ -24,6 +25,7 @@ import {
   World,
 } from '../support.ts'
 
+const random = seededRandom('jitter of workqueue.test.ts')
 const { open } = useTestNats()
 
 describe('queue.go', () => {
@@ -227,38 +229,13 @@ describe('delaying_queue.go', () => {
   })
 
   it('of two keys the one that is due earlier comes first, whichever was asked for first (TestAddTwoFireEarly)', async () => {
-    await using test = await open()
-    const due = new Map([
-      ['n.foo', inMs(700)],
-      ['n.bar', inMs(350)],
-    ])
-    const fired: string[] = []
-    const world = new World()
-    const worker = world.serve(test.queue, (lease) => {
-      if (!lease.fired) return { kind: 'requeue', at: due.get(lease.key)! }
-      fired.push(lease.key)
-      return DONE
-    })
-    for (const key of due.keys()) await world.change(test.queue, key)
-    await until(() => expect(fired).toEqual(['n.bar', 'n.foo']))
-    await worker.drain(1000)
+    const fired = await firedInTurn({ 'n.foo': 350, 'n.bar': 0 })
+    expect(fired).toEqual(['n.bar', 'n.foo'])
   })
 
   it('timers armed in any order come in the order of their times, if those are 250 ms apart (TestCopyShifting)', async () => {
-    await using test = await open()
-    const start = Date.now() + 300
-    const delays = [900, 0, 600, 300]
-    const fired: number[] = []
-    const world = new World()
-    const worker = world.serve(test.queue, (lease) => {
-      const delay = delays[Number(lease.key.slice(3))]!
-      if (!lease.fired) return { kind: 'requeue', at: new Date(start + delay) }
-      fired.push(delay)
-      return DONE
-    })
-    await Promise.all(delays.map((_, index) => world.change(test.queue, `n.k${index}`)))
-    await until(() => expect(fired).toEqual([0, 300, 600, 900]))
-    await worker.drain(1000)
+    const fired = await firedInTurn({ 'n.d': 900, 'n.a': 0, 'n.c': 600, 'n.b': 300 })
+    expect(fired).toEqual(['n.a', 'n.b', 'n.c', 'n.d'])
   })
 
   it('an add does away with the timer: no second, needless run when it would have been due', async () => {
@@ -284,7 +261,7 @@ describe('rate limiters', () => {
     ...more,
   })
   const delays = (attempts: number[], more?: Partial<BackoffTerms>) =>
-    attempts.map((attempt) => backoffMs(attempt, terms(more), Math.random))
+    attempts.map((attempt) => backoffMs(attempt, terms(more), random))
 
   it('1, 2, 4, 8, 16 ms (TestItemExponentialFailureRateLimiter)', () => {
     expect(delays([0, 1, 2, 3, 4])).toEqual([1, 2, 4, 8, 16])
@@ -304,7 +281,7 @@ describe('rate limiters', () => {
     const worker = world.serve(test.queue, ({ key, attempt }): Finish => {
       attempts[key]!.push(attempt)
       if (attempts[key]!.length > failuresOf[key]!) return DONE
-      const retryAt = inMs(backoffMs(attempt, terms({ initialSeconds: 0.05 }), Math.random))
+      const retryAt = inMs(backoffMs(attempt, terms({ initialSeconds: 0.05 }), random))
       return { kind: 'error', message: 'not yet', retryAt }
     })
     for (const key of ['n.one', 'n.two']) await world.change(test.queue, key)
@@ -368,3 +345,28 @@ describe('metrics.go', () => {
     expect(seen).toEqual(['f queued', 'taken', 'done', 'f queued'])
   })
 })
+
+/**
+ * Sets the timers of keys, in milliseconds from a time in the future, and returns the keys in the order in which their
+ * timers started runs. A machine that sets the last timer after the first is due gets another try with more time.
+ */
+async function firedInTurn(afterMs: Record<string, number>): Promise<string[]> {
+  for (let leadMs = 500; ; leadMs *= 2) {
+    await using test = await open()
+    const start = Date.now() + leadMs
+    const fired: string[] = []
+    const world = new World()
+    const setter = world.serve(test.queue, ({ key, fired: isDue }) => {
+      if (isDue) fired.push(key)
+      return isDue ? DONE : { kind: 'requeue', at: new Date(start + afterMs[key]!) }
+    })
+    const keys = Object.keys(afterMs)
+    await Promise.all(keys.map((key) => world.change(test.queue, key)))
+    await until(() => expect(world.starts).toEqual(expect.arrayContaining(keys)))
+    const waiting = async () => (await statesOf(test.queue)).filter((state) => state.endsWith('waiting')).length
+    const areSet = (await waiting()) === keys.length && Date.now() < start
+    await until(() => expect(fired).toHaveLength(keys.length))
+    await setter.drain(1000)
+    if (areSet) return fired
+  }
+}
