@@ -259,7 +259,7 @@ it('keys of a Reconciler that is gone go to the dead letters, others stay', asyn
   const stop = new AbortController()
   const sweeper = createOrphanedKeySweeper({ kube, queue, deadLetter, log, absentMs: 0, everyMs: 50 })
   const sweeping = sweeper.run(stop.signal, 0)
-  await vi.waitFor(async () => expect((await queue.depth('ghost')).queued).toBe(0), { timeout: 15_000 })
+  await vi.waitFor(async () => expect((await queue.depth('ghost')).queued).toBe(0), { timeout: 60_000 })
   stop.abort()
   await sweeping
   expect(buried).toEqual(['work.ghost.high.ns.a unknown-reconciler', 'work.ghost.high.ns.b unknown-reconciler'])

@@ -233,7 +233,7 @@ describe('publish', () => {
       const changed = await kube.get<KubeObject>(path)
       return (changed.metadata['managedFields'] as { time: string }[]).at(-1)?.time
     }
-    await vi.waitUntil(async () => (await changedAt()) !== metadata.creationTimestamp, { timeout: 5000 })
+    await vi.waitUntil(async () => (await changedAt()) !== metadata.creationTimestamp, { timeout: 60_000 })
     const { stdout } = await fairlead(['publish', 'cm', 'edited', '--dry-run'], env)
     expect(JSON.parse(stdout)).toMatchObject({ type: 'dev.fairlead.resource.modified' })
   })

@@ -64,16 +64,18 @@ it('KEDA counts keys that are queued, and neither timers nor parked keys', async
   const serve = () =>
     queue.serve({ reconciler: 'at', slots: 4, handler: async ({ key }) => endings[key]?.() ?? { kind: 'done' } })
   const worker = serve()
-  await vi.waitFor(async () => expect(await queue.depth('at')).toMatchObject({ waiting: 2, parked: 1 }))
+  await vi.waitFor(async () => expect(await queue.depth('at')).toMatchObject({ waiting: 2, parked: 1 }), {
+    timeout: 60_000,
+  })
   await worker.drain(1000)
   expect(await lags()).toEqual([0, 0, 0])
   expect(await isActive()).toBe(false)
 
   const other = serve()
   await queue.enqueue('at', 'n.soon', { lane: 'low' })
-  await vi.waitFor(async () => expect(await queue.depth('at')).toMatchObject({ waiting: 3 }))
+  await vi.waitFor(async () => expect(await queue.depth('at')).toMatchObject({ waiting: 3 }), { timeout: 60_000 })
   await other.drain(1000)
-  await vi.waitFor(async () => expect(await lags()).toEqual([1, 0, 0]), { timeout: 15_000, interval: 20 })
+  await vi.waitFor(async () => expect(await lags()).toEqual([1, 0, 0]), { timeout: 60_000, interval: 20 })
   expect(await isActive()).toBe(true)
 })
 

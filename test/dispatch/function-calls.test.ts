@@ -75,7 +75,7 @@ describe('a call that ignores its signal', () => {
     await expect(second).rejects.toThrow('the lease is over')
     expect(signals).toHaveLength(1)
     vi.useRealTimers()
-    await vi.waitUntil(() => signals[0]?.aborted)
+    await vi.waitUntil(() => signals[0]?.aborted, { timeout: 60_000 })
     ends[0]?.()
     await expect(first).rejects.toThrow('timeout')
   })

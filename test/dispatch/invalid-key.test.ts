@@ -19,7 +19,7 @@ it('a key that names no object is kept among the dead, and only then done; it de
   const served = { name: FN, spec: { concurrency: 4 } } as unknown as ServedReconciler
   const serving = new ReconcilerWorker(deps, test.queue, served, log)
   await test.queue.enqueue(FN, 'one-token-only', { lane: 'low' })
-  await vi.waitFor(() => expect(buried).toHaveLength(1))
+  await vi.waitFor(() => expect(buried).toHaveLength(1), { timeout: 60_000 })
   expect(buried[0]).toMatchObject({
     reason: 'invalid-key',
     reconciler: FN,
@@ -27,8 +27,10 @@ it('a key that names no object is kept among the dead, and only then done; it de
     subject: `work.${FN}.low.one-token-only`,
   })
   await test.queue.enqueue(FN, 'three.tokens.here')
-  await vi.waitFor(() => expect(buried).toHaveLength(2))
-  await vi.waitFor(async () => expect(await statesOf(test.queue)).toEqual(['one-token-only running']))
+  await vi.waitFor(() => expect(buried).toHaveLength(2), { timeout: 60_000 })
+  await vi.waitFor(async () => expect(await statesOf(test.queue)).toEqual(['one-token-only running']), {
+    timeout: 60_000,
+  })
   stored.resolve()
   await vi.waitFor(async () =>
     expect(await test.queue.depth(FN)).toEqual({ queued: 0, running: 0, waiting: 0, parked: 0 }),

@@ -265,7 +265,7 @@ describe('what is related', () => {
     // Beside the reads: heartbeats, and tokens of other lengths.
     expect(await receivedIn(crowded)).toBeLessThan(1.5 * wanted + 20_000)
     await crowded.stop()
-  }, 120_000)
+  })
 })
 
 it('a terminal error that a related object causes makes Ready False, until that object is right', async () => {

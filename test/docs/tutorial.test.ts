@@ -37,7 +37,7 @@ const shell = async (script: string): Promise<string> => {
   return stdout + stderr
 }
 
-it('an operator, written from the documentation alone, works in under 40 lines', { timeout: 150_000 }, async () => {
+it('an operator, written from the documentation alone, works in under 40 lines', async () => {
   const source = blocks.find(({ about }) => about === 'website.ts')!.text
   expect(source.trim().split('\n').length).toBeLessThan(40)
 

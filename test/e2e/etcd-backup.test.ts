@@ -61,7 +61,7 @@ describe.skipIf(turn.skip)('backups and restores on a real node', () => {
     s3Url = `http://${await addressOf('s3', 'stores')}:7070`
     store = new S3Store({ bucket: BUCKET, region: REGION, endpoint: s3Url, credentials: S3_CREDENTIALS })
     await put('key', 'before')
-  }, 300_000)
+  })
   afterAll(async () => {
     await operators?.[Symbol.asyncDispose]()
     await cluster?.stop()
@@ -119,7 +119,7 @@ describe.skipIf(turn.skip)('backups and restores on a real node', () => {
     expect(kept.length).toBeLessThanOrEqual(3)
     // The first snapshots are deleted. There may be one more, from a pod that was deleted with the EtcdBackup.
     expect(kept).not.toContain([...seen][0]?.replace('s3://backups/', ''))
-  }, 120_000)
+  })
 
   it('says what is wrong with a store that refuses, and succeeds when that is mended', async () => {
     await operators.create(
@@ -156,7 +156,7 @@ describe.skipIf(turn.skip)('backups and restores on a real node', () => {
       const pods = await operators.list(Pod)
       return pods.find(({ metadata }) => metadata.labels?.['etcd_backup'] === 'killed')
     }
-    await expect.poll(async () => (await agent())?.status?.phase, { timeout: 50_000 }).toBe('Running')
+    await expect.poll(async () => (await agent())?.status?.phase, { timeout: 60_000 }).toBe('Running')
     await operators.patch(EtcdBackup, 'killed', { spec: { s3: { endpoint: s3Url } } })
     const first = await agent()
     expect(await keys('killed')).toEqual([])
@@ -164,7 +164,7 @@ describe.skipIf(turn.skip)('backups and restores on a real node', () => {
     await operators.until(EtcdBackup, 'killed', (one) => one?.status.succeeded === true)
     expect(await keys('killed')).toEqual(['killed'])
     expect((await agent())?.metadata.uid).not.toBe(first?.metadata.uid)
-  }, 180_000)
+  })
 
   it('restores what was backed up, after it was checked, into a member with another cluster and a higher revision', async () => {
     await put('key', 'after')
@@ -196,7 +196,7 @@ describe.skipIf(turn.skip)('backups and restores on a real node', () => {
       JSON.stringify({ status: { restoredFrom } }),
     ])
     await operators.until(EtcdRestore, 'prod', (one) => one?.status.succeeded === true)
-  }, 180_000)
+  })
 
   it('is fixed once the snapshot is verified, and has the name of its cluster', async () => {
     const other = operators.patch(EtcdRestore, 'prod', { spec: { s3: { path: `${BUCKET}/other` } } })

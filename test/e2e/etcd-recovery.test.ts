@@ -31,7 +31,7 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node whose quorum is lost',
 
   beforeAll(async () => {
     await addFairleadImages(etcds.world.cluster.registryUrl ?? '', cacheDir(process.env))
-  }, 300_000)
+  })
 
   const serviceUids = async () => {
     const names = ['g', 'g-client']

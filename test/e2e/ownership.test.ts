@@ -70,20 +70,20 @@ const revisions = reconciler({
 let operators: RunningOperators
 beforeAll(async () => {
   operators = await runOperators([published, shops, revisions], { controllers: true })
-}, 60_000)
+})
 afterAll(() => operators?.[Symbol.asyncDispose]())
 
 it('EndpointSlices that their controller creates for a Service are not pruned', async () => {
   const spec = { selector: labels, ports: [{ port: 80 }] }
   await operators.create(Service, Service.of({ metadata: { name: 'a', labels }, spec }))
   const slices = async () => (await operators.list(EndpointSlice)).filter(({ metadata }) => metadata.labels?.['app'])
-  await expect.poll(async () => (await slices()).length, { timeout: 20_000 }).toBe(1)
+  await expect.poll(async () => (await slices()).length, { timeout: 60_000 }).toBe(1)
   const [before] = await slices()
   // The slice has a run of its own; each of these comes after it.
   for (const round of ['1', '2', '3']) {
     await operators.patch(Service, 'a', { metadata: { labels: { round } } })
     const isCopied = async () => (await slices())[0]?.metadata.labels?.['round'] === round
-    await expect.poll(isCopied, { timeout: 20_000 }).toBe(true)
+    await expect.poll(isCopied, { timeout: 60_000 }).toBe(true)
     const seen = await operators.until(ConfigMap, 'a-slices', (found) => found?.data?.['round'] === round)
     expect(seen?.data).toEqual({ round, n: '0' })
   }
@@ -95,7 +95,7 @@ it('ReplicaSets with copied annotations of the Deployment are not pruned', async
   const scaled = (replicas: string) =>
     operators.until(ConfigMap, 's-revisions', (found) => found?.data?.['replicas'] === replicas)
   await scaled('1')
-  await expect.poll(async () => (await operators.list(ReplicaSet)).length, { timeout: 20_000 }).toBe(1)
+  await expect.poll(async () => (await operators.list(ReplicaSet)).length, { timeout: 60_000 }).toBe(1)
   const [before] = await operators.list(ReplicaSet)
   expect(Object.keys(before?.metadata.annotations ?? {})).toEqual(
     expect.arrayContaining(['fairlead.dev/desired', 'fairlead.dev/reconciler']),

@@ -69,7 +69,7 @@ const tenants = reconciler({
 let operators: RunningOperators
 beforeAll(async () => {
   operators = await runOperators([vaults, tenants], { controllers: true })
-}, 60_000)
+})
 afterAll(() => operators?.[Symbol.asyncDispose]())
 
 const isGone = (found: unknown): boolean => found === undefined
@@ -92,7 +92,7 @@ it('what is retained stays when its object is deleted, belongs to the next one o
   expect((await operators.get(Secret, 'v-key'))?.metadata.uid).toBe(key?.metadata.uid)
   expect((await operators.get(ConfigMap, 'v-backup'))?.data).toEqual({ text: 'one' })
   const adopted = async () => (await operators.list(Event)).filter((event) => event['reason'] === 'Adopted')
-  await expect.poll(async () => (await adopted()).length, { timeout: 20_000 }).toBe(2)
+  await expect.poll(async () => (await adopted()).length, { timeout: 60_000 }).toBe(2)
   const told = (await adopted()).map(({ note }) => String(note))
   for (const object of ['Secret default/v-key', 'PersistentVolumeClaim default/v-data'])
     expect(told.some((note) => note.startsWith(`${object} was retained for an earlier Vault`))).toBe(true)

@@ -38,7 +38,7 @@ beforeAll(async () => {
   bridge = startFairlead(['bridge'], await as('fairlead-bridge'))
   dispatcher = startFairlead(['dispatch'], await as('fairlead-dispatcher'))
   await dispatcher.logged(({ msg, reconciler }) => msg === 'reconciler served' && reconciler === 'at')
-}, 60_000)
+})
 
 afterAll(async () => {
   await dispatcher?.[Symbol.asyncDispose]()

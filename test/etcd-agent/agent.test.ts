@@ -42,7 +42,7 @@ describe('the agent on a real etcd and a real S3', () => {
     // Larger than one part, so that a snapshot is under way for some time.
     for (let n = 0; n < 24; n++)
       await client.call('put', { key: Buffer.from(`key-${n}`), value: randomBytes(1_048_576) }, SOON)
-  }, 300_000)
+  })
   afterAll(async () => {
     await etcd?.[Symbol.asyncDispose]()
     await server?.[Symbol.asyncDispose]()

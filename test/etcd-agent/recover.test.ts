@@ -30,7 +30,7 @@ describe('the agent where a quorum is lost', () => {
     // Linearizable: it has all of them.
     await survivor.call('range', { key: key(19) }, SOON)
     for (const name of ['a', 'b']) await etcd.kill(name)
-  }, 120_000)
+  })
   afterAll(() => etcd?.[Symbol.asyncDispose]())
 
   async function recover(dataDir: string, from: readonly string[], more: readonly string[] = []) {

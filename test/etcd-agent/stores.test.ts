@@ -46,7 +46,7 @@ describe.each(stores)('the agent, with %s and an etcd that demands certificates'
     await etcd.serves('a')
     report = join(files, 'report')
     base = [`--store=${kind}`, `--endpoint=${server.url}`, `--store-secret=${await folderOf(server.secret)}`]
-  }, 300_000)
+  })
   afterAll(async () => {
     await etcd?.[Symbol.asyncDispose]()
     await server?.[Symbol.asyncDispose]()

@@ -53,7 +53,7 @@ it('32 reads of 10 MiB at once keep the connection, and every publish beside the
   await publishing
   expect(disconnected).toBe(0)
   expect(observed.map(({ owned }) => owned[0]?.length)).toEqual(Array(32).fill(PODS_EACH))
-}, 60_000)
+})
 
 it('a read in pages sees every object, each once, at least as new as it was before, while they are written', async () => {
   await using reader = await open()
@@ -77,7 +77,7 @@ it('a read in pages sees every object, each once, at least as new as it was befo
   }
   done.abort()
   await writing
-}, 60_000)
+})
 
 it('an allowance hears of each page before it, of each message after it, and ends the read by throwing', async () => {
   await using store = await open()
@@ -96,7 +96,7 @@ it('an allowance hears of each page before it, of each message after it, and end
   await expect(store.observe(podsOf('some', refusing(2 * KIB * KIB)))).rejects.toThrow('too much')
   expect((await store.observe(podsOf('some'))).owned[0]).toHaveLength(PODS_EACH)
   expect(store.js.incoming.free).toBe(store.js.incoming.capacity)
-}, 30_000)
+})
 
 it('more objects than one request can name are read too, within the allowance', async () => {
   await using store = await open()
@@ -105,7 +105,7 @@ it('more objects than one request can name are read too, within the allowance', 
   expect((await store.observe(podsOf('many', allowance))).owned[0]).toHaveLength(1100)
   expect(noted.size).toBeGreaterThanOrEqual(1101)
   expect(store.js.incoming.free).toBe(store.js.incoming.capacity)
-}, 30_000)
+})
 
 it('a read that is given up while it waits for its turn leaves the line', async () => {
   await using store = await open()

@@ -200,5 +200,5 @@ describe('an object is under one owner', () => {
       }),
       { numRuns: 50 },
     )
-  }, 60_000)
+  })
 })

@@ -26,14 +26,14 @@ it('keeps every slot busy and never asks for more than there are', async () => {
       inHand--
       puller.poke()
       if (seen.length === subjects.length) all.resolve()
-    }, 1)
+    })
   }
 
   await all.promise
   expect([seen.toSorted(), most]).toEqual([subjects.toSorted(), slots])
   await puller.drain()
   await js.close()
-}, 10_000)
+})
 
 it('that gives up its requests leaves a message that it gives back to others, and has it when it asks again', async () => {
   await using nats = await startTestNats()
@@ -76,4 +76,4 @@ it('that gives up its requests leaves a message that it gives back to others, an
   await until(() => expect(seen).toEqual(['full', 'other', 'full']))
   await full.drain()
   await js.close()
-}, 10_000)
+})

@@ -282,7 +282,9 @@ describe('a watch', () => {
     const created = await kube.create(all, configMap('a'))
     const events = kube.watch(all, { resourceVersion: versionOf(created) })
     const broken = errorOf(events.next())
-    await vi.waitFor(() => expect(reports.at(-1)).toMatchObject({ method: 'GET', path: all, code: '200' }))
+    await vi.waitFor(() => expect(reports.at(-1)).toMatchObject({ method: 'GET', path: all, code: '200' }), {
+      timeout: 60_000,
+    })
     await cluster.restart('kube-apiserver')
     expect(await broken).toMatchObject({ name: 'ApiConnectionError', server: kube.host })
     await kube.create(all, configMap('b'))

@@ -109,7 +109,7 @@ describe.concurrent('a watch', () => {
       const next = waits ? events.next() : undefined
       abort.abort('enough')
       await expect(next ?? events.next()).rejects.toBe('enough')
-      await vi.waitFor(async () => expect(await server.connections()).toBe(0))
+      await vi.waitFor(async () => expect(await server.connections()).toBe(0), { timeout: 60_000 })
     },
   )
 
@@ -117,7 +117,7 @@ describe.concurrent('a watch', () => {
     await using server = await startScriptedServer((_, response) => response.write(event('a')))
     await using kube = clientOf(server)
     for await (const _ of kube.watch(PODS)) break
-    await vi.waitFor(async () => expect(await server.connections()).toBe(0))
+    await vi.waitFor(async () => expect(await server.connections()).toBe(0), { timeout: 60_000 })
   })
 
   it('holds back the server while its reader is slow', async () => {
@@ -137,7 +137,7 @@ describe.concurrent('a watch', () => {
     await using kube = clientOf(server)
     const events = kube.watch(PODS)
     await events.next()
-    await vi.waitFor(() => expect(full).toBe(true))
+    await vi.waitFor(() => expect(full).toBe(true), { timeout: 60_000 })
     // 50 MB are to come: buffers of sockets take a few of them, the rest stays with the server until it is asked for.
     await new Promise((resolve) => setTimeout(resolve, 200))
     expect(written).toBeLessThan(2_500)

@@ -33,7 +33,7 @@ async function crashWithPod(dir: string): Promise<void> {
   await kubectl(['wait', '--for=condition=Ready', 'pod/lasting', '--timeout=30s'])
   starter.kill('SIGKILL')
   for (const name of ['kubelet', 'containerd']) new ProcessGroup(dir).signal(name, 'SIGKILL')
-  await vi.waitUntil(async () => (await nodeHolder()) === undefined, { timeout: 10_000 })
+  await vi.waitUntil(async () => (await nodeHolder()) === undefined, { timeout: 60_000 })
 }
 
 describe.skipIf(turn.skip)('a real node', () => {
@@ -49,7 +49,7 @@ describe.skipIf(turn.skip)('a real node', () => {
       before = await tracesOfNodes()
       return before['links']?.length === 0
     }
-    await vi.waitUntil(isClean, { timeout: 20_000 }).catch(() => undefined)
+    await vi.waitUntil(isClean, { timeout: 60_000 }).catch(() => undefined)
     crashed = await shortTempDir()
     await crashWithPod(crashed)
     await mkdir('/var/lib/fairlead-0123456789/registry', { recursive: true }) // as after a loss of power
@@ -86,7 +86,7 @@ describe.skipIf(turn.skip)('a real node', () => {
     expect(await kubectl(['get', 'pod', 'three', '-o', code])).toBe('3')
     const reason = 'jsonpath={.status.containerStatuses[0].state.waiting.reason}'
     const waiting = () => kubectl(['get', 'pod', 'nowhere', '-o', reason])
-    await expect.poll(waiting, { timeout: 20_000, interval: 300 }).toMatch(/^(ErrImagePull|ImagePullBackOff)$/)
+    await expect.poll(waiting, { timeout: 60_000, interval: 300 }).toMatch(/^(ErrImagePull|ImagePullBackOff)$/)
   })
 
   it('lets pods find services by name, those of the API server too', async () => {

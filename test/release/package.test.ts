@@ -87,7 +87,7 @@ describe('the package', () => {
     expect(await bytesIn(join(made.installed, 'node_modules'))).toBeLessThan(40e6)
   })
 
-  it('has doors that tools resolve, with their types', { timeout: 120_000 }, async () => {
+  it('has doors that tools resolve, with their types', async () => {
     const publint = await tool('publint/src/cli.js')
     const { stdout } = await node(
       [publint, 'run', made.folder, '--strict', '--level', 'warning', '--pack', 'false'],
@@ -105,7 +105,7 @@ describe('the package', () => {
     expect(analysis.problems.filter(isForModules)).toEqual([])
   })
 
-  it('has commands that explain themselves', { timeout: 60_000 }, async () => {
+  it('has commands that explain themselves', async () => {
     const folder = join(made.installed, 'node_modules/fairlead/cli')
     const { stdout: script } = await node([join(folder, 'bin.js'), 'completion', 'bash'], made.installed)
     const paths = [...script.matchAll(/^ {4}'([a-z]+(?: [a-z]+)?)'\)/gm)].map(([, path = '']) => path)
@@ -116,7 +116,7 @@ describe('the package', () => {
     expect(stdout.match(/^Usage: .*$/gm)).toEqual(paths.map((path) => expect.stringContaining(`fairlead ${path}`)))
   })
 
-  it('makes an image of itself, of 10 MB above the base', { timeout: 120_000 }, async () => {
+  it('makes an image of itself, of 10 MB above the base', async () => {
     const base = await writeLayout(join(dir, 'base'), smallBase())
     const command = join(made.installed, 'node_modules/fairlead/cli/bin.js')
     const args = ['image', made.installed, '--include', 'package.json', '--base', base]
@@ -183,7 +183,7 @@ describe.each(MANAGERS)('installed by $name in an empty folder', ({ name, instal
       maxBuffer: 2 ** 26,
       env: { ...process.env, ...(await ofYarn()), CI: '1' },
     })
-  }, 180_000)
+  })
 
   it('a function compiles with the types of Kubernetes, and its tests pass without a cluster', async () => {
     await node([join(ROOT, 'node_modules/typescript/bin/tsc'), '-p', '.'], project)

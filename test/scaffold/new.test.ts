@@ -126,7 +126,7 @@ describe('a new project in TypeScript', () => {
     },
   )
 
-  it('gets one more kind, and a change that would break stored objects is refused', { timeout: 60_000 }, async () => {
+  it('gets one more kind, and a change that would break stored objects is refused', async () => {
     const project = join(dir, 'more')
     await fairlead(['new', 'more', '--fairlead', `file:${tarball}`])
     await fairlead(['new', 'kind', 'Proxy', '--group', 'shops.test'], project)

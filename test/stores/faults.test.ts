@@ -80,7 +80,7 @@ describe.each(providers)('%s over a network that fails', (name, { start, open, p
   let server: TestStore
   beforeAll(async () => {
     server = await start()
-  }, 300_000)
+  })
   afterAll(() => server?.[Symbol.asyncDispose]())
 
   it.each<[string, RegExp, Fault]>([
@@ -112,7 +112,7 @@ describe.each(providers)('%s over a network that fails', (name, { start, open, p
     await expect(open(proxy.url).head('k')).rejects.toThrow(
       /(HEAD|GET) \w+:\/\/backups\/k.*: no answer after 6 tries: /,
     )
-  }, 60_000)
+  })
 })
 
 describe('GCS, whose parts go to a URL of their own', () => {

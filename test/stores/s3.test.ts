@@ -18,7 +18,7 @@ describe('S3', () => {
   let server: TestStore
   beforeAll(async () => {
     server = await startS3()
-  }, 300_000)
+  })
   afterAll(() => server?.[Symbol.asyncDispose]())
 
   it('takes an answer of 200 that is an error for what it is', async () => {
@@ -84,7 +84,7 @@ it('trusts the authority of an endpoint that it is given, and no other', async (
   await trusting.put('k', text('x'), none)
   expect((await trusting.head('k'))?.size).toBe(1)
   await expect(new S3Store({ ...base, endpoint: server.url }).head('k')).rejects.toThrow(/certificate/)
-}, 60_000)
+})
 
 it.each<[string, object, string]>([
   ['AWS', {}, 'https://backups.s3.us-east-1.amazonaws.com/'],

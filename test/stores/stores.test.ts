@@ -18,7 +18,7 @@ describe.each(servers)('%s', (_, start) => {
   beforeAll(async () => {
     server = await start()
     ;({ store } = server)
-  }, 300_000)
+  })
   afterAll(() => server?.[Symbol.asyncDispose]())
 
   it('gives back what was stored, in several parts, and any range of it', async () => {

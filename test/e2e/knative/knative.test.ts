@@ -58,7 +58,7 @@ describe.skipIf(turn.skip)('a function on Knative Serving, FAIRLEAD_KNATIVE=<a c
 
   it('has no pod while nothing is to be done', async () => {
     await until(async () => (await pods()) === '')
-  }, 120_000)
+  })
 
   it('is started by a change, and decides there', async () => {
     await world.create(at('first', new Date()))
@@ -74,7 +74,7 @@ describe.skipIf(turn.skip)('a function on Knative Serving, FAIRLEAD_KNATIVE=<a c
     await done('meanwhile')
     await kubectl(['-n', 'fairlead-system', 'scale', 'statefulset/fairlead-nats', '--replicas=3'])
     await kubectl(['-n', 'fairlead-system', 'rollout', 'status', 'statefulset/fairlead-nats', '--timeout=50s'])
-  }, 120_000)
+  })
 
   it('is gone again while an At waits for its time, and started by that', async () => {
     await world.create(at('later', new Date(Date.now() + 75_000)))
@@ -82,7 +82,7 @@ describe.skipIf(turn.skip)('a function on Knative Serving, FAIRLEAD_KNATIVE=<a c
     await until(async () => (await pods()) === '')
     expect((await world.ats()).find(({ metadata }) => metadata.name === 'later')?.status?.phase).toBe('PENDING')
     await untilPhase(kubectl, 'DONE', 'later', 90)
-  }, 180_000)
+  })
 
   it('may be a project of func, with an image by fairlead image', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'fl-func-'))

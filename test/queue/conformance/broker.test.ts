@@ -108,7 +108,7 @@ describe.each([{ replicas: 1 as const }, { replicas: 3 as const }])('with $repli
     await idle(test)
     expect(world.overlaps).toEqual([])
     await worker.drain(1000)
-  }, 90_000)
+  })
 
   it('timers, failures and parked keys survive the restart of everything', async () => {
     await using test = await open()
@@ -128,7 +128,7 @@ describe.each([{ replicas: 1 as const }, { replicas: 3 as const }])('with $repli
     expect(world.leases.find(({ key }) => key === 'n.failed')?.attempt).toBe(1)
     await until(async () => expect((await statesOf(test.queue)).sort()).toEqual(['n.later waiting', 'n.parked parked']))
     await worker.drain(1000)
-  }, 90_000)
+  })
 })
 
 describe('one server suffices for', () => {
