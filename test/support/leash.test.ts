@@ -15,5 +15,5 @@ it('a fairlead that a test has started goes with the process of the test, howeve
   const [pid] = (await once(starter.stdout, 'data')) as [Buffer]
   expect(process.kill(Number(pid), 0)).toBe(true)
   starter.kill('SIGKILL')
-  await vi.waitFor(() => expect(() => process.kill(Number(pid), 0)).toThrow('ESRCH'), 10_000, { timeout: 60_000 })
+  await vi.waitFor(() => expect(() => process.kill(Number(pid), 0)).toThrow('ESRCH'), { timeout: 60_000 })
 })
