@@ -47,6 +47,7 @@ interface Upload {
 interface GcsObject {
   name: string
   size: string
+  generation?: string
   md5Hash?: string
   metadata?: Metadata
 }
@@ -140,9 +141,15 @@ export class GcsStore implements Store {
 
   /**
    * Sends a part. After a lost answer, asks the service how much has arrived, and sends only the rest, because bytes
-   * that are sent twice could be stored twice. Returns the object after the last part.
+   * that are sent twice could be stored twice. Returns the object after the last part, which has the digest of all
+   * bytes: the service publishes nothing else, and keeps the former object.
    */
-  async #append({ key, url }: Upload, part: Part, signal: AbortSignal | undefined): Promise<GcsObject | undefined> {
+  async #append(
+    { key, url, md5 }: Upload,
+    part: Part,
+    signal: AbortSignal | undefined,
+  ): Promise<GcsObject | undefined> {
+    const hash = part.isLast ? { 'x-goog-hash': `md5=${md5.copy().digest('base64')}` } : undefined
     const end = part.offset + part.bytes.length
     const total = part.isLast ? String(end) : '*'
     const what = `PUT ${this.address(key)}`
@@ -150,10 +157,11 @@ export class GcsStore implements Store {
     for (let from = part.offset, tries = 1; ; tries++) {
       const range = from === end ? '*' : `${from}-${end - 1}`
       const body = part.bytes.subarray(from - part.offset)
-      const request = { method: 'PUT', url, headers: { 'content-range': `bytes ${range}/${total}` }, body, signal }
+      const headers = { 'content-range': `bytes ${range}/${total}`, ...hash }
+      const request = { method: 'PUT', url, headers, body, signal }
       const sent = await this.#http.once(request).catch(() => undefined)
       signal?.throwIfAborted()
-      const answer = sent === undefined || isPassing(sent.status) ? await this.#asked(url, total, what, signal) : sent
+      const answer = sent === undefined || isPassing(sent.status) ? await this.#asked(url, what, signal) : sent
       if (answer.status === 200 || answer.status === 201) return JSON.parse(answer.text) as GcsObject
       if (answer.status !== RESUME) throw this.#errorOf(answer, what)
       const stored = storedOf(answer)
@@ -165,21 +173,21 @@ export class GcsStore implements Store {
     }
   }
 
-  #asked(url: URL, total: string, what: string, signal: AbortSignal | undefined): Promise<HttpAnswer> {
-    return this.#http.answer(
-      () => ({ method: 'PUT', url, headers: { 'content-range': `bytes */${total}` }, signal }),
-      what,
-    )
+  /** Asks how much has arrived. Without the size of the object, because that could publish it without its digest. */
+  #asked(url: URL, what: string, signal: AbortSignal | undefined): Promise<HttpAnswer> {
+    return this.#http.answer(() => ({ method: 'PUT', url, headers: { 'content-range': 'bytes */*' }, signal }), what)
   }
 
   /**
-   * Compares size and digest of the stored object with the sent bytes. No other check exists, because the parts of an
-   * upload have no digests.
+   * Compares size and digest of the stored object with the sent bytes, for services that ignore the digest of the last
+   * part. Deletes only the generation of this upload, because another writer may have replaced it.
    */
   async #requireSame({ key, size, md5 }: Upload, object: GcsObject): Promise<void> {
     const digest = md5.digest('base64')
     if (Number(object.size) === size && (object.md5Hash ?? digest) === digest) return
-    await this.delete(key)
+    const { generation } = object
+    if (generation !== undefined)
+      await this.#done('DELETE', this.#object(key, { generation }), `DELETE ${this.address(key)}`, { accept: [404] })
     const found = `${object.size} bytes with the MD5 ${object.md5Hash}`
     throw new StoreError('refused', `PUT ${this.address(key)}: ${found} were stored, ${size} with ${digest} were sent`)
   }

@@ -3,7 +3,8 @@ import type { AddressInfo } from 'node:net'
 
 /**
  * What becomes of a request: `busy` is answered with 503, `cut` loses its connection before the server has seen it, `lost`
- * when the server has done it; `half` loses it in the middle of the answer; `silent` never gets one. An object is the answer itself.
+ * when the server has done it; `half` loses it in the middle of the answer; `silent` never gets one; `flipped` arrives with
+ * another first byte. An object is the answer itself.
  */
 export type Fault =
   | 'busy'
@@ -11,6 +12,7 @@ export type Fault =
   | 'lost'
   | 'half'
   | 'silent'
+  | 'flipped'
   | { status: number; body: string; headers?: Record<string, string> }
 
 export interface FaultyProxy extends AsyncDisposable {
@@ -41,6 +43,7 @@ export async function startFaultyProxy(
       give(answer, response, fault, (url) => url.replace(target, proxyUrl())),
     )
     onward.on('error', () => incoming.destroy())
+    if (fault === 'flipped') incoming.once('data', (chunk: Buffer) => (chunk[0] = (chunk[0] ?? 0) ^ 1))
     incoming.pipe(onward)
   })
   const proxyUrl = () => `http://127.0.0.1:${(server.address() as AddressInfo).port}`
@@ -58,7 +61,7 @@ export async function startFaultyProxy(
 function give(
   answer: IncomingMessage,
   response: ServerResponse,
-  fault: 'lost' | 'half' | undefined,
+  fault: 'lost' | 'half' | 'flipped' | undefined,
   redirected: (url: string) => string,
 ): void {
   if (fault === 'lost') return void answer.resume().on('end', () => response.destroy())
@@ -66,6 +69,6 @@ function give(
   // Where a server names itself, the client stays with the proxy.
   const headers = { ...answer.headers, ...(location !== undefined && { location: redirected(location) }) }
   response.writeHead(answer.statusCode ?? 0, headers)
-  if (fault === undefined) return void answer.pipe(response)
+  if (fault !== 'half') return void answer.pipe(response)
   answer.once('data', (chunk: Buffer) => response.write(chunk, () => response.destroy()))
 }

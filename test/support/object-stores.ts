@@ -1,5 +1,7 @@
+import { createHash, type Hash } from 'node:crypto'
 import { mkdir, rm } from 'node:fs/promises'
-import { connect } from 'node:net'
+import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http'
+import { type AddressInfo, connect } from 'node:net'
 import { join } from 'node:path'
 import { ProcessGroup } from '#local'
 import { AbsStore, GcsStore, S3Store, type Store } from '#stores'
@@ -97,8 +99,26 @@ export async function startAbs(): Promise<TestStore> {
   return abs
 }
 
-/** fake-gcs-server: the emulator of Google Cloud Storage that its client libraries are tested with. */
+/**
+ * fake-gcs-server: the emulator of Google Cloud Storage that its client libraries are tested with. It ignores the digest
+ * of an upload, so a front refuses damaged uploads, as Google documents.
+ */
 export async function startGcs(): Promise<TestStore> {
+  await using stack = new AsyncDisposableStack()
+  const front = stack.use(await startDigestCheck())
+  const server = stack.use(await startFakeGcs(front.url))
+  front.target = server.url
+  const store = new GcsStore({
+    bucket: BUCKET,
+    endpoint: front.url,
+    credentials: { accessToken: 'token-of-tests' },
+    pageSize: PAGE,
+  })
+  const held = stack.move()
+  return { ...server, store, url: front.url, [Symbol.asyncDispose]: () => held.disposeAsync() }
+}
+
+async function startFakeGcs(publicUrl: string): Promise<TestStore> {
   const program = await goProgram('fake-gcs-server', 'github.com/fsouza/fake-gcs-server', SMALL)
   const host = '127.0.0.1'
   return started('gcs', host, async (dir, port) => {
@@ -115,9 +135,9 @@ export async function startGcs(): Promise<TestStore> {
         '-port',
         String(port),
         '-public-host',
-        `${host}:${port}`,
+        new URL(publicUrl).host,
         '-external-url',
-        url,
+        publicUrl,
         '-backend',
         'filesystem',
         '-filesystem-root',
@@ -132,6 +152,43 @@ export async function startGcs(): Promise<TestStore> {
         pageSize: PAGE,
       }),
     }
+  })
+}
+
+/**
+ * An HTTP proxy that refuses the last part of a resumable upload if the MD5 of all its bytes is not the one of the header
+ * x-goog-hash: the object is then not published, and the upload has ended.
+ */
+async function startDigestCheck(): Promise<{ url: string; target: string } & AsyncDisposable> {
+  const front = { target: '' }
+  /** The MD5 of the first bytes of an upload, keyed by URL and number of bytes: parts may be sent twice. */
+  const digests = new Map<string, Hash>()
+  const check = async (incoming: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const { method = '', url = '', headers } = incoming
+    const body = Buffer.concat((await incoming.toArray()) as Buffer[])
+    const start = Number(/^bytes (\d+)-/.exec(String(headers['content-range']))?.[1] ?? 0)
+    const digest = (digests.get(`${url} ${start}`) ?? createHash('md5')).copy().update(body)
+    if (method === 'PUT') digests.set(`${url} ${start + body.length}`, digest)
+    const found = `md5=${digest.copy().digest('base64')}`
+    const expected = headers['x-goog-hash'] ?? found
+    const isRefused = method === 'PUT' && expected !== found
+    const sent = isRefused ? { method: 'DELETE' } : { method, headers }
+    const onward = request(new URL(url, front.target), sent, (answer) => {
+      if (!isRefused) return void answer.pipe(response.writeHead(answer.statusCode ?? 0, answer.headers))
+      const message = `Provided ${String(expected)} does not match the calculated ${found}.`
+      answer.resume().on('end', () => response.writeHead(400).end(JSON.stringify({ error: { message } })))
+    })
+    onward.on('error', () => response.destroy())
+    onward.end(isRefused ? undefined : body)
+  }
+  const server = createServer((incoming, response) => void check(incoming, response).catch(() => response.destroy()))
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return Object.assign(front, {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections()
+      await new Promise((resolve) => server.close(resolve))
+    },
   })
 }
 
