@@ -75,13 +75,14 @@ async function deleteOld({ store, key, owner }: BackupJob, most: number, newest:
   try {
     const keys: string[] = []
     for await (const object of store.list(key)) keys.push(object.key)
-    for (const old of surplus(keys, key, most, newest)) {
+    const { old, ahead } = surplus(keys, key, most, newest)
+    for (const one of old) {
       // Another EtcdBackup may have the same path, and its backups must not be deleted.
-      if ((await store.head(old))?.metadata[OWNER] !== owner) continue
-      await store.delete(old)
-      deleted.push(old)
+      if ((await store.head(one))?.metadata[OWNER] !== owner) continue
+      await store.delete(one)
+      deleted.push(one)
     }
-    return { deleted }
+    return { deleted, ...(ahead.length > 0 && { ahead: ahead.map((one) => store.address(one)) }) }
   } catch (error) {
     if (!(error instanceof StoreError)) throw error
     return { deleted, retentionError: error.message }

@@ -15,6 +15,8 @@ export interface BackupReport extends Stored {
   time: string
   /** The keys of deleted old backups. */
   deleted: string[]
+  /** The addresses of backups with times after this one. They do not count as backups to keep, and are not deleted. */
+  ahead?: string[]
   /** Why old backups could not be deleted. The backup itself has succeeded. */
   retentionError?: string
   /** The endpoints that did not answer, with the reasons. */

@@ -6,17 +6,29 @@ export function periodicKey(path: string, revision: number, time: Date): string 
   return `${path}_v${revision}_${stamp}`
 }
 
+interface Surplus {
+  /** The keys that exceed the limit, the oldest first. */
+  old: string[]
+  /** The keys whose times are after the time of the newest backup: the clock of a node was wrong, or is wrong now. */
+  ahead: string[]
+}
+
 /**
- * Returns the keys that exceed the limit, the oldest first. Only periodic backups of this path count, ordered by time,
- * then by revision as a number. `newest` counts, and is never among the results. The revision alone does not show the
- * age, because it may be lower after a restore.
+ * Returns the keys that exceed the limit. Only periodic backups of this path count, ordered by time, then by revision as
+ * a number. `newest` counts, and is never among the results. A backup with a time after it neither counts nor is old, so
+ * it pushes out no other. The revision alone does not show the age, because it may be lower after a restore.
  */
-export function surplus(keys: readonly string[], path: string, most: number, newest: string): string[] {
-  const ours = keys.flatMap((key) => {
-    if (!key.startsWith(path) || key === newest) return []
-    const [, revision, time] = STAMP.exec(key.slice(path.length)) ?? []
-    return revision === undefined || time === undefined ? [] : [{ key, revision: BigInt(revision), time }]
-  })
-  ours.sort((one, other) => one.time.localeCompare(other.time) || Number(one.revision - other.revision))
-  return ours.slice(0, Math.max(0, ours.length - (most - 1))).map(({ key }) => key)
+export function surplus(keys: readonly string[], path: string, most: number, newest: string): Surplus {
+  const ours = keys.flatMap((key) => stamped(key, path) ?? [])
+  const now = stamped(newest, path)?.time ?? ''
+  const counted = ours.filter(({ key, time }) => key !== newest && time <= now)
+  counted.sort((one, other) => one.time.localeCompare(other.time) || Number(one.revision - other.revision))
+  const old = counted.slice(0, Math.max(0, counted.length - (most - 1)))
+  return { old: old.map(({ key }) => key), ahead: ours.flatMap(({ key, time }) => (time > now ? key : [])) }
+}
+
+function stamped(key: string, path: string): { key: string; revision: bigint; time: string } | undefined {
+  if (!key.startsWith(path)) return undefined
+  const [, revision, time] = STAMP.exec(key.slice(path.length)) ?? []
+  return revision === undefined || time === undefined ? undefined : { key, revision: BigInt(revision), time }
 }

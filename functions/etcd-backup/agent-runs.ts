@@ -8,6 +8,7 @@ const stored = z.object({
   etcdRevision: z.int(),
   etcdVersion: z.string().optional(),
   time: z.iso.datetime().optional(),
+  ahead: z.array(z.string()).optional(),
   retentionError: z.string().optional(),
 })
 export type StoredSnapshot = z.output<typeof stored>

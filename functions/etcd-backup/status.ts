@@ -24,7 +24,7 @@ export function recorded(object: BackupObject, pod: AgentPod): BackupOutcome {
 }
 
 function stored(object: BackupObject, pod: AgentPod, report: StoredSnapshot): BackupOutcome {
-  const { etcdVersion, etcdRevision, path, size, sha256, time, retentionError } = report
+  const { etcdVersion, etcdRevision, path, size, sha256, time, ahead = [], retentionError } = report
   const lastSuccessDate = time ?? new Date(endOf(pod)).toISOString()
   const lastPod = pod.metadata.name
   const status = { succeeded: true, etcdVersion, etcdRevision, lastSuccessDate, path, size, sha256, lastPod }
@@ -36,8 +36,14 @@ function stored(object: BackupObject, pod: AgentPod, report: StoredSnapshot): Ba
     events: [
       { type: 'Normal', reason: 'BackedUp', message: messageOf(status) },
       ...(retentionError === undefined ? [] : [kept]),
+      ...(ahead.length === 0 ? [] : [{ type: 'Warning', reason: 'BackupInFuture', message: aheadOf(ahead) } as const]),
     ],
   }
+}
+
+function aheadOf([first = '', ...others]: readonly string[]): string {
+  const what = others.length === 0 ? `${first} has a time` : `${first} and ${others.length} more have times`
+  return `${what} after this backup. Such backups are kept and do not count for maxBackups: correct the clock of the node, and delete them if you do not need them`
 }
 
 /** Returns the outcome of a failure. The last stored snapshot stays in the status. */

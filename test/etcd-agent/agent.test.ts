@@ -122,6 +122,24 @@ describe('the agent on a real etcd and a real S3', () => {
     expect(await reported()).toMatchObject({ deleted: [String(paths[0]).replace('s3://backups/', '')] })
   })
 
+  it('keeps so many of the present when a clock that was wrong has left backups of the future, and names those', async () => {
+    const owner = { 'fairlead-backup': 'default/mine' }
+    const future = ['clock_v7_2131-01-01-00:00:00', 'clock_v8_2131-01-01-01:00:00']
+    for (const key of future) await store.put(key, whole(store, 'ours'), { metadata: owner })
+    const paths: unknown[] = []
+    for (let n = 0; n < 3; n++) {
+      using client = etcd.open('a')
+      await client.call('put', { key: Buffer.from('again'), value: Buffer.from(String(n)) }, SOON)
+      const often = [...from(), '--periodic', '--keep=2', '--owner=default/mine']
+      paths.push((await agent('backup', 'clock', often))['path'])
+    }
+    const ahead = future.map((key) => store.address(key))
+    const kept: string[] = []
+    for await (const { key } of store.list('clock')) kept.push(store.address(key))
+    expect(new Set(kept)).toEqual(new Set([...ahead, ...paths.slice(1)]))
+    expect(await reported()).toMatchObject({ ahead })
+  })
+
   it('publishes nothing when it is killed in the middle, and succeeds when it runs again', async () => {
     let parts = 0
     let half: () => void

@@ -48,12 +48,12 @@ describe('retention', () => {
   })
 
   it('removes the oldest, however the names are sorted as texts', () => {
-    expect(surplus([...keys].reverse(), 'etcd/prod', 2, keys[3]!)).toEqual(keys.slice(0, 2))
+    expect(surplus([...keys].reverse(), 'etcd/prod', 2, keys[3]!).old).toEqual(keys.slice(0, 2))
   })
 
   it('knows by the time what is old, since a restored cluster begins with a lower revision', () => {
     const restored = periodicKey('etcd/prod', 1, at(9))
-    expect(surplus([...keys, restored], 'etcd/prod', 1, restored)).toEqual(keys)
+    expect(surplus([...keys, restored], 'etcd/prod', 1, restored).old).toEqual(keys)
   })
 
   it('never removes the newest, nor names that are not ours', () => {
@@ -64,11 +64,17 @@ describe('retention', () => {
       'etcd/prod_v1_2026-11-22-18:00:07.old',
       'etcd/prod_vx_2026-11-22-18:00:07',
     ]
-    expect(surplus([...foreign, keys[3]!], 'etcd/prod', 1, keys[3]!)).toEqual([])
+    expect(surplus([...foreign, keys[3]!], 'etcd/prod', 1, keys[3]!).old).toEqual([])
+  })
+
+  it('neither counts nor removes backups of the future, and names them: they push out none of the present', () => {
+    const future = [20, 21].map((revision) => periodicKey('etcd/prod', revision, new Date(Date.UTC(2031, 0, 1))))
+    expect(surplus([...keys, ...future], 'etcd/prod', 4, keys[3]!)).toEqual({ old: [], ahead: future })
+    expect(surplus([...keys, ...future], 'etcd/prod', 3, keys[3]!).old).toEqual([keys[0]])
   })
 
   it('removes nothing as long as there are not too many', () => {
-    expect(surplus(keys, 'etcd/prod', 4, keys[3]!)).toEqual([])
+    expect(surplus(keys, 'etcd/prod', 4, keys[3]!).old).toEqual([])
   })
 })
 

@@ -146,6 +146,18 @@ describe('a periodic backup', () => {
       { type: 'Warning', reason: 'RetentionFailed', message: 'DELETE s3://b/k: 403' },
     ])
   })
+
+  it('names backups whose times are in the future, and has succeeded', async () => {
+    const world = simulated(hourly)
+    await world.runUntilIdle()
+    endAgent(world, { ...stored(world), ahead: ['s3://b/etcd_v7_2031-01-01-00:00:00', 's3://b/other'] })
+    await world.runUntilIdle()
+    expect(readyOf(world)?.status).toBe('True')
+    const message = expect.stringMatching(
+      /^s3:\/\/b\/etcd_v7_2031-01-01-00:00:00 and 1 more have times after /,
+    ) as string
+    expect(world.events).toMatchObject([{ reason: 'BackedUp' }, { type: 'Warning', reason: 'BackupInFuture', message }])
+  })
 })
 
 describe('the pod of a backup', () => {
