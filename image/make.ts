@@ -4,8 +4,8 @@ import { version } from '#host/version'
 import { type Base, openBase } from './base.ts'
 import { type Blob, digestOf, jsonBlob, MEDIA } from './blob.ts'
 import { type ComposedImage, compose } from './compose.ts'
-import { entriesFrom } from './files.ts'
 import { type Layer, layerOf } from './layer.ts'
+import { type Packed, packed } from './packed.ts'
 import { type Project, readProject } from './project.ts'
 import { nameOf, parseReference, type Reference } from './reference.ts'
 import { Repository } from './registry.ts'
@@ -39,7 +39,22 @@ export interface MadeImage {
   reference?: string
   sbom: Buffer<ArrayBuffer>
   /** The added layers; `size` is their compressed size in bytes. */
-  layers: { createdBy: string; digest: string; size: number }[]
+  layers: { createdBy: string; files: number; digest: string; size: number }[]
+  /** The paths of files and folders that are not in the image because their names are those of credentials. */
+  credentials: string[]
+}
+
+/** Returns what the layers of an image would have, without its base, and makes nothing. */
+export async function listImage(
+  folder: string,
+  { include, add = [], platforms }: Pick<ImageOptions, 'include' | 'add' | 'platforms'>,
+): Promise<Packed> {
+  const { installed, own } = await readProject(folder, include)
+  const others = await Promise.all(platforms.map((one) => added(add, one.replace('linux/', ''))))
+  const all = [installed, own, ...others]
+  const byPath = new Map(all.flatMap(({ entries }) => entries.map((entry) => [entry.path, entry] as const)))
+  const entries = [...byPath.values()].sort((a, b) => (a.path < b.path ? -1 : 1))
+  return { entries, credentials: [...new Set(all.flatMap(({ credentials }) => credentials))] }
 }
 
 /**
@@ -58,16 +73,29 @@ export async function makeImage(folder: string, options: ImageOptions): Promise<
   const created = createdAt(env)
   const base = await openBase(options.base, { plainHttp, env })
   const described = { ...labelsOf(project, created), ...labels }
-  const { command, layers } = project
+  const { command, installed, own } = project
+  // Dependencies, then functions: the first layer changes rarely.
+  const layers = [
+    { ...layerOf(installed.entries, 'fairlead image: dependencies'), files: filesOf(installed) },
+    { ...layerOf(own.entries, 'fairlead image: functions'), files: filesOf(own) },
+  ]
+  const credentials = new Set([...installed.credentials, ...own.credentials])
   const image = await compose(base, {
     platforms,
-    layers: async (architecture) => [...(await added(add, architecture)), ...layers],
+    layers: async (architecture) => {
+      const others = await added(add, architecture)
+      for (const one of others.credentials) credentials.add(one)
+      return [
+        ...(others.entries.length === 0 ? [] : [layerOf(others.entries, 'fairlead image: added files')]),
+        ...layers,
+      ]
+    },
     command,
     start,
     labels: described,
     created,
   })
-  const sbom = documentOf(project, base, created)
+  const sbom = documentOf(project, layers, base, created)
   if (output !== undefined)
     await writeArchive(output, image, base, { document: sbom, reference: target && nameOf(target) })
   if (target !== undefined) await stored(image, { base, sbom, target, created, plainHttp, env })
@@ -75,7 +103,8 @@ export async function makeImage(folder: string, options: ImageOptions): Promise<
     digest: image.index.digest,
     ...(target && { reference: nameOf({ ...withoutTag(target), digest: image.index.digest }) }),
     sbom: sbom.bytes,
-    layers: layers.map(({ createdBy, blob: { digest, size } }) => ({ createdBy, digest, size })),
+    layers: layers.map(({ createdBy, files, blob: { digest, size } }) => ({ createdBy, files, digest, size })),
+    credentials: [...credentials],
   }
 }
 
@@ -109,24 +138,28 @@ function labelsOf({ name, version, license, description, source }: Project, crea
   return Object.fromEntries(given.map(([key, value]) => [`org.opencontainers.image.${key}`, value ?? '']))
 }
 
-/** Returns one layer with the added files below the layers of the project; without files, an empty list. */
-async function added(add: readonly string[], architecture: string): Promise<Layer[]> {
-  const entries = []
+const filesOf = ({ entries }: Packed): number => entries.filter(({ type }) => type !== 'directory').length
+
+/** Returns the added files, whose layer is below those of the project. */
+async function added(add: readonly string[], architecture: string): Promise<Packed> {
+  const all: Packed = { entries: [], credentials: [] }
   for (const one of add) {
     const [, file = '', path = ''] = /^(.+):(\/.+)$/.exec(one) ?? []
     if (file === '')
       throw new UsageError(`"${one}" names no file and its place: write it like ./helm-{arch}:/usr/local/bin/helm`)
     const source = file.replaceAll('{arch}', architecture)
-    const copied = await entriesFrom(source, posix.normalize(path).slice(1)).catch((cause: unknown) => {
+    const at = posix.normalize(path).slice(1)
+    const found = await packed(source, at, { asPackage: false }).catch((cause: unknown) => {
       throw new UsageError(`${source}, which --add names, cannot be read: ${(cause as Error).message}`, { cause })
     })
-    entries.push(...copied)
+    all.entries.push(...found.entries)
+    all.credentials.push(...found.credentials)
   }
-  return entries.length === 0 ? [] : [layerOf(entries, 'fairlead image: added files')]
+  return all
 }
 
-function documentOf(project: Project, base: Base, created: string): Blob {
-  const digest = digestOf(Buffer.from(project.layers.map(({ diffId }) => diffId).join()))
+function documentOf(project: Project, layers: readonly Layer[], base: Base, created: string): Blob {
+  const digest = digestOf(Buffer.from(layers.map(({ diffId }) => diffId).join()))
   const sbom = sbomOf({
     ...project,
     packages: project.dependencies.packages,

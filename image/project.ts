@@ -3,7 +3,7 @@ import { join, normalize, posix } from 'node:path'
 import { UsageError } from '#host/exit'
 import { type Dependencies, dependenciesOf, manifestIn } from './dependencies.ts'
 import { entriesFrom } from './files.ts'
-import { type Layer, layerOf } from './layer.ts'
+import { type Packed, packed } from './packed.ts'
 import type { TarEntry } from './tar.ts'
 
 /** The folder of the project in its image. */
@@ -18,8 +18,10 @@ export interface Project {
   description?: string
   source?: string
   dependencies: Dependencies
-  /** Dependencies, then functions: the first layer changes rarely. */
-  layers: [Layer, Layer]
+  /** The files of the dependencies, with the links to them. */
+  installed: Packed
+  /** package.json and the included paths. */
+  own: Packed
   /** The path of the script that starts `fairlead`, for Node.js. */
   command: string
   /** Files with machine code. They restrict the image to the platform of this machine. */
@@ -46,9 +48,10 @@ export async function readProject(folder: string, include: readonly string[]): P
     ...(manifest.description !== undefined && { description: manifest.description }),
     ...sourceOf(manifest),
     dependencies,
-    layers: [layerOf(installed, 'fairlead image: dependencies'), layerOf(own, 'fairlead image: functions')],
+    installed,
+    own,
     command: `/${posix.join(APP, COMMAND)}`,
-    native: installed.filter(({ path }) => path.endsWith('.node')).map(({ path }) => path),
+    native: installed.entries.filter(({ path }) => path.endsWith('.node')).map(({ path }) => path),
   }
 }
 
@@ -60,31 +63,40 @@ interface ProjectJson {
   repository?: string | { url?: string }
 }
 
-async function dependencyEntries({ packages, links }: Dependencies): Promise<TarEntry[]> {
+/** Packages inside of a package are listed separately. */
+async function dependencyEntries({ packages, links }: Dependencies): Promise<Packed> {
   const entries: TarEntry[] = [...links].map(([path, target]) => ({
     type: 'link',
     path: posix.join(APP, path),
     target,
   }))
-  // Packages inside of a package are listed separately.
-  const without = (name: string) => name === 'node_modules' || name === '.git'
-  for (const { folder, path } of packages)
-    entries.push(...(await entriesFrom(folder, posix.join(APP, path), { without })))
-  return entries
+  const credentials: string[] = []
+  for (const { folder, path } of packages) {
+    // An installed package was packed by npm before. Its scripts may have added files that `files` does not name.
+    const asPackage = !folder.split('/').includes('node_modules')
+    const found = await packed(folder, posix.join(APP, path), { asPackage })
+    entries.push(...found.entries)
+    credentials.push(...found.credentials)
+  }
+  return { entries, credentials }
 }
 
 /** Leaves out tests, so that a change of a test does not change the image. */
-async function functionEntries(folder: string, include: readonly string[]): Promise<TarEntry[]> {
+async function functionEntries(folder: string, include: readonly string[]): Promise<Packed> {
   const entries = await entriesFrom(join(folder, 'package.json'), posix.join(APP, 'package.json'))
+  const credentials: string[] = []
   for (const path of include.map((one) => normalize(one))) {
     if (path.startsWith('..') || path.startsWith('/'))
       throw new UsageError(`${path} is outside of ${folder}: only files in it can be included`)
     if (!existsSync(join(folder, path)))
       throw new UsageError(`${folder} has no ${path}: name what the functions are in, --include PATH`)
-    const without = (name: string) => name === 'node_modules' || name === '.git' || TEST.test(name)
-    entries.push(...(await entriesFrom(join(folder, path), posix.join(APP, path), { without })))
+    const without = (name: string) => TEST.test(name)
+    const found = await packed(join(folder, path), posix.join(APP, path), { asPackage: true, without })
+    entries.push(...found.entries)
+    credentials.push(...found.credentials)
   }
-  return entries
+  const named = new Set(entries.map(({ path }) => path))
+  return { entries, credentials: credentials.filter((path) => !named.has(path)) }
 }
 
 function sourceOf({ repository }: ProjectJson): { source?: string } {

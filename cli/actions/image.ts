@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises'
-import { UsageError } from '#host/exit'
-import { DEFAULT_BASE, makeBundleImage, makeImage } from '#image'
+import { oneLine, UsageError } from '#host/exit'
+import { DEFAULT_BASE, listImage, makeBundleImage, makeImage } from '#image'
 import type { Print } from '../options.ts'
 
 export interface ImageCommandOptions {
@@ -14,24 +14,32 @@ export interface ImageCommandOptions {
   sbom?: string
   plainHttp: boolean
   bundle: boolean
+  list: boolean
   start?: string
 }
 
-/** Prints the reference by digest of the pushed image, or the digest of the written one. */
+/** Prints the reference by digest of the pushed image, or the digest of the written one. With --list, the paths in it. */
 export async function image(folder: string, options: ImageCommandOptions, print: Print): Promise<void> {
   const { push, output, base = DEFAULT_BASE, include, add, platform, label, sbom, plainHttp } = options
-  if (push === undefined && output === undefined)
+  if (options.list && options.bundle)
+    throw new UsageError('--list prints the files of a project: a bundle has the files of manifests/ and metadata/')
+  if (!options.list && push === undefined && output === undefined)
     throw new UsageError('give a destination: --push REGISTRY/NAME:TAG, or --output FILE.tar')
   if (options.bundle) return print(await makeBundleImage(folder, { push, output, plainHttp }))
   const platforms = platform.split(',').map((one) => one.trim())
   for (const one of platforms)
     if (!/^linux\/[a-z0-9]+$/.test(one)) throw new UsageError(`"${one}" is not a platform: write it like linux/amd64`)
+  const files = { include: include.length === 0 ? ['src'] : include, add, platforms }
+  if (options.list) {
+    const { entries, credentials } = await listImage(folder, files)
+    for (const entry of entries)
+      if (entry.type !== 'directory') print(entry.type === 'link' ? `${entry.path} -> ${entry.target}` : entry.path)
+    return warnOf(credentials)
+  }
   const labels = Object.fromEntries(label.map(labelOf))
   const made = await makeImage(folder, {
+    ...files,
     base,
-    include: include.length === 0 ? ['src'] : include,
-    add,
-    platforms,
     labels,
     start: options.start?.split(/\s+/).filter(Boolean) ?? [],
     push,
@@ -39,9 +47,19 @@ export async function image(folder: string, options: ImageCommandOptions, print:
     plainHttp,
   })
   if (sbom !== undefined) await writeFile(sbom, made.sbom)
-  for (const { createdBy, digest, size } of made.layers)
-    console.error(`${createdBy}: ${(size / 1e6).toFixed(1)} MB, ${digest}`)
+  for (const { createdBy, files, digest, size } of made.layers)
+    console.error(`${createdBy}: ${files} files, ${(size / 1e6).toFixed(1)} MB, ${digest}`)
+  warnOf(made.credentials)
   print(made.reference ?? made.digest)
+}
+
+function warnOf(credentials: readonly string[]): void {
+  if (credentials.length === 0) return
+  const names = credentials.slice(0, 10).map((one) => oneLine(one))
+  const more = credentials.length > names.length ? ` and ${credentials.length - names.length} more` : ''
+  console.error(
+    `fairlead image: left out, because such names are those of credentials: ${names.join(', ')}${more}. To pack a file nevertheless, name it: --include FILE`,
+  )
 }
 
 function labelOf(text: string): [string, string] {

@@ -5,7 +5,8 @@ import { type CommandContext, collect } from '../options.ts'
 const EPILOGUE = `
 The reference of the pushed image, by its digest, is all that is printed. Credentials are those of docker login and podman login.
 Nothing is run, so that no container engine is needed: package.json, the dependencies as they are installed here, and the
-functions are put on top of the base.
+functions are put on top of the base. Linked packages are packed as npm pack does it (files, .npmignore). Files whose names are those of
+credentials (.env*, .npmrc, kubeconfig, *.pem, *.key, id_rsa …) are left out, unless --include names the file.
 `
 
 export function imageCommand(program: Command, { print }: CommandContext): void {
@@ -26,6 +27,7 @@ export function imageCommand(program: Command, { print }: CommandContext): void 
     .option('--start <arguments>', 'of fairlead, where a pod gives none, e.g. "serve -f src/index.ts"')
     .option('--sbom <file>', 'write the bill of materials (SPDX) there too')
     .option('--bundle', 'the folder is a bundle for OLM, by generate bundle: its files alone, without a base', false)
+    .option('--list', 'print the paths of all files that are packed, and make nothing', false)
     .option('--plain-http', 'talk to registries without TLS; those of this machine are talked to so anyway', false)
     .addHelpText('after', EPILOGUE)
     .action(async (folder: string, options: ImageCommandOptions) => {

@@ -1,7 +1,8 @@
 import { execFile } from 'node:child_process'
+import { existsSync } from 'node:fs'
 import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { gunzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -164,6 +165,134 @@ describe('the image of a project', () => {
     await run('tar', ['-xf', join(dir, 'linked-layer.tar'), '-C', unpacked])
     expect(await readFile(join(unpacked, 'app/node_modules/fairlead/cli/bin.js'), 'utf8')).toContain('node')
     expect(await readdir(join(unpacked, 'app/node_modules/@a/zod'))).toEqual(['package.json'])
+  })
+
+  const layersOf = async (file: string): Promise<string[]> => {
+    const [{ layers } = { layers: [] }] = (await contentsOf(file)).images
+    const paths: string[] = []
+    for (const { mediaType, bytes } of layers) if (mediaType.endsWith('gzip')) paths.push(...(await pathsIn(bytes)))
+    return paths.filter((path) => !path.endsWith('/'))
+  }
+
+  /** A package beside the project, linked as npm does it for a workspace. */
+  const linkedTo = async (to: string, files: Record<string, string>): Promise<string> => {
+    const linked = `${to}-linked`
+    for (const [path, content] of Object.entries(files)) {
+      await mkdir(dirname(join(linked, path)), { recursive: true })
+      await writeFile(join(linked, path), content)
+    }
+    const manifest = JSON.stringify({ name: 'me', dependencies: { fairlead: '1', linked: '1' } })
+    await writeProject(to, { 'package.json': manifest })
+    await symlink(linked, join(to, 'node_modules/linked'))
+    return linked
+  }
+
+  const SECRETS = [
+    '.env',
+    '.env.production',
+    '.npmrc',
+    '.netrc',
+    '.docker/config.json',
+    '.kube/config',
+    '.ssh/known_hosts',
+    'kubeconfig',
+    'prod.kubeconfig',
+    'config/kubeconfig.yaml',
+    'tls/server.pem',
+    'tls/server.key',
+    'keys/id_rsa',
+    'keys/ID_ED25519',
+    'credentials.json',
+  ]
+  const PUBLIC = ['index.js', 'keys/id_rsa.pub', 'kubeconfig.js', 'key.ts', 'tls/ca.pem', 'environment.js']
+  const withSecrets = (folder: string): Record<string, string> => ({
+    ...Object.fromEntries([...SECRETS, ...PUBLIC].map((path) => [join(folder, path), `-----BEGIN PRIVATE KEY-----`])),
+    [join(folder, 'tls/ca.pem')]: '-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n',
+  })
+
+  it('has no credentials of included folders, linked packages and added folders, and names what it leaves out', async () => {
+    const folder = join(dir, 'secrets')
+    await linkedTo(folder, { 'package.json': '{"name":"linked","version":"1.0.0"}', ...withSecrets('') })
+    await writeProject(folder, {
+      'package.json': await readFile(join(folder, 'package.json'), 'utf8'),
+      ...withSecrets('src'),
+    })
+    const output = join(dir, 'secrets.tar')
+    const make = (...args: string[]) =>
+      command(['image', folder, '--output', output, '--base', base, '--add', `${folder}-linked:/opt`, ...args])
+    const { stderr, code } = await make()
+    expect(code).toBe(0)
+    const paths = await layersOf(output)
+    for (const at of ['app/src/', 'app/node_modules/linked/', 'opt/']) {
+      const found = paths.filter((path) => path.startsWith(at)).map((path) => path.slice(at.length))
+      expect(found.filter((path) => !['index.ts', 'package.json'].includes(path)).sort()).toEqual([...PUBLIC].sort())
+    }
+    expect(stderr).toMatch(
+      /left out, because .*app\/node_modules\/linked\/\.docker.* and \d+ more\. .*name it: --include FILE/,
+    )
+    const named = ['src/.env', 'src/tls/server.key', 'node_modules/linked/.npmrc']
+    await make('--include', 'src', ...named.flatMap((path) => ['--include', path]))
+    const more = await layersOf(output)
+    expect(more.filter((path) => !paths.includes(path)).sort()).toEqual(named.map((path) => `app/${path}`).sort())
+  })
+
+  it('has no credentials of the whole project, and what its package names', async () => {
+    const folder = join(dir, 'whole')
+    await writeProject(folder, { '.npmrc': '//r.io/:_authToken=x', '.npmignore': 'notes\n', 'notes/a.md': 'x' })
+    const output = join(dir, 'whole.tar')
+    expect((await command(['image', folder, '--output', output, '--base', base, '--include', '.'])).code).toBe(0)
+    const own = (await layersOf(output)).filter((path) => !path.includes('node_modules'))
+    expect(own).toEqual(['app/.npmignore', 'app/package.json', 'app/src/index.ts'])
+  })
+
+  it.each<[string, object, Record<string, string>]>([
+    ['no rule', {}, {}],
+    ['files of folders and globs', { files: ['dist', 'lib/**/*.js', '/data/*.json', 'root.txt'] }, {}],
+    [
+      'files with an exception',
+      { files: ['dist/', '!dist/sub', '!**/*.map'], main: 'lib/a.js', bin: { x: './bin/x.js' } },
+      {},
+    ],
+    ['files of everything', { files: ['*'] }, {}],
+    ['an .npmignore', {}, { '.npmignore': '# notes\n*.map\n/data\nlib/*.ts\n!lib/b.ts\nsub/\n\n' }],
+    ['an .npmignore beside files', { files: ['dist', 'lib'] }, { '.npmignore': 'dist\n', 'lib/.npmignore': '*.ts\n' }],
+    ['an .npmignore below', {}, { '.npmignore': '*.map', 'dist/.npmignore': '!a.js.map\nsub\n' }],
+    ['an .npmignore with ** and ?', {}, { '.npmignore': 'dist/**/b.js\n**/?.ts\n[dx]ata\n' }],
+  ])('has of a linked package what npm packs: %s', async (name, manifest, files) => {
+    const folder = join(dir, `npm ${name}`)
+    const paths = [
+      'dist/a.js',
+      'dist/a.js.map',
+      'dist/sub/b.js',
+      'lib/a.js',
+      'lib/b.ts',
+      'lib/deep/c.js',
+      'data/x.json',
+    ]
+    const linked = await linkedTo(folder, {
+      ...Object.fromEntries(
+        [...paths, 'data/y.txt', 'bin/x.js', 'root.txt', 'README.md', 'LICENSE'].map((path) => [path, path]),
+      ),
+      ...files,
+      'package.json': JSON.stringify({ name: 'linked', version: '1.0.0', ...manifest }),
+    })
+    const { stdout } = await run('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'], { cwd: linked })
+    const [{ files: packed } = { files: [] }] = JSON.parse(stdout) as { files: { path: string }[] }[]
+    const { stdout: list } = await command(['image', folder, '--list'])
+    const at = 'app/node_modules/linked/'
+    const listed = list.split('\n').flatMap((path) => (path.startsWith(at) ? [path.slice(at.length)] : []))
+    // npm leaves out its own files.
+    expect(listed.filter((path) => !path.endsWith('.npmignore')).sort()).toEqual(packed.map(({ path }) => path).sort())
+  })
+
+  it('--list prints what the image has, and makes nothing', async () => {
+    const output = join(dir, 'listed.tar')
+    const listed = await command(['image', project, '--list', '--output', output, '--base', '/nowhere'])
+    expect(listed.code).toBe(0)
+    expect(existsSync(output)).toBe(false)
+    const made = await command(['image', project, '--output', output, '--base', base])
+    expect(made.stderr).toMatch(/dependencies: 4 files, .*\n.*functions: 2 files, /)
+    expect(listed.stdout.trim().split('\n')).toEqual(await layersOf(output))
   })
 
   it('has other files for each architecture, where they are added', async () => {
