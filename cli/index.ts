@@ -1,5 +1,5 @@
 import { CommanderError } from 'commander'
-import { describe, EXIT, exitCodeOf, harmless } from '#host/exit'
+import { describe, EXIT, exitCodeOf, harmless, showsStacks } from '#host/exit'
 import { createProgram } from './program.ts'
 
 /** Parses and runs the command, and turns any failure into one line and an exit code. */
@@ -32,6 +32,6 @@ function failed(error: unknown): number {
     console.error('fairlead: interrupted')
     return EXIT.interrupted
   }
-  console.error(describe(error, (process.env['FAIRLEAD_DEBUG'] ?? '') !== ''))
+  console.error(describe(error, showsStacks(process.env)))
   return exitCodeOf(error)
 }

@@ -41,7 +41,7 @@ export async function printDiff(
     files: options.function,
     leaseMs: settings.FAIRLEAD_LEASE_SECONDS * 1000,
     log,
-    fatal: dieBecause(settings),
+    fatal: dieBecause(process.env),
   })
   const found: FleetDiff[] = []
   for (const one of chosen) {

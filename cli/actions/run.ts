@@ -37,7 +37,7 @@ export async function printDryRun(
     files: options.function,
     leaseMs: settings.FAIRLEAD_LEASE_SECONDS * 1000,
     log,
-    fatal: dieBecause(settings),
+    fatal: dieBecause(process.env),
   })
   const result = await dryRunOnCluster(kube, found, guard.invoke(found), key, log, signal)
   print(options.output === 'json' ? JSON.stringify(result, null, 2) : textOf(result))

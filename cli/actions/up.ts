@@ -50,7 +50,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   depthGauges(metrics.registry, queue, dead)
   const streamNames = [events, queue, dead, viewRuns(js, config.FAIRLEAD_PREFIX)].map(({ stream }) => stream)
   storageGauges(metrics.registry, streamNames, (stream) => js.usage(stream), config.FAIRLEAD_STORAGE_MAX_BYTES)
-  const fatal = dieBecause(config)
+  const fatal = dieBecause(process.env)
   using guard = guardFunctions({
     files: options.function,
     leaseMs: config.FAIRLEAD_LEASE_SECONDS * 1000,

@@ -51,11 +51,16 @@ export function exitCodeOf(error: unknown): number {
   return codeByName[error.name] ?? exitCodeOf(error.cause)
 }
 
-/** Returns a handler that logs the error and ends the process at once. */
+type Env = Readonly<Record<string, string | undefined>>
+
+/** Whether errors are printed with their stacks, whatever the level of the log is. */
+export const showsStacks = ({ FAIRLEAD_DEBUG = '' }: Env): boolean => FAIRLEAD_DEBUG !== ''
+
+/** Returns a handler that prints the error and ends the process at once. */
 export const dieBecause =
-  ({ LOG_LEVEL }: { LOG_LEVEL: string }) =>
+  (env: Env) =>
   (error: unknown): never => {
-    console.error(describe(error, LOG_LEVEL === 'debug'))
+    console.error(describe(error, showsStacks(env)))
     process.exit(exitCodeOf(error))
   }
 

@@ -1,3 +1,5 @@
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
 import { assert, property, string } from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
@@ -95,4 +97,16 @@ describe('what other people have written', () => {
     expect(line).toMatch(/^\[\d\d:\d\d:05\.678\] WARN: run .* failed \{"key":/)
     expect(line.split('\n')).toHaveLength(5)
   })
+})
+
+it.each<[string, Record<string, string>, boolean]>([
+  ['with FAIRLEAD_DEBUG', { FAIRLEAD_DEBUG: '1' }, true],
+  ['and none by the level of the log', { LOG_LEVEL: 'debug' }, false],
+])('a process that ends by an error prints its stack %s', async (_, env, hasStack) => {
+  const script = "(await import('#host/exit')).dieBecause(process.env)(new Error('the end'))"
+  const ending = promisify(execFile)(process.execPath, ['--input-type=module', '-e', script], { env })
+  const { stderr, code } = (await ending.catch((error: unknown) => error)) as { stderr: string; code: number }
+  expect(code).toBe(1)
+  expect(stderr.trim().split('\n').length > 1).toBe(hasStack)
+  expect(stderr).toMatch(/^fairlead: .*the end$/m)
 })
