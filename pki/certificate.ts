@@ -1,5 +1,5 @@
 import { createHash, type KeyObject, randomBytes, sign } from 'node:crypto'
-import { isIPv4 } from 'node:net'
+import { isIPv4, isIPv6 } from 'node:net'
 import * as der from './der.ts'
 
 export interface Subject {
@@ -11,7 +11,7 @@ export interface Subject {
 export interface CertificateRequest {
   subject: Subject
   publicKey: KeyObject
-  /** IPv4 addresses and DNS names. */
+  /** IP addresses and DNS names. */
   sans?: readonly string[]
   issuer: { subject: Subject; publicKey: KeyObject; privateKey: KeyObject }
   isCa?: boolean
@@ -79,7 +79,19 @@ function extension(id: string, value: der.Der, critical = false): der.Der {
 }
 
 function generalName(san: string): der.Der {
-  return isIPv4(san) ? der.implicit(7, Buffer.from(san.split('.').map(Number))) : der.implicit(2, Buffer.from(san))
+  if (isIPv4(san)) return der.implicit(7, Buffer.from(san.split('.').map(Number)))
+  return isIPv6(san) ? der.implicit(7, bytesOfIPv6(san)) : der.implicit(2, Buffer.from(san))
+}
+
+/** Returns the 16 bytes of an address. A URL has it in groups of hexadecimal digits, without an IPv4 address at its end. */
+function bytesOfIPv6(address: string): Buffer {
+  const [withoutZone = ''] = address.split('%')
+  const [front = [], back = []] = new URL(`http://[${withoutZone}]`).hostname
+    .slice(1, -1)
+    .split('::')
+    .map((groups) => groups.split(':').filter((group) => group !== ''))
+  const zeros = Array.from({ length: 8 - front.length - back.length }, () => '0')
+  return Buffer.from([...front, ...zeros, ...back].map((group) => group.padStart(4, '0')).join(''), 'hex')
 }
 
 function name({ cn, o = [] }: Subject): der.Der {

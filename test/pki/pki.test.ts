@@ -1,11 +1,18 @@
 import { X509Certificate } from 'node:crypto'
 import { mkdtemp, readFile, rm, stat } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import type { AddressInfo } from 'node:net'
+import { networkInterfaces, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { assert, property, uint8Array } from 'fast-check'
+import { connect, createServer } from 'node:tls'
+import { assert, ipV6, property, uint8Array } from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { issueFrom, newAuthority } from '#pki'
 import { createPki, type Pki } from '../../local/pki.ts'
 import { integer, oid, time } from '../../pki/der.ts'
+
+const validity = { now: new Date(), days: 1 }
+const authority = newAuthority({ cn: 'test' }, validity)
+const hasIPv6 = Object.values(networkInterfaces()).some((all) => all?.some(({ address }) => address === '::1'))
 
 describe('a certificate authority of its own', () => {
   let dir: string
@@ -39,6 +46,45 @@ describe('a certificate authority of its own', () => {
   it('names the hosts and addresses of a server', async () => {
     const server = await issued('server', { cn: 'server' }, ['localhost', '127.0.0.1', '10.98.0.1'])
     expect(server.subjectAltName).toBe('DNS:localhost, IP Address:127.0.0.1, IP Address:10.98.0.1')
+  })
+
+  it('names an IPv6 address of a server as an address, however it is written', async () => {
+    const server = await issued('server6', { cn: 'server' }, ['::1', 'fd00:0:0:10::A', '::ffff:10.0.0.1', '::'])
+    expect(server.subjectAltName?.replaceAll('IP Address:', '').split(', ')).toEqual([
+      '0:0:0:0:0:0:0:1',
+      'FD00:0:0:10:0:0:0:A',
+      '0:0:0:0:0:FFFF:A00:1',
+      '0:0:0:0:0:0:0:0',
+    ])
+    expect(server.checkIP('::1')).toBe('::1')
+    expect(server.checkHost('::1')).toBe(undefined)
+    const known = property(ipV6(), (address) => {
+      const request = { subject: { cn: 'any' }, sans: [address] }
+      const { certificate } = issueFrom(authority, request, validity)
+      expect(new X509Certificate(certificate).checkIP(address)).toBe(address)
+    })
+    assert(known, { numRuns: 20 })
+  })
+
+  it.skipIf(!hasIPv6)('is trusted by a client that connects to ::1', async () => {
+    const { certificate: cert, privateKey } = issueFrom(
+      authority,
+      { subject: { cn: 'server' }, sans: ['::1'] },
+      validity,
+    )
+    const server = createServer({ cert, key: privateKey.export({ type: 'pkcs8', format: 'pem' }) }, (socket) =>
+      socket.end(),
+    )
+    await new Promise<void>((resolve) => server.listen(0, '::1', resolve))
+    const { port } = server.address() as AddressInfo
+    const socket = connect({ host: '::1', port, ca: authority.certificate })
+    try {
+      await new Promise((resolve, reject) => socket.once('secureConnect', resolve as () => void).once('error', reject))
+      expect(socket.authorized).toBe(true)
+    } finally {
+      socket.destroy()
+      server.close()
+    }
   })
 
   it('keeps keys and kubeconfigs to its user', async () => {
