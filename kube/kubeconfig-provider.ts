@@ -26,9 +26,8 @@ export async function providerCredentials(
 /** One object is kept, because the refresh token of a provider changes with each use. */
 async function createProvider(authProvider: AuthProvider, origin: string): Promise<() => Promise<string | undefined>> {
   const { KubeConfig } = await import('@kubernetes/client-node').catch((cause: unknown) => {
-    const how = 'install it beside fairlead (npm install @kubernetes/client-node), or use a credentials plugin (exec)'
     const what = `${origin} uses the auth-provider ${authProvider.name}, which needs the package @kubernetes/client-node`
-    throw new ClusterAccessError(`${what}: ${how}`, { cause })
+    throw new ClusterAccessError(`${what}: ${whyNotLoaded(cause)}, or use a credentials plugin (exec)`, { cause })
   })
   const config = new KubeConfig()
   config.loadFromOptions({
@@ -47,6 +46,16 @@ async function createProvider(authProvider: AuthProvider, origin: string): Promi
     }
     return options.headers['Authorization']?.replace(/^Bearer /, '')
   }
+}
+
+/** The package is not installed only if Node.js finds no package of this name. It may also lack one of its own. */
+function whyNotLoaded(cause: unknown): string {
+  const message = cause instanceof Error ? cause.message : String(cause)
+  const isNotFound = (cause as NodeJS.ErrnoException | undefined)?.code === 'ERR_MODULE_NOT_FOUND'
+  const isMissing = isNotFound && message.includes("package '@kubernetes/client-node'")
+  return isMissing
+    ? 'install it beside fairlead (npm install @kubernetes/client-node)'
+    : `it cannot be loaded (${message}): correct its installation`
 }
 
 function withinTime<T>(work: Promise<T>): Promise<T> {

@@ -1,6 +1,9 @@
+import { execFile } from 'node:child_process'
 import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { stringify } from 'yaml'
 import { createKubeClient, kubeConfigPaths, loadInCluster, loadKubeConfig } from '#kube'
@@ -200,6 +203,44 @@ describe('a credentials plugin', () => {
     const missing = { exec: { apiVersion: 'client.authentication.k8s.io/v1', command: 'no-such-login' } }
     expect(await failureOf(config(missing))).toMatch(/no-such-login of context lab .* ENOENT/)
   })
+})
+
+describe('an identity provider, which needs a package that npm has not installed with fairlead', () => {
+  /** The error in a process without that package, or with one that has this main file. */
+  async function errorWith(main?: string): Promise<string> {
+    const folder = join(dir, `packages-${files++}`)
+    const installed = join(folder, 'node_modules/@kubernetes/client-node')
+    await mkdir(main === undefined ? folder : installed, { recursive: true })
+    if (main !== undefined) {
+      await writeFile(join(installed, 'package.json'), '{"type":"module","main":"main.js"}')
+      await writeFile(join(installed, 'main.js'), main)
+    }
+    const from = JSON.stringify(pathToFileURL(join(folder, 'x.js')).href)
+    const path = await write(config({ 'auth-provider': { name: 'oidc', config: {} } }))
+    const script = `
+      import { registerHooks } from 'node:module'
+      registerHooks({ resolve: (name, context, next) =>
+        next(name, name === '@kubernetes/client-node' ? { ...context, parentURL: ${from} } : context) })
+      const { loadKubeConfig } = await import('#kube')
+      await loadKubeConfig({ paths: [${JSON.stringify(path)}] }).catch(({ name, message }) => console.log(name, message))`
+    return (await promisify(execFile)(process.execPath, ['--input-type=module', '-e', script])).stdout
+  }
+
+  it('names how to install it if it is missing, and the real reason if it cannot be loaded', async () => {
+    const uses =
+      /^ClusterAccessError .* uses the auth-provider oidc, which needs the package @kubernetes\/client-node: /
+    const missing = await errorWith()
+    expect(missing).toMatch(uses)
+    expect(missing).toMatch(
+      /: install it beside fairlead \(npm install @kubernetes\/client-node\), or use a credentials/,
+    )
+    const lacking = await errorWith("import 'not-installed-either'")
+    expect(lacking).toMatch(uses)
+    expect(lacking).toMatch(/it cannot be loaded \(Cannot find package 'not-installed-either'/)
+    const broken = await errorWith("throw new Error('this library needs another system')")
+    expect(broken).toContain('it cannot be loaded (this library needs another system)')
+    for (const text of [lacking, broken]) expect(text).not.toContain('npm install')
+  }, 30_000)
 })
 
 describe('outside of a pod', () => {
