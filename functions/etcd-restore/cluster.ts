@@ -1,10 +1,12 @@
 import { kind, type ObjectMeta } from '#sdk'
 
 /** The fields of an EtcdCluster that a restore reads. */
-interface ReplacedCluster {
+export interface ReplacedCluster {
   metadata: ObjectMeta
   spec: { version?: string }
   status?: {
+    /** The UID of the EtcdRestore by which its members are being replaced. */
+    restoring?: string
     /** The UID of the EtcdRestore whose snapshot its members have. */
     restoredFrom?: string
   }

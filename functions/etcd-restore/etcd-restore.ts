@@ -1,10 +1,10 @@
 import type { AgentPod } from '#functions/etcd-backup'
 import { failuresOf, isGivenUp, progressOf, retryAt, runsOf } from '#functions/etcd-backup'
 import { Pod, reconciler } from '#sdk'
-import { Replaced } from './cluster.ts'
+import { Replaced, type ReplacedCluster } from './cluster.ts'
 import { verifyPod } from './pod.ts'
 import { EtcdRestore, type RestoreObject, type RestoreOutcome } from './resource.ts'
-import { checked, failed, readyOf, succeeded } from './status.ts'
+import { checked, failed, readyOf, succeeded, tooNew } from './status.ts'
 
 /**
  * Replaces the data of a cluster with a snapshot. This function starts a pod that reads and checks the snapshot, and
@@ -17,13 +17,17 @@ export const etcdRestore = reconciler({
   owns: [Pod],
   related: [Replaced],
   reconcile({ object, owned, related, now }) {
-    const { metadata, spec, status } = object
+    const { spec, status } = object
     if (status.succeeded === true) return { conditions: readyOf(object) }
     const [cluster] = related(Replaced)
     if (cluster === undefined)
       return waiting('NoCluster', `there is no EtcdCluster ${spec.etcdCluster.name}: create it`)
-    if (status.verified === undefined) return check(object, owned(Pod), cluster.spec.version, now)
-    return cluster.status?.restoredFrom === metadata.uid ? succeeded(object) : { conditions: readyOf(object) }
+    if (status.verified === undefined) return check(object, owned(Pod), cluster, now)
+    const { uid } = object.metadata
+    const { restoring, restoredFrom } = cluster.status ?? {}
+    if (restoredFrom === uid) return succeeded(object)
+    const obstacle = restoring === uid ? undefined : obstacleOf(object, cluster)
+    return obstacle ?? { conditions: readyOf(object) }
   },
 })
 
@@ -31,15 +35,21 @@ const waiting = (reason: string, message: string): RestoreOutcome => ({
   conditions: [{ type: 'Ready', status: 'False', reason, message }],
 })
 
+/** Returns the reason why a verified snapshot does not replace the cluster. */
+function obstacleOf({ metadata, spec, status }: RestoreObject, cluster: ReplacedCluster): RestoreOutcome | undefined {
+  const { uid } = cluster.metadata
+  if (status.clusterUID !== uid) {
+    const former = `the snapshot was verified for the EtcdCluster ${spec.etcdCluster.name} with another UID than ${uid}`
+    return waiting('OtherCluster', `${former}: delete EtcdRestore ${metadata.name}, and create it again`)
+  }
+  const newer = status.verified && tooNew(status.verified, cluster.spec.version)
+  return newer === undefined ? undefined : waiting('SnapshotTooNew', newer)
+}
+
 /** Checks the snapshot. The cluster is not changed before this has succeeded. */
-function check(
-  object: RestoreObject,
-  pods: readonly AgentPod[],
-  version: string | undefined,
-  now: Date,
-): RestoreOutcome {
+function check(object: RestoreObject, pods: readonly AgentPod[], cluster: ReplacedCluster, now: Date): RestoreOutcome {
   const { active, ended } = runsOf(pods, object.status.lastPod)
-  if (ended) return checked(object, ended, version)
+  if (ended) return checked(object, ended, cluster)
   if (active) return underWay(object, active, now)
   const failures = failuresOf(object)
   const conditions = readyOf(object)

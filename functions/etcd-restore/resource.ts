@@ -16,6 +16,10 @@ const statusSchema = z.object({
   verified: verified
     .optional()
     .describe('The snapshot was read to its end and is whole. From then on the cluster is replaced.'),
+  clusterUID: z
+    .string()
+    .optional()
+    .describe('UID of the EtcdCluster for which the snapshot was verified. Another one of its name is not replaced.'),
   failures: z.int32().optional().describe('Checks that have failed since the last edit.'),
   lastFailureDate: z.string().optional(),
   failedGeneration: z.int().optional().describe('The generation to which the failures belong.'),

@@ -1,21 +1,23 @@
 import type { AgentPod } from '#functions/etcd-backup'
 import { endingOf, endOf, failureStatus, failuresOf, isGivenUp, type StoredSnapshot } from '#functions/etcd-backup'
 import type { ConditionUpdate } from '#sdk'
+import type { ReplacedCluster } from './cluster.ts'
 import type { RestoreObject, RestoreOutcome } from './resource.ts'
 
 type Status = Partial<NonNullable<RestoreOutcome['status']>>
 
-/** Returns the result of the pod that has read the snapshot. `version` is the target version of the cluster. */
-export function checked(object: RestoreObject, pod: AgentPod, version: string | undefined): RestoreOutcome {
+/** Returns the result of the pod that has read the snapshot, which counts for this EtcdCluster only. */
+export function checked(object: RestoreObject, pod: AgentPod, { metadata, spec }: ReplacedCluster): RestoreOutcome {
   const ending = endingOf(pod)
   const at = new Date(endOf(pod))
   if (!ending.succeeded) return failed(object, pod, ending.message, at)
   const { path, size, sha256, etcdRevision, etcdVersion } = ending.report
-  const newer = tooNew(ending.report, version)
+  const newer = tooNew(ending.report, spec.version)
   if (newer !== undefined) return failed(object, pod, newer, at)
   const status = {
     succeeded: false,
     verified: { path, size, sha256, etcdRevision, etcdVersion },
+    clusterUID: metadata.uid,
     lastPod: pod.metadata.name,
   }
   const message = `${path} has ${size} bytes and revision ${etcdRevision}, and is whole`
@@ -35,7 +37,8 @@ export function failed(object: RestoreObject, pod: AgentPod, reason: string, at:
 }
 
 export function succeeded(object: RestoreObject): RestoreOutcome {
-  const status = { succeeded: true, verified: object.status.verified }
+  const { verified, clusterUID } = object.status
+  const status = { succeeded: true, verified, clusterUID }
   const conditions = readyOf(object, status)
   const events = conditions.map(({ reason, message = '' }) => ({ type: 'Normal', reason, message }) as const)
   return { status, conditions, events }
@@ -61,10 +64,13 @@ const ready = (status: 'True' | 'False', reason: string, message: string): Condi
 })
 
 /**
- * Returns an error if the snapshot is of a later minor version than the cluster. etcd would refuse its data after the
- * former members were deleted.
+ * Returns an error if the snapshot is of a later minor version than `spec.version` of the cluster, which the first
+ * member runs. etcd would refuse its data after the former members were deleted.
  */
-function tooNew({ etcdVersion, path }: StoredSnapshot, version: string | undefined): string | undefined {
+export function tooNew(
+  { etcdVersion, path }: Pick<StoredSnapshot, 'etcdVersion' | 'path'>,
+  version: string | undefined,
+): string | undefined {
   const [snapshot, cluster] = [minorOf(etcdVersion), minorOf(version)]
   if (snapshot === undefined || cluster === undefined || snapshot <= cluster) return undefined
   return `${path} is of etcd ${etcdVersion}, and spec.version of the EtcdCluster is ${version}: set that to ${etcdVersion} first`

@@ -19,7 +19,7 @@ export function eventsOf(
   const before: Status = object.status
   const { conditions: former = [] } = object.status
   const available = conditions.find(({ type }) => type === 'Available')
-  const refusal = conditions.find(({ reason }) => reason === 'RecoveryRefused')
+  const refusal = conditions.find(({ reason }) => reason === 'RecoveryRefused' || reason === 'RestoreRefused')
   const isSame = before.clusterID === after.clusterID
   const isNews = (reason: string, type: string): boolean => former.find((one) => one.type === type)?.reason !== reason
   return [
@@ -35,8 +35,8 @@ export function eventsOf(
     ...when(isSame && isAdded('quorumLostSince', before, after), warning('QuorumLost', available?.message)),
     ...when(isSame && isAdded('quorumLostSince', after, before), normal('QuorumRegained', available?.message)),
     ...when(
-      refusal !== undefined && isNews('RecoveryRefused', 'Recovering'),
-      warning('RecoveryRefused', refusal?.message),
+      refusal?.reason !== undefined && isNews(refusal.reason, 'Recovering'),
+      warning(refusal?.reason ?? '', refusal?.message),
     ),
     ...(isSame && members !== undefined ? membersBetween(before, after) : []),
     ...when(

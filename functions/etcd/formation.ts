@@ -1,11 +1,11 @@
-import { type Cluster, hasEnded, isGoing } from './cluster.ts'
+import { type Cluster, hasEnded, isGoing, isReady } from './cluster.ts'
 import { peerUrlOf, seedName } from './names.ts'
 import { named, type PodObject, quorumOf } from './parts.ts'
-import { podFor } from './pod.ts'
-import { withSnapshot } from './restoration.ts'
+import { imageIn, imageOf, isUp, podFor, versionIn, versionOf, withVersion } from './pod.ts'
+import { refusedSnapshot, withSnapshot } from './restoration.ts'
 import { refuse, type Step } from './step.ts'
 import { lackingSecret } from './tls.ts'
-import { supportedFrom, versionFor } from './version.ts'
+import { isDowngrade, supportedFrom, versionFor } from './version.ts'
 
 /** Requires the Secrets, without which no step is possible. */
 export function demandSecrets({ object, secrets, members = [] }: Cluster): Step | undefined {
@@ -18,7 +18,7 @@ export function demandSecrets({ object, secrets, members = [] }: Cluster): Step 
 
 /**
  * Forms the cluster: the first member forms a cluster of its own, and all others join it. Applies only until the
- * cluster has answered once.
+ * cluster has answered once. Until then the first member runs spec.version, because the cluster has no version yet.
  */
 export function form(cluster: Cluster): Step | undefined {
   const { object, restore, pods } = cluster
@@ -28,10 +28,28 @@ export function form(cluster: Cluster): Step | undefined {
   const name = seedName(object)
   const step = { reason: 'Seeding', message: `member ${name} forms the cluster` }
   const pod = named(pods, name)
-  if (pod !== undefined) return isGoing(pod) ? { ...step, drop: [name] } : { ...step, after: 2 }
-  const seed = withSnapshot(object, seedPod(cluster), restore)
+  if (pod !== undefined && isGoing(pod)) return { ...step, drop: [name] }
+  const tooNew = restore?.metadata.uid === object.status.restoring ? refusedSnapshot(object, restore) : undefined
+  if (pod !== undefined) {
+    if (!hasWrongImage(cluster, pod)) return { ...step, after: 2 }
+    if (tooNew !== undefined) return { ...step, message: `${step.message}; ${tooNew}`, after: 2 }
+    return { ...step, put: [withVersion(object, pod, versionIn(object))] }
+  }
+  if (tooNew !== undefined) return { reason: 'SnapshotTooNew', message: tooNew, isStuck: true }
+  const seed = withSnapshot(object, seedPod(cluster, versionIn(object)), restore)
   if (seed !== undefined) return { ...step, put: [seed] }
   return { reason: 'RestoreMissing', message: 'the EtcdRestore is gone: create it again', isStuck: true }
+}
+
+/**
+ * Whether the first member is to get another image before it forms the cluster. It keeps its data, which clients may
+ * have written. A process that runs is not replaced by one of an earlier minor version, which cannot read its data: it
+ * forms the cluster, which is downgraded afterwards.
+ */
+function hasWrongImage({ object, clusterID }: Cluster, pod: PodObject): boolean {
+  const version = versionIn(object)
+  if (clusterID !== undefined || isReady(pod) || imageIn(pod) === imageOf(object, version)) return false
+  return !(isUp(pod) && isDowngrade(versionOf(pod) ?? version, version))
 }
 
 /**

@@ -188,6 +188,13 @@ export const takesTls = ({ spec }: PodObject): boolean =>
 const initialCluster = (object: ClusterObject, members: readonly string[]): string =>
   `--initial-cluster=${members.map((name) => `${name}=${peerUrlOf(object, name)}`).join(',')}`
 
+/** Returns the version that the pod was made for. */
+export const versionOf = ({ metadata }: PodObject): string | undefined => metadata.annotations?.[VERSION_ANNOTATION]
+
+/** Whether the process of the member runs. It may not answer yet. */
+export const isUp = ({ status }: PodObject): boolean =>
+  status?.containerStatuses?.find(({ name }) => name === 'etcd')?.state?.running !== undefined
+
 /** Whether the process of this pod forms a cluster if it finds no data. */
 export const mayForm = ({ spec }: PodObject): boolean =>
   etcdIn(spec)?.command?.includes('--initial-cluster-state=new') === true

@@ -1,23 +1,41 @@
-import { type RestoreObject, restoreContainer, type SeedData, type SeedParts } from '#functions/etcd-restore'
+import { type RestoreObject, restoreContainer, type SeedData, type SeedParts, tooNew } from '#functions/etcd-restore'
 import type { Cluster } from './cluster.ts'
 import { peerUrlOf, seedName, tokenOf } from './names.ts'
 import type { PodObject } from './parts.ts'
-import { DATA, DATA_DIR, DATA_VOLUME } from './pod.ts'
+import { DATA, DATA_DIR, DATA_VOLUME, versionIn } from './pod.ts'
 import type { ClusterObject } from './resource.ts'
 import type { Step } from './step.ts'
+import { supportedFrom } from './version.ts'
+
+/** Returns the EtcdRestore whose snapshot was verified for this EtcdCluster, and not used yet. */
+function requested({ object, restore }: Cluster): RestoreObject | undefined {
+  const { uid } = restore?.metadata ?? {}
+  const { restoring, restoredFrom } = object.status
+  if (uid === undefined || uid === restoring || uid === restoredFrom) return undefined
+  // An EtcdRestore stays when its EtcdCluster is deleted, and must not replace a later one of the same name.
+  return restore?.status.verified && restore.status.clusterUID === object.metadata.uid ? restore : undefined
+}
 
 /**
  * Begins a restore if a snapshot is verified and not yet used. It is recorded before anything is deleted, and so made
- * once.
+ * once. The first member runs spec.version, whatever the former members run, because the cluster is a new one.
  */
-export function beginRestore({ object, restore }: Cluster): Step | undefined {
-  const uid = restore?.metadata.uid
-  const { restoring, restoredFrom } = object.status
-  if (restore?.status.verified === undefined || uid === undefined || uid === restoring || uid === restoredFrom)
-    return undefined
-  const message = `the members are replaced by the snapshot ${restore.status.verified.path}`
-  return { reason: 'Restoring', message, begins: { restoring: uid } }
+export function beginRestore(cluster: Cluster): Step | undefined {
+  const restore = requested(cluster)
+  if (restore === undefined || refusedRestore(cluster) !== undefined) return undefined
+  const message = `the members are replaced by the snapshot ${restore.status.verified?.path}`
+  return { reason: 'Restoring', message, begins: { restoring: restore.metadata.uid ?? '' } }
 }
+
+/** Returns the reason why the restore that is requested does not begin. Undefined: it begins, or none is requested. */
+export function refusedRestore(cluster: Cluster): string | undefined {
+  const restore = requested(cluster)
+  return restore && (supportedFrom(cluster.object) ?? refusedSnapshot(cluster.object, restore))
+}
+
+/** Returns the reason why etcd of spec.version cannot start with the snapshot. */
+export const refusedSnapshot = (object: ClusterObject, restore: RestoreObject | undefined): string | undefined =>
+  restore?.status.verified && tooNew(restore.status.verified, versionIn(object))
 
 /** Deletes the members of the former cluster first. */
 export function endFormer({ object, pods }: Cluster): Step | undefined {

@@ -1,10 +1,11 @@
 import type { ConditionUpdate } from '#sdk'
 import { type Cluster, isReady, type Member } from './cluster.ts'
 import { incarnationOf } from './incarnation.ts'
-import { CLIENT_PORT, clientServiceOf, selectorOf } from './names.ts'
+import { CLIENT_PORT, clientServiceOf, seedName, selectorOf } from './names.ts'
 import { named, quorumOf } from './parts.ts'
-import { imageIn, imageOf, versionIn } from './pod.ts'
+import { imageIn, imageOf, versionIn, versionOf } from './pod.ts'
 import { refusedRecovery, survivorsOf } from './recovery.ts'
+import { refusedRestore } from './restoration.ts'
 import { tlsStatus } from './rotation.ts'
 import { type Step, said } from './step.ts'
 import { isUnprepared } from './upgrade.ts'
@@ -38,20 +39,22 @@ export function statusOf(cluster: Cluster, step: Step | undefined) {
       members: { ready, unready: names.filter((name) => !ready.includes(name)), learners },
       ...(leader && { leader: leader.name }),
       versions: members === undefined ? (before.versions ?? {}) : Object.fromEntries(told.filter(isKnown)),
-      ...versions(cluster),
+      ...versions(cluster, step),
       ...(clusterID !== undefined && { clusterID }),
       ...incarnationOf(cluster, step, clusterID),
       ...tlsStatus(cluster, step),
       ...(cluster.isAuthEnabled !== undefined && { authEnabled: cluster.isAuthEnabled }),
       ...(lostSince !== undefined && { quorumLostSince: lostSince }),
     },
-    conditions: conditionsOf(cluster, available, step, refusedRecovery(cluster, lostSince)),
+    conditions: conditionsOf(cluster, available, step, refusalOf(cluster, lostSince)),
   }
 }
 
+const beginsRestore = (step: Step | undefined): boolean => step?.begins !== undefined && 'restoring' in step.begins
+
 /** Returns the ID of the cluster. It is known from the confirmation by a quorum until a restore begins. */
 function clusterIdAfter({ object, members, clusterID }: Cluster, step: Step | undefined): string | undefined {
-  if (step?.begins !== undefined && 'restoring' in step.begins) return undefined
+  if (beginsRestore(step)) return undefined
   return members === undefined ? object.status.clusterID : clusterID
 }
 
@@ -63,15 +66,23 @@ function phaseOf(before: Phase | undefined, available: Availability, isFailed: b
   return before === 'Running' || available.status === 'True' ? 'Running' : 'Creating'
 }
 
-/** Returns the versions. The current version is the last one that all members have run. */
-function versions(cluster: Cluster): { currentVersion: string; targetVersion: string } {
-  const { object, members = [] } = cluster
+/**
+ * Returns the versions. The current version is the last one that all members have run. A cluster that is not formed yet
+ * has that of its first member.
+ */
+function versions(cluster: Cluster, step: Step | undefined): { currentVersion: string; targetVersion: string } {
+  const { object, pods, members = [] } = cluster
   const version = versionIn(object)
+  if (beginsRestore(step)) return { currentVersion: version, targetVersion: '' }
   const isRun =
     members.length > 0 &&
     members.every(({ pod, answer }) => pod && imageIn(pod) === imageOf(object, version) && answer?.version === version)
-  const currentVersion = isRun ? version : (object.status.currentVersion ?? version)
-  const isTarget = currentVersion !== version && refusedPath(object) === undefined && !isUnprepared(cluster)
+  const seed = object.status.clusterID === undefined ? named(pods, seedName(object)) : undefined
+  const before = object.status.clusterID === undefined ? seed && versionOf(seed) : object.status.currentVersion
+  const currentVersion = isRun ? version : (before ?? version)
+  // Without a quorum it is not known whether etcd is prepared for a lower version.
+  const isAble = cluster.members === undefined ? object.status.targetVersion === version : !isUnprepared(cluster)
+  const isTarget = currentVersion !== version && refusedPath(object) === undefined && isAble
   return { currentVersion, targetVersion: isTarget ? version : '' }
 }
 
@@ -135,11 +146,21 @@ function waysOut(cluster: Cluster, returning: readonly string[], lostSince: stri
   )
 }
 
+type Refusal = { reason: 'RestoreRefused' | 'RecoveryRefused'; message: string }
+
+/** Returns the reason why a requested restore or recovery does not begin. */
+function refusalOf(cluster: Cluster, lostSince: string | undefined): Refusal | undefined {
+  const restore = refusedRestore(cluster)
+  if (restore !== undefined) return { reason: 'RestoreRefused', message: restore }
+  const recovery = refusedRecovery(cluster, lostSince)
+  return recovery === undefined ? undefined : { reason: 'RecoveryRefused', message: recovery }
+}
+
 function conditionsOf(
   cluster: Cluster,
   available: Availability,
   step: Step | undefined,
-  refusal: string | undefined,
+  refusal: Refusal | undefined,
 ): ConditionUpdate[] {
   const { object, voters } = cluster
   const unhealthy = voters.filter(({ isHealthy }) => !isHealthy)
@@ -155,9 +176,7 @@ function conditionsOf(
     { type: 'Available', ...available },
     { type: 'Progressing', status: step && !isStuck ? 'True' : 'False', ...progress },
     degradation(available, unhealthy.length > 0 ? said(unhealthy) : undefined, isStuck ? step : undefined),
-    refusal === undefined
-      ? during('Recovering')
-      : { type: 'Recovering', status: 'False', reason: 'RecoveryRefused', message: refusal },
+    refusal === undefined ? during('Recovering') : { type: 'Recovering', status: 'False', ...refusal },
     during('Scaling'),
     during('Upgrading'),
     during('Maintaining'),

@@ -47,7 +47,7 @@ function pathRefusal(from: string, to: string): string | undefined {
 }
 
 /** Whether the target is a lower minor version, for which etcd must be prepared. */
-const isDowngrade = (from: string, to: string): boolean =>
+export const isDowngrade = (from: string, to: string): boolean =>
   minorOf(from) !== minorOf(to) && isBefore(parse(to), parse(from))
 
 const runs = (object: ClusterObject): string => object.status.currentVersion ?? versionIn(object)

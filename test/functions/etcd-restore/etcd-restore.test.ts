@@ -24,7 +24,7 @@ const example = EtcdRestore.of({
 const cluster = (version = '3.7.3'): KubeObject => ({
   apiVersion: 'etcd.database.coreos.com/v1beta2',
   kind: 'EtcdCluster',
-  metadata: { name: 'prod', namespace: 'default', uid: 'cluster' },
+  metadata: { name: 'prod', namespace: 'default' },
   spec: { size: 3, version },
 })
 const simulated = (...others: KubeObject[]) => simulate(etcdRestore, { objects: [example, ...others], now: NOW })
@@ -100,6 +100,32 @@ describe('a restore', () => {
     endAgent(world, { ...STORED, etcdVersion })
     await world.runUntilIdle()
     expect(world.object?.status?.verified?.sha256).toBe(STORED.sha256)
+  })
+
+  it('is for the EtcdCluster for which the snapshot was verified, and not for a later one of its name', async () => {
+    const world = simulated(cluster())
+    await world.runUntilIdle()
+    endAgent(world, STORED)
+    await world.runUntilIdle()
+    expect(world.object?.status?.clusterUID).toBe(world.list(Cluster)[0]?.metadata.uid)
+    world.delete(Cluster, 'prod')
+    world.create(cluster())
+    await world.runUntilIdle()
+    expect(readyOf(world)).toMatchObject({ status: 'False', reason: 'OtherCluster' })
+    expect(readyOf(world)?.message).toContain('delete EtcdRestore prod, and create it again')
+  })
+
+  it('names the obstacle if spec.version is set back before the restore begins, and not afterwards', async () => {
+    const world = simulated(cluster())
+    await world.runUntilIdle()
+    endAgent(world, STORED)
+    await world.runUntilIdle()
+    world.patch(Cluster, { spec: { version: '3.6.16' } }, 'prod')
+    await world.runUntilIdle()
+    expect(readyOf(world)).toMatchObject({ reason: 'SnapshotTooNew', message: expect.stringContaining('is 3.6.16') })
+    world.patch(Cluster, { status: { restoring: world.object?.metadata.uid } }, 'prod')
+    await world.runUntilIdle()
+    expect(readyOf(world)?.reason).toBe('Restoring')
   })
 
   it('waits for its cluster', async () => {

@@ -4,10 +4,12 @@ import { parse } from 'yaml'
 import { EtcdCluster, etcd } from '#functions/etcd'
 import { outcomeOf } from '#testing'
 import { decide } from '../../../functions/etcd/decide.ts'
-import { podFor } from '../../../functions/etcd/pod.ts'
+import type { PodObject } from '../../../functions/etcd/parts.ts'
+import { imageIn, podFor } from '../../../functions/etcd/pod.ts'
 import type { Answer } from '../../../functions/etcd/seen.ts'
-import { play } from './explore.ts'
-import type { Spec } from './world.ts'
+import { type Change, faultOf, play, verifiedRestore } from './explore.ts'
+import { restored, restoredLater } from './recovery.ts'
+import { EtcdWorld, type Spec } from './world.ts'
 
 type Given = Parameters<typeof decide>[0]
 const MIB = 1024 * 1024
@@ -196,6 +198,127 @@ describe('another version', () => {
     expect([decide(prepared).effect, decide(prepared).status?.targetVersion]).toEqual([undefined, '3.6.16'])
     const again = answering(seven, () => ({ downgradeTo: '3.6.0' }))
     expect(decide(again).effect).toMatchObject({ kind: 'downgrade', action: 'cancel' })
+  })
+})
+
+describe('a restore', () => {
+  const seedOf = ({ apply = [] }: ReturnType<typeof decide>) =>
+    apply
+      .map((one) => one as PodObject)
+      .find(({ spec }) => spec?.initContainers?.some(({ name }) => name === 'restore'))
+  const toVersion = (version: string): Change => [version, (world) => world.edit({ version })]
+
+  it('begins at spec.version, whatever the former members run', () => {
+    const old: Spec = { size: 3, version: '3.5.32' }
+    const { world } = play({ spec: old, changes: [toVersion('3.7.3'), restoredLater] })
+    expect(faultOf(world)).toBeUndefined()
+    expect(world.stored.status).toMatchObject({ currentVersion: '3.7.3', targetVersion: '', restoredFrom: 'r1' })
+  })
+
+  it('of a snapshot of a later minor version than spec.version changes nothing, until the version is set to it', () => {
+    const { world } = play({ spec: { size: 3, version: '3.5.32' } })
+    const before = world.pods.map(({ metadata }) => metadata.name)
+    restoredLater[1](world)
+    const refused = decide(world.given)
+    const message =
+      'bucket/key is of etcd 3.7.3, and spec.version of the EtcdCluster is 3.5.32: set that to 3.7.3 first'
+    expect(refused.status).toMatchObject({ incarnation: 0, size: 3, currentVersion: '3.5.32' })
+    expect(conditionOf(refused, 'Recovering')).toMatchObject({ status: 'False', reason: 'RestoreRefused', message })
+    expect(conditionOf(refused, 'Ready')?.status).toBe('True')
+    expect([world.run(), world.run()]).toEqual([false, false])
+    expect(world.pods.map(({ metadata }) => metadata.name)).toEqual(before)
+    expect(world.events.filter(({ reason }) => reason === 'RestoreRefused')).toHaveLength(1)
+    world.edit({ version: '3.7.3' })
+    expect(decide(world.given).status).toMatchObject({ restoring: 'r1', currentVersion: '3.7.3' })
+  })
+
+  it('does not begin at a version that is not supported', () => {
+    const { world } = play({ spec: { size: 3 }, changes: [toVersion('3.5.11'), restored] })
+    expect(world.stored.conditions['Recovering']?.reason).toBe('RestoreRefused')
+    expect([world.etcd.voters.length, world.stored.status['restoring']]).toEqual([3, undefined])
+  })
+
+  it.each([
+    ['verified for a former EtcdCluster of the name', verifiedRestore('3.7.3', 'u0')],
+    ['verified without a record of the EtcdCluster', verifiedRestore('3.7.3', null)],
+  ])('that was %s does not seed this one', (_, restore) => {
+    const world = new EtcdWorld({ size: 3 })
+    world.restore = restore
+    world.run()
+    expect([world.pods.length, world.pods[0]?.spec?.initContainers]).toEqual([1, undefined])
+    expect(world.stored.status['restoring']).toBeUndefined()
+    expect(world.stored.conditions['Recovering']?.reason).toBe('Idle')
+  })
+
+  it('that has begun waits with the reason if spec.version becomes too low before the first member exists', () => {
+    const { world } = play({ spec: { size: 3, version: '3.7.3' } })
+    restoredLater[1](world)
+    const { status } = decide(world.given)
+    const begun = { ...world.given.object, status: { ...status, conditions: [] } } as Given['object']
+    const given = { ...world.given, object: begun, owned: (() => []) as Given['owned'], external: { answers: {} } }
+    expect(seedOf(decide(given))?.spec?.containers[0]?.image).toMatch(/:v3\.7\.3$/)
+    const low = decide(withSpec(given, { version: '3.6.16' }))
+    expect([seedOf(low), conditionOf(low, 'Degraded')?.reason]).toEqual([undefined, 'SnapshotTooNew'])
+  })
+})
+
+describe('the first member of a cluster that has not answered', () => {
+  const world = new EtcdWorld({ size: 3, version: '3.7.9' })
+  world.run()
+  const [seed] = world.pods as [PodObject]
+  const { name } = seed.metadata
+  const waiting = { name: 'etcd', image: '', imageID: '', ready: false, restartCount: 0 }
+  /** Its container has this status, and spec.version is set to that. */
+  const seen = (version: string, container: object, ready = 'False'): Given => {
+    const status = {
+      phase: 'Running',
+      conditions: [{ type: 'Ready', status: ready }],
+      containerStatuses: [{ ...waiting, ...container }],
+    }
+    const owned = ({ kind }: { kind: string }) => (kind === 'Pod' ? [{ ...seed, status }] : [])
+    return withSpec({ ...world.given, owned: owned as unknown as Given['owned'] }, { version })
+  }
+  const imageAfter = (given: Given) =>
+    imageIn(decide(given).apply?.find((one) => one.metadata.name === name) as PodObject).split(':v')[1]
+  const unpulled = { state: { waiting: { reason: 'ImagePullBackOff' } } }
+  const running = { state: { running: {} } }
+  const crashed = { state: { waiting: { reason: 'CrashLoopBackOff' } }, restartCount: 3 }
+
+  it.each([
+    ['was never pulled', '3.7.3', unpulled],
+    ['was never pulled, also by one of an earlier minor version', '3.6.16', unpulled],
+    ['refuses the data of a later version', '3.8.0', crashed],
+    ['ends again and again, also by one of an earlier minor version', '3.6.16', crashed],
+    ['runs and does not answer', '3.7.3', running],
+  ])('gets the image of spec.version in place of one that %s', (_, version, container) => {
+    const given = seen(version, container)
+    expect(imageAfter(given)).toBe(version)
+    const annotated = { ...given, owned: (() => decide(given).apply?.filter(isPod)) as unknown as Given['owned'] }
+    expect(decide(annotated).status).toMatchObject({ currentVersion: version, targetVersion: '' })
+  })
+
+  it('keeps its image while it is ready, and while it answers', () => {
+    expect(imageAfter(seen('3.7.3', {}, 'True'))).toBe('3.7.9')
+    const answer = { ...Object.values(rest({ size: 1 }).external.answers)[0]!, id: '1', leader: '1' }
+    const external = { answers: { [name]: answer } }
+    expect(imageAfter({ ...seen('3.7.3', crashed), external })).toBe('3.7.9')
+  })
+
+  it('keeps an image that runs if that of spec.version is of an earlier minor version', () => {
+    const given = seen('3.6.16', running)
+    expect([imageAfter(given), decide(given).status]).toEqual([
+      '3.7.9',
+      expect.objectContaining({ currentVersion: '3.7.9', targetVersion: '' }),
+    ])
+  })
+})
+const isPod = ({ kind }: { kind: string }): boolean => kind === 'Pod'
+
+describe('a lost quorum', () => {
+  it('makes no member of a lower version for which etcd is not prepared', () => {
+    const lower = withSpec(rest({ size: 3 }), { version: '3.6.16' })
+    const { status } = decide({ ...lower, external: { answers: {} } })
+    expect(status).toMatchObject({ currentVersion: '3.7.3', targetVersion: '' })
   })
 })
 

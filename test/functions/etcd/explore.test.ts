@@ -15,7 +15,7 @@ import {
   type Scenario,
   staleRead,
 } from './explore.ts'
-import { restored, volumes } from './recovery.ts'
+import { restored, restoredLater, volumes } from './recovery.ts'
 import type { Spec } from './world.ts'
 
 /** Points that are passed over for each member. `FAIRLEAD_EXPLORE=0`: none, which takes hours. */
@@ -48,6 +48,14 @@ describe.each([
     ['goes up a version with 3 members', { spec: spec(3, { version: '3.6.16' }), changes: [toVersion('3.7.3')] }],
     ['gets another pod policy with 3 members', { spec: spec(3), changes: [otherPolicy] }],
     ['is restored with 3 members', { spec: spec(3), changes: [restored] }],
+    [
+      'is restored at another version, to which its 3 members cannot go',
+      { spec: spec(3, { version: '3.5.32' }), changes: [toVersion('3.7.3'), restoredLater] },
+    ],
+    [
+      'is restored with 3 members, when its version is set as the refusal advises',
+      { spec: spec(3, { version: '3.6.10' }), changes: [restoredLater, toVersion('3.7.3')] },
+    ],
     ['gets another pod policy with 1 member', { spec: spec(1), changes: [otherPolicy] }],
   ]
 

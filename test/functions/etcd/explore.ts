@@ -2,14 +2,14 @@ import { EtcdRestore, type RestoreObject } from '#functions/etcd-restore'
 import { Crash, type Point } from './stored.ts'
 import { EtcdWorld, type Spec, type Subject } from './world.ts'
 
-/** Asks for other data. */
-export function verifiedRestore(): RestoreObject {
+/** Asks for other data. The snapshot is of this version, and verified for the EtcdCluster with this UID. */
+export function verifiedRestore(etcdVersion = '3.6.0', clusterUID: string | null = 'u1'): RestoreObject {
   const s3 = { path: 'bucket/key', awsSecret: 'aws' }
-  const verified = { path: 'bucket/key', size: 1, sha256: 'x', etcdRevision: 1 }
+  const verified = { path: 'bucket/key', size: 1, sha256: 'x', etcdRevision: 1, etcdVersion }
   const restore = EtcdRestore.of({
     metadata: { name: 'ex', namespace: 'default', uid: 'r1' },
     spec: { etcdCluster: { name: 'ex' }, backupStorageType: 'S3', s3 },
-    status: { succeeded: false, verified },
+    status: { succeeded: false, verified, ...(clusterUID !== null && { clusterUID }) },
   })
   return EtcdRestore.parse(restore)
 }

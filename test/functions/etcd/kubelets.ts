@@ -2,6 +2,8 @@ import type { PodObject } from '../../../functions/etcd/parts.ts'
 import { imageOf, sourcesOf, startOf } from './kubelet.ts'
 import type { EtcdWorld } from './world.ts'
 
+const minorOf = (image: string): number => Number(/:v\d+\.(\d+)\./.exec(image)?.[1])
+
 /** A container takes so long to start with another image. */
 const RESTART_S = 3
 
@@ -9,6 +11,8 @@ const RESTART_S = 3
 export class Kubelets {
   readonly #world: EtcdWorld
   readonly #startsAt = new Map<string, number>()
+  /** The minor version that has written the data of a member. */
+  readonly #minors = new Map<string, number>()
   /** Pods whose nodes are cut off. */
   readonly silent = new Set<string>()
 
@@ -43,7 +47,8 @@ export class Kubelets {
     if (isBusy) return
     if (!trust.mount(pod)) return
     if (!isUp) trust.started(name)
-    const started = isUp || etcds.start(startOf(pod, etcd.processes.has(name)), sourcesOf(pod))
+    const hasData = etcd.processes.has(name)
+    const started = isUp || (this.#canRead(pod, hasData) && etcds.start(startOf(pod, hasData), sourcesOf(pod)))
     const its = etcds.of(name)
     const isVoter = its.voters.some((one) => one.name === name)
     const container = {
@@ -57,6 +62,17 @@ export class Kubelets {
     const isReady = started && isVoter && its.hasQuorum
     const conditions = [this.#condition(pod, isReady)]
     store({ phase: 'Running', podIP: name, conditions, containerStatuses: [container] })
+  }
+
+  /** Whether etcd of this image starts with the data: with those of a later minor version it does not. */
+  #canRead(pod: PodObject, hasData: boolean): boolean {
+    const { name } = pod.metadata
+    const isRestored = pod.spec?.initContainers?.some(({ name, args }) => name === 'restore' && args?.[0] === 'restore')
+    const written = isRestored ? this.#world.restore?.status.verified?.etcdVersion : undefined
+    const minor = minorOf(imageOf(pod))
+    if (minor < ((hasData ? this.#minors.get(name) : undefined) ?? minorOf(`:v${written ?? '0.0.0'}`))) return false
+    this.#minors.set(name, minor)
+    return true
   }
 
   #condition(pod: PodObject, isReady: boolean) {

@@ -41,6 +41,12 @@ export const isAway = (seconds: number): Change => [
 /** An EtcdRestore whose snapshot was read. */
 export const restored: Change = ['a verified snapshot', (world) => void (world.restore = verifiedRestore())]
 
+/** As restored, from a snapshot of a later minor version than 3.6. */
+export const restoredLater: Change = [
+  'a verified snapshot of 3.7.3',
+  (world) => void (world.restore = verifiedRestore('3.7.3')),
+]
+
 const scenarioOf = (size: number, changes: Change[], pod?: Spec['pod']): Scenario => ({
   spec: { size, ...(pod && { pod }) },
   changes,
