@@ -1,7 +1,7 @@
 import type { AgentPod } from '#functions/etcd-backup'
 import { failuresOf, isGivenUp, progressOf, retryAt, runsOf } from '#functions/etcd-backup'
 import { Pod, reconciler } from '#sdk'
-import { Replaced, type ReplacedCluster } from './cluster.ts'
+import { Endpoints, isServed, Replaced, type ReplacedCluster } from './cluster.ts'
 import { verifyPod } from './pod.ts'
 import { EtcdRestore, type RestoreObject, type RestoreOutcome } from './resource.ts'
 import { checked, failed, readyOf, succeeded, tooNew } from './status.ts'
@@ -15,7 +15,7 @@ export const etcdRestore = reconciler({
   name: 'etcd-restore',
   for: EtcdRestore,
   owns: [Pod],
-  related: [Replaced],
+  related: [Replaced, Endpoints],
   reconcile({ object, owned, related, now }) {
     const { spec, status } = object
     if (status.succeeded === true) return { conditions: readyOf(object) }
@@ -25,7 +25,10 @@ export const etcdRestore = reconciler({
     if (status.verified === undefined) return check(object, owned(Pod), cluster, now)
     const { uid } = object.metadata
     const { restoring, restoredFrom } = cluster.status ?? {}
-    if (restoredFrom === uid) return succeeded(object)
+    if (restoredFrom === uid)
+      return isServed(cluster, related(Endpoints))
+        ? succeeded(object)
+        : waiting('Restoring', notServed(object, cluster))
     const obstacle = restoring === uid ? undefined : obstacleOf(object, cluster)
     return obstacle ?? { conditions: readyOf(object) }
   },
@@ -34,6 +37,10 @@ export const etcdRestore = reconciler({
 const waiting = (reason: string, message: string): RestoreOutcome => ({
   conditions: [{ type: 'Ready', status: 'False', reason, message }],
 })
+
+const notServed = ({ spec, status }: RestoreObject, cluster: ReplacedCluster): string =>
+  `EtcdCluster ${spec.etcdCluster.name} has the data of ${status.verified?.path}; Service ` +
+  `${cluster.status?.serviceName} leads to no ready member yet`
 
 /** Returns the reason why a verified snapshot does not replace the cluster. */
 function obstacleOf({ metadata, spec, status }: RestoreObject, cluster: ReplacedCluster): RestoreOutcome | undefined {

@@ -11,7 +11,9 @@ const verified = z.object({
 })
 
 const statusSchema = z.object({
-  succeeded: z.boolean().describe('Whether the cluster runs on the restored data.'),
+  succeeded: z
+    .boolean()
+    .describe('Whether the cluster runs on the restored data, and its Service leads to a ready member.'),
   reason: z.string().optional().describe('Why it does not.'),
   verified: verified
     .optional()

@@ -1,3 +1,4 @@
+import type { V1EndpointSlice } from '@kubernetes/client-node'
 import { describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
 import { EtcdRestore, etcdRestore, restoreContainer } from '#functions/etcd-restore'
@@ -31,8 +32,33 @@ const simulated = (...others: KubeObject[]) => simulate(etcdRestore, { objects: 
 type World = ReturnType<typeof simulated>
 
 const readyOf = ({ object }: World) => object?.status?.conditions?.find(({ type }) => type === 'Ready')
-const restored = (world: Simulation) =>
-  world.patch(Cluster, { status: { restoredFrom: world.object?.metadata.uid } }, 'prod')
+const Slice = kind<V1EndpointSlice>({
+  group: 'discovery.k8s.io',
+  version: 'v1',
+  kind: 'EndpointSlice',
+  plural: 'endpointslices',
+})
+/** The addresses of a Service of the cluster. */
+const endpoints = (service: string, member: string, ready: boolean): KubeObject => ({
+  apiVersion: 'discovery.k8s.io/v1',
+  kind: 'EndpointSlice',
+  metadata: {
+    name: `${service}-${member}`,
+    namespace: 'default',
+    labels: { app: 'etcd', etcd_cluster: 'prod', 'kubernetes.io/service-name': service },
+  },
+  addressType: 'IPv4',
+  endpoints: [{ addresses: ['10.0.0.1'], conditions: { ready }, targetRef: { kind: 'Pod', name: member } }],
+})
+/** The first member has answered, and these members are ready. */
+function answered(world: Simulation, ready: string[]): void {
+  const status = { restoredFrom: world.object?.metadata.uid, serviceName: 'prod-client', members: { ready } }
+  world.patch(Cluster, { status }, 'prod')
+}
+function restored(world: Simulation): void {
+  answered(world, ['prod-new'])
+  if (world.list(Slice).length === 0) world.create(endpoints('prod-client', 'prod-new', true))
+}
 
 describe('a restore', () => {
   it('reads the snapshot first, then waits for the cluster, then has succeeded', async () => {
@@ -100,6 +126,34 @@ describe('a restore', () => {
     endAgent(world, { ...STORED, etcdVersion })
     await world.runUntilIdle()
     expect(world.object?.status?.verified?.sha256).toBe(STORED.sha256)
+  })
+
+  it('has succeeded only when a member of the new cluster is ready and the Service for clients leads to it', async () => {
+    const world = simulated(cluster())
+    await world.runUntilIdle()
+    endAgent(world, STORED)
+    await world.runUntilIdle()
+    const isTold = async (what: () => void): Promise<boolean | undefined> => {
+      what()
+      await world.runUntilIdle()
+      return world.object?.status?.succeeded
+    }
+    const told = [
+      await isTold(() => world.create(endpoints('prod-client', 'prod-former', true))),
+      await isTold(() => answered(world, [])),
+      await isTold(() => answered(world, ['prod-new'])),
+      await isTold(() => world.create(endpoints('prod', 'prod-new', true))),
+      await isTold(() => world.create(endpoints('prod-client', 'prod-new', false))),
+    ]
+    expect(told).toEqual([false, false, false, false, false])
+    expect(readyOf(world)).toMatchObject({
+      status: 'False',
+      reason: 'Restoring',
+      message:
+        'EtcdCluster prod has the data of s3://bucket/etcd/prod; Service prod-client leads to no ready member yet',
+    })
+    const { endpoints: ready } = Slice.parse(endpoints('prod-client', 'prod-new', true))
+    expect(await isTold(() => world.patch(Slice, { endpoints: ready }, 'prod-client-prod-new'))).toBe(true)
   })
 
   it('is for the EtcdCluster for which the snapshot was verified, and not for a later one of its name', async () => {
