@@ -185,7 +185,8 @@ describe.skipIf(turn.skip)('backups and restores on a real node', () => {
     expect(kvs[0]?.value.toString()).toBe('before')
     expect(header.revision).toBeGreaterThan(1_000_000_000)
 
-    const restoredFrom = verified?.metadata.uid
+    const status = { restoredFrom: verified?.metadata.uid, serviceName: 'prod-client', members: { ready: ['seed'] } }
+    await kubectl(['apply', '-f', '-'], seedEndpoints(await addressOf('seed')))
     await kubectl([
       'patch',
       'etcdcluster',
@@ -193,7 +194,7 @@ describe.skipIf(turn.skip)('backups and restores on a real node', () => {
       '--subresource=status',
       '--type=merge',
       '-p',
-      JSON.stringify({ status: { restoredFrom } }),
+      JSON.stringify({ status }),
     ])
     await operators.until(EtcdRestore, 'prod', (one) => one?.status.succeeded === true)
   })
@@ -333,6 +334,19 @@ function seedPod(restore: ReturnType<typeof EtcdRestore.parse>): object {
     volumes: [data, ...volumes],
   })
 }
+
+/** What Kubernetes makes of the Service for clients when the first member is ready. */
+const seedEndpoints = (address: string): object => ({
+  apiVersion: 'discovery.k8s.io/v1',
+  kind: 'EndpointSlice',
+  metadata: {
+    name: 'prod-client-1',
+    namespace: 'default',
+    labels: { app: 'etcd', etcd_cluster: 'prod', 'kubernetes.io/service-name': 'prod-client' },
+  },
+  addressType: 'IPv4',
+  endpoints: [{ addresses: [address], conditions: { ready: true }, targetRef: { kind: 'Pod', name: 'seed' } }],
+})
 
 /** The fields that a restore reads. */
 const clusterDefinition = (): object => ({

@@ -1,15 +1,18 @@
-import { afterAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { KubeObject } from '#contracts'
 import { openEtcd } from '#etcd'
 import { EtcdBackup } from '#functions/etcd-backup'
 import { EtcdRestore } from '#functions/etcd-restore'
 import { resourcePath } from '#kube'
-import { cacheDir } from '#local'
+import { addImage, cacheDir, ensureBinaries, silentProgress } from '#local'
 import { issueFrom, newAuthority } from '#pki'
 import { Secret } from '#sdk'
+import { Endpoints } from '../../functions/etcd-restore/cluster.ts'
 import { NODE_IP } from '../../local/node/addresses.ts'
 import { addFairleadImages } from '../support/fairlead-images.ts'
 import { takeTurnInSoak } from '../support/node.ts'
-import { BUCKET, startS3 } from '../support/object-stores.ts'
+import { BUCKET, startS3, type TestStore } from '../support/object-stores.ts'
+import type { EtcdClusters } from './etcd-clusters.ts'
 import { sharedEtcds } from './etcd-suite.ts'
 import { createVolumes, LOCAL_CLAIM } from './etcd-volumes.ts'
 import { EtcdWriter } from './etcd-writer.ts'
@@ -122,35 +125,111 @@ describe.skipIf(turn.skip)('the data of an EtcdCluster on a real node', () => {
     await etcds.settled('e', 1, 'after it')
   })
 
-  it('is replaced by a backup once that is verified, and the cluster keeps its name', SLOW, async () => {
-    await using _kills = etcds.killing()
-    await addFairleadImages(etcds.world.cluster.registryUrl!, cacheDir(process.env))
-    await using s3 = await startS3({ host: NODE_IP })
-    const secret = Secret.of({ metadata: { name: 'aws' } })
-    await etcds.add(Secret, { ...secret, stringData: s3.secret })
-    await etcds.create('f', { size: 3 })
-    const { clusterID } = await etcds.settled('f', 3, 'create 3 to restore')
-    const before = await etcds.names('f')
+  describe('and a backup', () => {
     const key = Buffer.from('key')
-    const put = async (value: string) => {
-      using client = openEtcd({ url: await etcds.urlOf('f') })
+    let s3: TestStore
+    beforeAll(async () => {
+      const registryUrl = etcds.world.cluster.registryUrl!
+      ;[s3] = await Promise.all([
+        startS3({ host: NODE_IP }),
+        addFairleadImages(registryUrl, cacheDir(process.env)),
+        addEarlierImage(registryUrl),
+      ])
+      const secret = Secret.of({ metadata: { name: 'aws' } })
+      await etcds.add(Secret, { ...secret, stringData: s3.secret })
+    }, 300_000)
+    afterAll(() => s3?.[Symbol.asyncDispose]())
+
+    const source = () => ({ path: `${BUCKET}/f`, awsSecret: 'aws', endpoint: s3.url })
+    async function put(name: string, value: string): Promise<void> {
+      using client = openEtcd({ url: await etcds.urlOf(name) })
       await client.call('put', { key, value: Buffer.from(value) }, SOON)
     }
-    await put('before')
-    const source = { path: `${BUCKET}/f`, awsSecret: 'aws', endpoint: s3.url }
-    const backup = { etcdEndpoints: [await etcds.urlOf('f')], storageType: 'S3' as const, s3: source }
-    await etcds.add(EtcdBackup, EtcdBackup.of({ metadata: { name: 'f' }, spec: backup }))
-    await until(async () => (await etcds.get(EtcdBackup, 'f')).status.succeeded === true)
-    await put('after')
-    const spec = { etcdCluster: { name: 'f' }, backupStorageType: 'S3', s3: source } as const
-    await etcds.add(EtcdRestore, EtcdRestore.of({ metadata: { name: 'f' }, spec }))
-    await until(async () => (await etcds.get(EtcdRestore, 'f')).status.succeeded === true)
-    const status = await etcds.settled('f', 3, 'three members after a restore')
-    expect(status.clusterID).not.toBe(clusterID)
-    expect(status.restoredFrom).toBe((await etcds.get(EtcdRestore, 'f')).metadata.uid)
-    expect((await etcds.names('f')).filter((name) => before.includes(name))).toEqual([])
-    using client = openEtcd({ url: await etcds.urlOf('f') })
-    const { kvs } = await client.call('range', { key }, SOON)
-    expect(kvs.map(({ value }) => value.toString())).toEqual(['before'])
+    async function valuesIn(name: string): Promise<string[]> {
+      using client = openEtcd({ url: await etcds.urlOf(name) })
+      const { kvs } = await client.call('range', { key }, SOON)
+      return kvs.map(({ value }) => value.toString())
+    }
+    const restore = (name: string) => {
+      const spec = { etcdCluster: { name }, backupStorageType: 'S3', s3: source() } as const
+      return etcds.add(EtcdRestore, EtcdRestore.of({ metadata: { name }, spec }))
+    }
+    const restoreIn = async (name: string) => (await etcds.get(EtcdRestore, name)).status
+    const succeeds = (name: string) => until(async () => (await restoreIn(name)).succeeded === true)
+
+    it('is replaced by it once that is verified, and the cluster keeps its name', SLOW, async () => {
+      await using _kills = etcds.killing()
+      await etcds.create('f', { size: 3 })
+      const { clusterID } = await etcds.settled('f', 3, 'create 3 to restore')
+      const before = await etcds.names('f')
+      await put('f', 'before')
+      const backup = { etcdEndpoints: [await etcds.urlOf('f')], storageType: 'S3' as const, s3: source() }
+      await etcds.add(EtcdBackup, EtcdBackup.of({ metadata: { name: 'f' }, spec: backup }))
+      await until(async () => (await etcds.get(EtcdBackup, 'f')).status.succeeded === true)
+      await put('f', 'after')
+      await restore('f')
+      await succeeds('f')
+      const status = await etcds.settled('f', 3, 'three members after a restore')
+      expect(status.clusterID).not.toBe(clusterID)
+      expect(status.restoredFrom).toBe((await etcds.get(EtcdRestore, 'f')).metadata.uid)
+      expect((await etcds.names('f')).filter((name) => before.includes(name))).toEqual([])
+      expect(await valuesIn('f')).toEqual(['before'])
+      await etcds.remove('f')
+    })
+
+    it('of a later minor version changes nothing, until spec.version is what the refusal advises', SLOW, async () => {
+      await using _kills = etcds.killing()
+      await etcds.create('g', { size: 1, version: EARLIER })
+      await etcds.settled('g', 1, 'create 1 of 3.6')
+      await put('g', 'own')
+      const names = await etcds.names('g')
+      await restore('g')
+      await until(async () => (await restoreIn('g')).reason !== undefined)
+      const advice = /set that to (.*) first$/.exec((await restoreIn('g')).reason ?? '')?.[1]
+      expect(advice).toBe('3.7.3')
+      await etcds.edit('g', { version: advice })
+      await until(async () => reasonIn(await etcds.statusOf('g'), 'Degraded') === 'VersionPathNotSupported')
+      expect([await etcds.names('g'), await valuesIn('g')]).toEqual([names, ['own']])
+
+      await etcds.world.kube.delete(resourcePath(EtcdRestore, 'default', 'g'))
+      await restore('g')
+      await succeeds('g')
+      expect(await servedBy('g')).toEqual(await etcds.names('g'))
+      const { currentVersion } = await etcds.settled('g', 1, 'one member after a restore at another version')
+      expect([currentVersion, await valuesIn('g')]).toEqual(['3.7.3', ['before']])
+    })
+
+    it('is not the beginning of a later cluster of the name, though its EtcdRestore is still there', SLOW, async () => {
+      await using _kills = etcds.killing()
+      await etcds.remove('g')
+      await until(async () => (await etcds.pods('g')).length === 0)
+      await etcds.create('g', { size: 1 })
+      await etcds.settled('g', 1, 'create 1 beside an EtcdRestore')
+      expect([(await restoreIn('g')).succeeded, await valuesIn('g')]).toEqual([true, []])
+    })
+
+    /** The members that are ready, to which the Service for clients leads. */
+    async function servedBy(name: string): Promise<string[]> {
+      const found: string[] = []
+      for await (const { items } of etcds.world.kube.list<KubeObject>(resourcePath(Endpoints, 'default')))
+        for (const { metadata, endpoints = [] } of items.map((one) => Endpoints.parse(one)))
+          if (metadata.labels?.['kubernetes.io/service-name'] === `${name}-client`)
+            for (const { conditions, targetRef } of endpoints)
+              if (conditions?.ready === true) found.push(targetRef?.name ?? '')
+      return found
+    }
   })
 })
+
+/** From this version members cannot go to 3.7, so that it takes a restore. Its image is that of a later patch. */
+const EARLIER = '3.6.10'
+async function addEarlierImage(registryUrl: string): Promise<void> {
+  const binaries = await ensureBinaries(['etcd-3.6'], silentProgress)
+  await addImage(registryUrl, `quay.io/coreos/etcd:v${EARLIER}`, {
+    files: { 'usr/local/bin/etcd': { from: binaries('etcd-3.6') } },
+    config: { Entrypoint: ['/usr/local/bin/etcd'] },
+  })
+}
+
+const reasonIn = ({ conditions = [] }: Awaited<ReturnType<EtcdClusters['statusOf']>>, wanted: string) =>
+  conditions.find(({ type }) => type === wanted)?.reason

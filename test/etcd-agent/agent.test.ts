@@ -269,6 +269,25 @@ describe('the agent on a real etcd and a real S3', () => {
     expect((await after.call('range', { key: Buffer.from('a') }, SOON)).kvs[0]?.value.toString()).toBe('1')
   })
 
+  it('restores for etcd 3.7 what etcd 3.6 refuses, and leaves as it is', async () => {
+    await agent('backup', 'later', from())
+    await etcd.name('later')
+    const seedOf = [
+      `--data-dir=${etcd.dataDir('later')}`,
+      '--name=later',
+      `--peer-url=${etcd.peerUrl('later')}`,
+      '--token=later',
+      `--etcdutl=${binaries('etcdutl')}`,
+    ]
+    await agent('restore', 'later', seedOf)
+    await etcd.start('later', { binary: 'etcd-3.6', state: 'existing' })
+    await expect(etcd.serves('later')).rejects.toThrow(/3\.7\.0.* is not supported/)
+    await etcd.start('later', { state: 'existing' })
+    await etcd.serves('later')
+    using client = etcd.open('later')
+    expect((await client.call('range', { key: Buffer.from('key-7') }, SOON)).kvs).toHaveLength(1)
+  })
+
   it('restores once: the second run with a token does nothing, and another token is refused', async () => {
     await agent('backup', 'again', from())
     const dataDir = join(dir, 'again', 'data')
