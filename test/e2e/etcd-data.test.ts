@@ -6,7 +6,7 @@ import { EtcdRestore } from '#functions/etcd-restore'
 import { resourcePath } from '#kube'
 import { addImage, cacheDir, ensureBinaries, silentProgress } from '#local'
 import { issueFrom, newAuthority } from '#pki'
-import { Secret } from '#sdk'
+import { type ObservedBy, type Pod, Secret } from '#sdk'
 import { Endpoints } from '../../functions/etcd-restore/cluster.ts'
 import { NODE_IP } from '../../local/node/addresses.ts'
 import { addFairleadImages } from '../support/fairlead-images.ts'
@@ -123,6 +123,21 @@ describe.skipIf(turn.skip)('the data of an EtcdCluster on a real node', () => {
     )
     console.log(`space freed: ${((performance.now() - begin) / 1000).toFixed(1)} s`)
     await etcds.settled('e', 1, 'after it')
+  })
+
+  it('is formed when the image of its first member is corrected, by the same pod', SLOW, async () => {
+    await using _kills = etcds.killing()
+    await etcds.create('h', { size: 1, version: '3.7.99' })
+    await until(async () => {
+      const [pod] = await etcds.pods('h')
+      const { containerStatuses = [] } = (pod?.status as ObservedBy<typeof Pod>['status']) ?? {}
+      return /^(ErrImagePull|ImagePullBackOff)$/.test(containerStatuses[0]?.state?.waiting?.reason ?? '')
+    })
+    const names = await etcds.names('h')
+    await etcds.edit('h', { version: '3.7.3' })
+    const { currentVersion } = await etcds.settled('h', 1, 'another image of the first member')
+    expect([currentVersion, await etcds.names('h')]).toEqual(['3.7.3', names])
+    await etcds.remove('h')
   })
 
   describe('and a backup', () => {
