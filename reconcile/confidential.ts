@@ -1,5 +1,7 @@
 import { apiVersionOf, type KubeObject } from '#contracts'
 import type { Consequence } from './consequence.ts'
+import { isRecord } from './covers.ts'
+import { OUTCOME_FIELDS } from './outcome.ts'
 import type { Progress, Reconciled } from './progress.ts'
 import { type Contents, scrubbedError, scrubber } from './scrub.ts'
 import type { World } from './world.ts'
@@ -18,11 +20,39 @@ export const objectsOf = ({ object, owned, related }: World): KubeObject[] => [
   ...related,
 ]
 
-/** Whether the contents of objects of this kind are confidential. */
-export function isConfidential({ spec, isReferenceOnly }: Reconciled, { apiVersion, kind }: Contents): boolean {
-  return [spec.for, ...spec.owns, ...spec.related].some(
-    (resource) => resource.kind === kind && apiVersionOf(resource) === apiVersion && isReferenceOnly(resource),
-  )
+const plainKinds = new WeakMap<Reconciled, ReadonlySet<string>>()
+
+/**
+ * Whether the contents of objects of this kind are confidential. A function may also return a kind that its Reconciler
+ * does not declare. Which resource that is, and so whether only references to it are stored, is not known: it counts as
+ * confidential.
+ */
+export function isConfidential(of: Reconciled, { apiVersion, kind }: Contents): boolean {
+  const plain = plainKinds.get(of) ?? plainKindsOf(of)
+  plainKinds.set(of, plain)
+  return !plain.has(`${apiVersion} ${kind}`)
+}
+
+/** Returns the declared kinds whose contents are not confidential. */
+function plainKindsOf({ spec, isReferenceOnly }: Reconciled): Set<string> {
+  const declared = [spec.for, ...spec.owns, ...spec.related]
+  const named = (one: (typeof declared)[number]) => `${apiVersionOf(one)} ${one.kind}`
+  const plain = new Set(declared.map(named))
+  for (const resource of declared) if (isReferenceOnly(resource)) plain.delete(named(resource))
+  plain.delete('v1 Secret')
+  return plain
+}
+
+/**
+ * Returns the objects in what a function returned, and its unknown fields as one more object. It may be anything: an
+ * outcome that is not valid fails the run, and its contents are confidential all the same.
+ */
+export function contentsReturned(returned: unknown): Contents[] {
+  if (!isRecord(returned)) return []
+  const { apply } = returned
+  const objects = [apply].flat().filter(isRecord) as Contents[]
+  const unknown = Object.entries(returned).filter(([field]) => !OUTCOME_FIELDS.has(field))
+  return unknown.length === 0 ? objects : [...objects, Object.fromEntries(unknown) as unknown as Contents]
 }
 
 /** Returns a function that removes confidential contents from a text. */

@@ -1,5 +1,5 @@
 export { asTakenBack, type Taking } from './brake.ts'
-export { isConfidential } from './confidential.ts'
+export { contentsReturned, isConfidential } from './confidential.ts'
 export { consequenceOf } from './consequence.ts'
 export { CONTESTED_ANNOTATION, contestOf, delayMs, type TakenField } from './contest.ts'
 export { fingerprint, isRecord, sameJson } from './covers.ts'
@@ -20,7 +20,7 @@ export { deepFreeze } from './freeze.ts'
 export { next, start } from './machine.ts'
 export type { MetadataWrite } from './metadata.ts'
 export { takeOver } from './name-taken.ts'
-export { HUNDRED_YEARS_S, parseOutcome } from './outcome.ts'
+export { HUNDRED_YEARS_S, OUTCOME_FIELDS, parseOutcome } from './outcome.ts'
 export {
   fieldManagerOf,
   isCreatedBy,
@@ -31,8 +31,8 @@ export {
 export type { Write } from './plan.ts'
 export { type Reconciled, reconciled } from './progress.ts'
 export { MAX_STATE_BYTES } from './readable.ts'
-export { WITHHELD, withoutContents } from './recorded.ts'
-export { CONFIDENTIAL, scrubber } from './scrub.ts'
+export { WITHHELD, withoutContents, withoutValues } from './recorded.ts'
+export { CONFIDENTIAL, type Contents, scrubber } from './scrub.ts'
 export type { Settled } from './settled.ts'
 export { SettledWrites } from './settled-writes.ts'
 export { CONTESTED, conditionPatch, failurePatch, PAUSED, RECONCILED, type StatusPatch } from './status.ts'

@@ -68,6 +68,9 @@ const outcomeSchema = z.strictObject({
     .optional(),
 })
 
+/** The names of all fields of an outcome. */
+export const OUTCOME_FIELDS: ReadonlySet<string> = new Set(Object.keys(outcomeSchema.shape))
+
 /** An outcome whose objects may lack the fields that the dispatcher fills in: name, namespace, owner reference. */
 export type PlainOutcome = z.output<typeof outcomeSchema>
 export type DesiredInput = NonNullable<PlainOutcome['apply']>[number]

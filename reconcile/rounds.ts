@@ -1,7 +1,7 @@
 import { type RunInput, TerminalError } from '#contracts'
 import { type Due, dueDate } from '#queue/terms'
 import { finalizersWithout } from '#spec'
-import { noting } from './confidential.ts'
+import { contentsReturned, noting } from './confidential.ts'
 import { sameJson } from './covers.ts'
 import { UnsettledError } from './errors.ts'
 import { goesOnLater, perform, read, stateIn } from './external.ts'
@@ -47,7 +47,7 @@ export function returned(pass: Pass, input: RunInput, value: unknown): Step {
   try {
     outcome = parseOutcome(value, pass.of.maxStateBytes)
   } catch (error) {
-    return fail(pass, { failed: error })
+    return fail(noting(pass, contentsReturned(value)), { failed: error })
   }
   return decide({ ...noting(pass, outcome.apply ?? []), called: { input, outcome } }, outcome)
 }

@@ -57,10 +57,13 @@ function commonLength(text: string, value: string): number {
 
 function valuesIn(object: Contents): string[] {
   const { apiVersion, kind, metadata: _, ...content } = object
-  if (apiVersion !== 'v1' || kind !== 'Secret') return textsIn(withoutConditions(content))
   const encoded = textsIn(content['data'])
   const plain = textsIn(content['stringData'])
-  return [...encoded, ...encoded.map(decoded), ...plain, ...plain.map((text) => Buffer.from(text).toString('base64'))]
+  const ofSecret = [...encoded, ...encoded.map(decoded), ...plain, ...plain.map(inBase64)]
+  if (apiVersion === 'v1' && kind === 'Secret') return ofSecret
+  // A List of Secrets, and a Secret without its apiVersion: no outcome with one is valid.
+  const items = [content['items']].flat().filter(isRecord) as Contents[]
+  return [...textsIn(withoutConditions(content)), ...items.flatMap(valuesIn), ...(kind === 'Secret' ? ofSecret : [])]
 }
 
 /** Removes conditions, because they hold the messages of earlier failures of the same kind. */
@@ -70,12 +73,16 @@ function withoutConditions({ status, ...content }: Record<string, unknown>): Rec
   return { ...content, status: rest }
 }
 
-function textsIn(value: unknown): string[] {
+/** `within`: the value may be a cycle, if a function in this process has returned it. */
+function textsIn(value: unknown, within: ReadonlySet<unknown> = new Set()): string[] {
   if (typeof value === 'string') return [value]
-  if (typeof value === 'number') return [String(value)]
-  if (Array.isArray(value)) return value.flatMap(textsIn)
-  return isRecord(value) ? Object.values(value).flatMap(textsIn) : []
+  if (typeof value === 'number' || typeof value === 'bigint') return [String(value)]
+  if (typeof value !== 'object' || value === null || within.has(value)) return []
+  const inside = new Set([...within, value])
+  return Object.values(value).flatMap((one) => textsIn(one, inside))
 }
+
+const inBase64 = (text: string): string => Buffer.from(text).toString('base64')
 
 const decoded = (base64: string): string => Buffer.from(base64, 'base64').toString()
 

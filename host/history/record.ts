@@ -1,4 +1,5 @@
 import {
+  apiVersionOf,
   type FieldChange,
   type InputRecord,
   type KubeObject,
@@ -6,6 +7,7 @@ import {
   type LapRecord,
   type ObjectVersion,
   type Outcome,
+  type ResourceRef,
   type RunInput,
   type RunRecord,
   type RunResult,
@@ -13,7 +15,19 @@ import {
 } from '#contracts'
 import type { EndedRun, TrailLap, TrailWrite } from '#dispatch'
 import { parseKey } from '#events'
-import { differences, isConfidential, type Reconciled, sameJson, scrubber, WITHHELD, withoutContents } from '#reconcile'
+import {
+  type Contents,
+  contentsReturned,
+  differences,
+  isConfidential,
+  isRecord,
+  OUTCOME_FIELDS,
+  sameJson,
+  scrubber,
+  WITHHELD,
+  withoutContents,
+  withoutValues,
+} from '#reconcile'
 import { logOf } from './log.ts'
 import { sizeOf } from './size.ts'
 
@@ -22,7 +36,7 @@ const MOST_OBJECTS = 256 * 1024
 const MOST_OUTCOMES = 128 * 1024
 const MOST_DIFFERENCES = 4 * 1024
 
-type Confidential = (object: KubeObject) => boolean
+type Confidential = (object: Contents) => boolean
 
 /** Facts about a run that the run itself does not contain. */
 export interface RunFacts {
@@ -36,10 +50,10 @@ export interface RunFacts {
 export function recordOf(run: EndedRun, { process, cpuMs }: RunFacts): RunRecord {
   const { lease, of, startedAt, ms, finish, span, revision, logged } = run
   const { namespace, name } = parseKey(lease.key)
-  const confidential = confidentialOf(of)
+  const confidential: Confidential = (object) => isConfidential(of, object)
   const contents = contentsIn(run, confidential)
   const scrub = contents.length === 0 ? undefined : scrubber(contents)
-  const writer = new RecordWriter(confidential, scrub)
+  const writer = new RecordWriter(of.spec.for, confidential, scrub)
   const laps = run.laps.map((lap, index) => writer.lap(lap, index, run.laps[index - 1]))
   const requeueAt = finish?.kind === 'requeue' ? finish.at : finish?.kind === 'error' ? finish.retryAt : undefined
   const uid = run.laps[0]?.input.object?.metadata.uid
@@ -77,42 +91,30 @@ const RESULTS = { done: 'success', requeue: 'requeue_after', error: 'error', ter
 export const resultOf = ({ finish }: Pick<EndedRun, 'finish'>): RunResult =>
   finish === undefined ? 'fenced' : RESULTS[finish.kind]
 
-const none: Confidential = () => false
-const known = new WeakMap<Reconciled, Confidential>()
-
-/** Most reconcilers have no confidential kinds; their records need no redaction. */
-function confidentialOf(of: Reconciled): Confidential {
-  const { spec, isReferenceOnly } = of
-  const asked = known.get(of)
-  if (asked !== undefined) return asked
-  const has = [spec.for, ...spec.owns, ...spec.related].some((resource) => isReferenceOnly(resource))
-  const confidential: Confidential = has ? (object) => isConfidential(of, object) : none
-  known.set(of, confidential)
-  return confidential
-}
-
 /** The objects with confidential contents that the function received or returned. */
-function contentsIn({ laps, logged }: EndedRun, confidential: Confidential): KubeObject[] {
-  if (confidential === none) return []
+function contentsIn({ laps, logged }: EndedRun, confidential: Confidential): Contents[] {
   // A call that only reads the external system has no lap.
   const inputs = new Set([...laps.map(({ input }) => input), ...(logged?.inputs ?? [])])
   const given = [...inputs].flatMap(({ object, owned, related }) =>
     [object === null ? [] : [object], ...Object.values(owned), ...Object.values(related)].flat(),
   )
-  const returned = laps.flatMap((lap) => ((lap.returned ?? {}) as Outcome).apply ?? [])
+  const returned = laps.flatMap((lap) => contentsReturned(lap.returned))
   return [...given, ...returned].filter((one) => confidential(one))
 }
 
 class RecordWriter {
   readonly leftOut: string[] = ['seed']
   readonly #confidential: Confidential
+  /** The status of such an object is confidential too. */
+  readonly #isPrimaryWithheld: boolean
   readonly #scrub: ((text: string) => string) | undefined
   readonly #objects: Record<ObjectVersion, KubeObject> = {}
   #room = MOST_OBJECTS
   #outcomeRoom = MOST_OUTCOMES
 
-  constructor(confidential: Confidential, scrub: ((text: string) => string) | undefined) {
+  constructor(primary: ResourceRef & { kind: string }, confidential: Confidential, scrub?: (text: string) => string) {
     this.#confidential = confidential
+    this.#isPrimaryWithheld = confidential({ apiVersion: apiVersionOf(primary), kind: primary.kind })
     this.#scrub = scrub
   }
 
@@ -169,17 +171,34 @@ class RecordWriter {
   }
 
   #outcome(returned: unknown, index: number): { outcome?: Outcome } {
-    const outcome = (returned ?? {}) as Outcome
-    this.#outcomeRoom -= sizeOf(outcome, MOST_OUTCOMES)
+    this.#outcomeRoom -= sizeOf(returned ?? {}, MOST_OUTCOMES)
     if (this.#outcomeRoom < 0) {
       this.leftOut.push(`outcome ${index + 1}: more than ${MOST_OUTCOMES / 1024} KiB`)
       return {}
     }
-    const { apply } = outcome
-    const told = apply?.some((object) => this.#confidential(object))
-      ? { ...outcome, apply: apply.map((object) => (this.#confidential(object) ? withoutContents(object) : object)) }
-      : outcome
-    return { outcome: this.#scrubbed(told) }
+    return { outcome: this.#scrubbed(this.#told(returned ?? {}, index)) }
+  }
+
+  /**
+   * Returns an outcome without confidential contents. An outcome that is not valid may be anything: its unknown fields
+   * keep only their names.
+   */
+  #told(returned: unknown, index: number): Outcome {
+    const fields = Object.entries(isRecord(returned) ? returned : { returned })
+    const told = fields.map(([field, value]) => {
+      if (field === 'apply') return [field, this.#toldObjects(value, index)]
+      if (field === 'status' && this.#isPrimaryWithheld) return [field, withoutStatus(value)]
+      return [field, OUTCOME_FIELDS.has(field) ? value : withoutValues(value)]
+    })
+    return Object.fromEntries(told) as Outcome
+  }
+
+  #toldObjects(apply: unknown, index: number): KubeObject[] | undefined {
+    if (apply === undefined) return undefined
+    const objects = Array.isArray(apply) ? apply.filter(isRecord) : []
+    if (!Array.isArray(apply) || objects.length < apply.length)
+      this.leftOut.push(`outcome ${index + 1}: values in "apply" that are not objects`)
+    return (objects as unknown as KubeObject[]).map((one) => (this.#confidential(one) ? withoutContents(one) : one))
   }
 
   #write({ verb, object, before, after, patch, failed }: TrailWrite): WriteRecord {
@@ -195,7 +214,9 @@ class RecordWriter {
       ...(failed !== undefined && { error: this.#text(messageOf(failed)) }),
       ...(changes.length > 0 && { differences: changes }),
       ...(patch !== undefined &&
-        sizeOf(patch, MOST_DIFFERENCES) <= MOST_DIFFERENCES && { patch: this.#scrubbed(patch) }),
+        sizeOf(patch, MOST_DIFFERENCES) <= MOST_DIFFERENCES && {
+          patch: this.#scrubbed(verb === 'status' && this.#isPrimaryWithheld ? withoutStatus(patch) : patch),
+        }),
     }
   }
 
@@ -225,6 +246,15 @@ class RecordWriter {
 }
 
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error)).slice(0, 4096)
+
+/** Keeps the conditions, from which the messages of failures are scrubbed. */
+function withoutStatus(status: unknown): unknown {
+  if (!isRecord(status)) return WITHHELD
+  const told = Object.entries(status).map(([field, value]) => [field, STATUS_TOLD.has(field) ? value : WITHHELD])
+  return Object.fromEntries(told)
+}
+
+const STATUS_TOLD = new Set(['conditions', 'observedGeneration'])
 
 const withheldChange = ({ path, ...values }: FieldChange): FieldChange => ({
   path,

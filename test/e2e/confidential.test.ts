@@ -10,7 +10,7 @@ import { RECONCILERS } from '#spec'
 import { borrowCluster } from '../support/borrowed.ts'
 import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
 import { silent } from '../support/silent.ts'
-import { digest } from './vault.ts'
+import { digest, reversed } from './vault.ts'
 import { until } from './world.ts'
 
 const MODULE = fileURLToPath(new URL('./vault.ts', import.meta.url))
@@ -127,7 +127,9 @@ it('tells of failures without the values that were in them', async () => {
   values.set('mistypes', String(Math.trunc(1e12 + Math.random() * 1e12)))
   await create('mistypes', 'mistype')
   await create('misplaces', 'misplace')
-  for (const name of ['throws', 'refuses', 'mistypes', 'misplaces']) await hasFailed(name)
+  await create('undeclares', 'undeclare')
+  values.set('made', reversed(value('undeclares')))
+  for (const name of ['throws', 'refuses', 'mistypes', 'misplaces', 'undeclares']) await hasFailed(name)
   await until(async () => ((await statusOf('refuses')).conditions ?? []).length > 0)
   const { conditions = [] } = await statusOf('refuses')
   expect(conditions).toMatchObject([

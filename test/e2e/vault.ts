@@ -8,12 +8,18 @@ const Vault = resource({
   version: 'v1',
   kind: 'Vault',
   plural: 'vaults',
-  spec: z.object({ password: z.string(), act: z.enum(['keep', 'look', 'throw', 'refuse', 'mistype', 'misplace']) }),
+  spec: z.object({
+    password: z.string(),
+    act: z.enum(['keep', 'look', 'throw', 'refuse', 'mistype', 'misplace', 'undeclare']),
+  }),
   status: z.object({ seen: z.array(z.string()).optional() }),
 })
 
 /** Shows that a value was seen without showing it. */
 export const digest = (value: string): string => hash('sha256', value, 'hex')
+
+/** A value that is in no object of the run but those that the function makes. */
+export const reversed = (value: string): string => value.split('').reverse().join('')
 
 export const vault = reconciler({
   name: 'vault',
@@ -47,6 +53,10 @@ export const vault = reconciler({
         return { apply: [Secret.of({ metadata, stringData: { pin: Number(password) as never } })] }
       case 'misplace':
         return { apply: Secret.of({ metadata, stringData: { password } }) as never }
+      case 'undeclare': {
+        const items = [Secret.of({ metadata, stringData: { token: reversed(password) } })]
+        return { apply: [{ apiVersion: 'v1', kind: 'List', metadata, items }] }
+      }
     }
   },
 })

@@ -271,6 +271,22 @@ describe('a function', () => {
     )
   })
 
+  const made = object('Secret', 'key', { stringData: { user: 'hunter22' } })
+  const cycle: Record<string, unknown> = { apply: [{ ...made, data: {} }] }
+  cycle['status'] = cycle
+  it.each<[string, object]>([
+    ['has an undeclared Secret', { apply: [made] }],
+    ['is not valid', { apply: [{ ...made, apiVersion: undefined }] }],
+    ['is a cycle', cycle],
+  ])('shows nothing of a Secret after an outcome that %s, though its Reconciler declares none', (_name, returned) => {
+    const refused = fails(new Error('hunter22 is not stored'))
+    const steps = drive({ call: [returns(returned)], writeStatus: [refused] }, widgets({ owns: [OWNS[0]] }))
+    expect(endOf(steps)?.kind).toBe('error')
+    expect(JSON.stringify(steps.map(({ ask }) => ask))).not.toContain('hunter22 is')
+    const shown = steps.flatMap(({ notes }) => notes).flatMap((note) => ('shown' in note ? String(note.shown) : []))
+    expect(shown.at(-1)).toBe('Error: [confidential] is not stored')
+  })
+
   it('tells no Event of an outcome that was refused before it knows', () => {
     const event = (message: string) => ({ type: 'Normal', reason: 'Bound', message })
     const call = (ask: Ask): Answer => {

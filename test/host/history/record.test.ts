@@ -1,5 +1,6 @@
 import { describe, expect, it, vi } from 'vitest'
 import type { RunRecord } from '#contracts'
+import { reconciled } from '#reconcile'
 import { causesBetween, causesOf, versionsIn } from '../../../host/history/causes.ts'
 import { type HistoryOptions, type Kept, RunHistory } from '../../../host/history/history.ts'
 import { recordOf } from '../../../host/history/record.ts'
@@ -8,6 +9,12 @@ import { configMap, endedRun, input, lap, logged, secret, website } from './runs
 
 const FACTS = { process: 'vm-1', cpuMs: 3 }
 const PASSWORD = 'correct-horse-battery'
+const inBase64 = (text: string) => Buffer.from(text).toString('base64')
+const { of: declaring } = endedRun()
+/** Its Reconciler names no Secret, and no kind of FAIRLEAD_REFERENCE_ONLY. */
+const undeclaring = reconciled('website', { ...declaring.spec, related: [] }, ({ resource }) =>
+  ['secrets', 'vaults'].includes(resource),
+)
 
 describe('a record', () => {
   it('has who ran what, when, how it ended, and what it wrote with the difference', () => {
@@ -93,6 +100,72 @@ describe('a record', () => {
     expect(record.laps[0]?.writes[0]?.differences).toEqual([
       { path: '.data.password', before: '(withheld)', after: '(withheld)' },
     ])
+  })
+
+  describe('of an outcome that was refused has nothing of a Secret or of a reference-only kind, declared or not', () => {
+    const made = {
+      apiVersion: 'v1',
+      kind: 'Secret',
+      metadata: { name: 'made', annotations: { copy: PASSWORD } },
+      stringData: { token: PASSWORD },
+    }
+    const encoded = { ...made, stringData: {}, data: { token: inBase64(PASSWORD) } }
+    const { apiVersion: _, ...untyped } = made
+    it.each<[string, unknown]>([
+      ['a Secret', { apply: [made] }],
+      ['a Secret in base64', { apply: [encoded] }],
+      ['a kind of FAIRLEAD_REFERENCE_ONLY', { apply: [{ ...made, apiVersion: 'example.com/v1', kind: 'Vault' }] }],
+      ['another version of a declared kind', { apply: [{ ...made, apiVersion: 'v1beta1' }] }],
+      ['a List of Secrets', { apply: [{ apiVersion: 'v1', kind: 'List', metadata: {}, items: [encoded] }] }],
+      ['a Secret without apiVersion', { apply: [untyped] }],
+      ['a Secret without metadata', { apply: [{ kind: 'Secret', stringData: { token: PASSWORD } }] }],
+      ['a Secret that is not in a list', { apply: made }],
+      ['a Secret in an unknown field', { objects: [made] }],
+      ['a Secret as the outcome', made],
+    ])('%s', (_name, returned) => {
+      const run = endedRun({
+        of: undeclaring,
+        finish: { kind: 'terminal', message: 'no valid outcome' },
+        laps: [lap({ returned }), lap({ failed: new Error(`cannot use ${PASSWORD}`) })],
+        logged: logged([[`uses ${PASSWORD}`, '{}']]),
+      })
+      expect(JSON.stringify(recordOf(run, FACTS))).not.toMatch(new RegExp(`${PASSWORD}|${inBase64(PASSWORD)}`))
+    })
+    it.each<[string, unknown]>([
+      ['text in place of objects', { apply: [PASSWORD, [PASSWORD]] }],
+      ['text in an unknown field', { token: PASSWORD }],
+      ['text as the outcome', PASSWORD],
+    ])('%s', (_name, returned) => {
+      const record = recordOf(endedRun({ of: undeclaring, laps: [lap({ returned })] }), FACTS)
+      expect(JSON.stringify(record)).not.toContain(PASSWORD)
+    })
+  })
+
+  it('has the objects of declared kinds in an outcome that was refused, and says what it leaves out', () => {
+    const plain = configMap('c', '1', { size: '2' })
+    const { laps, leftOut } = recordOf(
+      endedRun({ laps: [lap({ returned: { apply: [plain, 'c'], status: {} } })] }),
+      FACTS,
+    )
+    expect(laps[0]).toMatchObject({ outcome: { apply: [plain], status: {} } })
+    expect(leftOut).toEqual(['seed', 'outcome 1: values in "apply" that are not objects'])
+  })
+
+  it('of a reference-only primary has the conditions, and no other value of its status', () => {
+    const { of } = endedRun()
+    const before = website('1')
+    const conditions = [{ type: 'Ready', status: 'True' }]
+    const patch = { url: PASSWORD, conditions, observedGeneration: 2 }
+    const write = { verb: 'status' as const, object: before, before, after: website('2'), patch }
+    const record = recordOf(
+      endedRun({
+        of: reconciled('website', of.spec, ({ resource }) => resource === 'websites'),
+        laps: [lap({ returned: { status: { url: PASSWORD } }, writes: [write] })],
+      }),
+      FACTS,
+    )
+    expect(JSON.stringify(record)).not.toContain(PASSWORD)
+    expect(record.laps[0]?.writes[0]?.patch).toEqual({ url: '(withheld)', conditions, observedGeneration: 2 })
   })
 
   it('has what the function logged, and how much it leaves out', () => {
