@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import { inspect } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { scrubbedError, scrubber } from '../../reconcile/scrub.ts'
@@ -46,6 +47,17 @@ describe('a text scrubbed of what is confidential', () => {
     const scrub = scrubber([secret({ type: 'Opaque', data: { key: base64('abc') } })])
     expect(scrub('Secret name-of-it of type Opaque: key abc')).toBe('Secret name-of-it of type Opaque: key abc')
   })
+
+  it.each([
+    ['a hash', 'hunter22', `is ${hash('sha256', 'hunter22')}`],
+    ['a user and a password together in base64', 'hunter22', `Basic ${base64('u:hunter22')}`],
+    ['a part, such as the password in a URL', 'postgres://u:hunter22@db', 'password hunter22 is wrong'],
+    ['the end of a long one', `${'x'.repeat(16)}hunter22`, 'ends with hunter22'],
+    ['another encoding', 'hunter22', Buffer.from('hunter22').toString('hex')],
+    ['a URL that escapes fewer characters', 'p@ss&word', new URL('http://u:p%40ss&word@db').href],
+  ])('keeps, as the guarantees name it, of a value: %s', (_, value, text) =>
+    expect(scrubber([secret({ stringData: { a: value } })])(text)).toBe(text),
+  )
 
   it('has of two values the longer one whole', () => {
     const scrub = scrubber([secret({ stringData: { a: 'hunter22', b: 'hunter22-and-more' } })])
