@@ -13,7 +13,7 @@ import {
   runsOf,
   type Situation,
 } from '#inspect'
-import { isNotFound, type KubeClient, type RequestReport } from '#kube'
+import { isNotFound, type KubeClient, type RequestReport, type ServedResource, servedResources } from '#kube'
 import type { Depth } from '#queue'
 import { shardOf } from '#spec'
 import { Cache } from './cache.ts'
@@ -64,6 +64,8 @@ export interface Data {
   kubeAway(): Promise<string | undefined>
   /** From EVENTS, or from the API server while NATS is away. */
   reconcilers(): Promise<KubeObject[]>
+  /** The kinds of the API server; undefined while it is away. */
+  served(): Promise<ServedResource[] | undefined>
   /** The names of all queues, with and without a Reconciler. */
   queues(): Promise<string[]>
   counts(reconciler: string): Promise<ReconcilerCounts | undefined>
@@ -83,6 +85,8 @@ export interface Data {
   close(): Promise<void>
 }
 
+/** Kinds come and go seldom. */
+const SERVED_MS = 10_000
 const LETTERS = 500
 const READS_OF_A_SITUATION = 10
 
@@ -128,6 +132,11 @@ export function openData(settings: Config, log: Logger, { role, onRequest }: Dat
           ? reconcilersOf(await demandKube()).catch(noneIfNotFound)
           : reconcilersIn(streams.view))
         return all.filter((one) => shardOf(one) === (settings.FAIRLEAD_SHARD ?? ''))
+      }),
+    served: () =>
+      cache.get('served', SERVED_MS, async () => {
+        const client = await kube.now()
+        return typeof client === 'string' ? undefined : servedResources(client)
       }),
     queues: () => cache.get('queues', 1000, async () => (await demandNats()).queue.reconcilers()),
     counts: (reconciler) =>

@@ -23,6 +23,7 @@ import { type Ask, NotFoundError, type Page, permitted } from './page.ts'
 import { ago, awayNote, badge, command, facts, section, type Tone } from './parts.ts'
 import { kindPart, namespaceIn, previewPath } from './paths.ts'
 import { detailOf, stateBadge } from './queue.ts'
+import { maySee, withSeenCauses } from './record-kinds.ts'
 import { runRows } from './runs.ts'
 import { toneOf } from './transitions.ts'
 import { tree } from './tree.ts'
@@ -101,7 +102,8 @@ async function runsOf(ask: Ask, { reconcilers, target }: Situation) {
       ask.data.runsOf({ reconciler: nameOf(object), ...(namespace !== undefined && { namespace }), name }),
     ),
   )
-  return all.flat().sort((a, b) => b.sequence - a.sequence)
+  const own = await Promise.all(all.flat().map(async (run) => ((await maySee(ask, run)) ? [run] : [])))
+  return (await withSeenCauses(ask, own.flat())).sort((a, b) => b.sequence - a.sequence)
 }
 
 const LEVELS: Record<Finding['level'], [Tone, string]> = {

@@ -1,13 +1,13 @@
-import { TO_LIST_RECONCILERS, toList } from '#console/access'
+import { TO_LIST_RECONCILERS } from '#console/access'
 import type { KubeObject } from '#contracts'
 import { conditionOf, type Row } from '#inspect'
 import { isRefused, readReconciler } from '#spec'
 import type { ReconcilerCounts } from '../data/data.ts'
 import { type Html, html } from '../html.ts'
-import { type Ask, type Page, permitted, primaries, primaryOf } from './page.ts'
+import { type Ask, type Page, primaries, primaryOf } from './page.ts'
 import { ago, awayNote, badge, empty, section, table } from './parts.ts'
 import { kindPart, withQuery } from './paths.ts'
-import { runRows } from './runs.ts'
+import { runRows, seenRuns } from './runs.ts'
 
 const FAILED_SHOWN = 8
 
@@ -115,13 +115,8 @@ async function failed(ask: Ask): Promise<Html> {
   const kinds = await primaries(ask)
   const found = await ask.data.recentRuns({ result: 'error' })
   const terminal = await ask.data.recentRuns({ result: 'terminal' })
-  const latest = [...found, ...terminal]
-    .filter(({ record }) => kinds.has(record.reconciler))
-    .sort((a, b) => b.sequence - a.sequence)
-  const seen = await permitted(ask, latest, ({ record }) =>
-    toList(kinds.get(record.reconciler) ?? { group: '', resource: '' }, record.namespace),
-  )
-  const shown = seen.slice(0, FAILED_SHOWN)
+  const seen = await seenRuns(ask, [...found, ...terminal])
+  const shown = seen.sort((a, b) => b.sequence - a.sequence).slice(0, FAILED_SHOWN)
   if (shown.length === 0) return section('Failed lately', html`<p class="dim">No recorded run has failed lately.</p>`)
   return section(
     'Failed lately',

@@ -4,7 +4,7 @@ import { type Html, html } from '../html.ts'
 import { type Ask, NotFoundError, type Page, primaries } from './page.ts'
 import { badge, changes, empty, section } from './parts.ts'
 import { kindPart, namespaceIn, objectPath, runPath } from './paths.ts'
-import { maySee } from './runs.ts'
+import { kindsSeen, maySee } from './record-kinds.ts'
 
 /** Has the shape that `fairlead run --dry-run -o json` prints. */
 interface Preview {
@@ -76,7 +76,7 @@ export async function replayPage(ask: Ask): Promise<Page> {
   const sequence = Number(ask.params[0])
   const run = await ask.data.run(sequence)
   const { replay } = ask.abilities
-  if (run === undefined || replay === undefined || !(await maySee(ask, run)))
+  if (run === undefined || replay === undefined || !(await maySee(ask, run)) || !(await kindsSeen(ask, run.record)).all)
     throw new NotFoundError('there is nothing to replay: start the console with -f FILE, the module of the function')
   const [{ isSame, calls, leftOut }] = (await replay(sequence)) as [Replayed]
   return {

@@ -1,16 +1,15 @@
-import { toGet } from '#console/access'
-import { type LapRecord, namespacedName, type ResourceRef, type RunRecord, type WriteRecord } from '#contracts'
+import { type LapRecord, namespacedName, type RunRecord, type WriteRecord } from '#contracts'
 import type { StoredRun } from '#events'
 import { duration } from '#host/exit'
 import { becauseOf, causeChanges, causeText, tookMs, waitedMs } from '#inspect'
 import { differences } from '#reconcile'
-import { crossesNamespaces, isRefused, readReconciler } from '#spec'
 import { type Html, html } from '../html.ts'
 import { type Ask, NotFoundError, type Page, primaries } from './page.ts'
 import { ago, changes, empty, facts, section } from './parts.ts'
 import { kindPart, objectPath, runPath } from './paths.ts'
+import { kindsSeen, maySee, type Seen, withSeenCauses } from './record-kinds.ts'
 import { runLog } from './run-log.ts'
-import { maySee, resultBadge } from './runs.ts'
+import { resultBadge } from './runs.ts'
 
 /** One run from its causes to what it wrote. */
 export async function runPage(ask: Ask): Promise<Page> {
@@ -20,6 +19,7 @@ export async function runPage(ask: Ask): Promise<Page> {
   const kind = (await primaries(ask)).get(reconciler)
   const object = namespacedName({ namespace, name })
   const may = await kindsSeen(ask, record)
+  const [seen = run] = await withSeenCauses(ask, [run])
   const neighbours = html`<nav class="neighbours" aria-label="Runs of the object">${before ? html`<a href="${runPath(before.sequence)}">Run before</a>` : html`<span class="dim">First on record</span>`}${after ? html`<a href="${runPath(after.sequence)}">Run after</a>` : html`<span class="dim">Latest</span>`}</nav>`
   return {
     title: `Run ${sequence} of ${reconciler} ${object}`,
@@ -29,7 +29,7 @@ export async function runPage(ask: Ask): Promise<Page> {
 <p class="verdict">${resultBadge(result)} ${ago(record.endedAt, ask.now)} ago${message !== undefined && html`: <span class="error">${message}</span>`}</p>`,
     regions: {
       phases: section('Time', phases(record)),
-      causes: section('Why it came', causes(record, before?.record, may)),
+      causes: section('Why it came', causes(seen.record, before?.record, may)),
       laps: section(
         'What it decided and wrote',
         html`<ol class="laps">${record.laps.map((lap, index) => lapHtml(lap, index, may))}</ol>`,
@@ -46,7 +46,7 @@ export async function latestRunPage(ask: Ask): Promise<Page> {
   const runs = (await ask.data.recentRuns({})).filter(({ record }) => kinds.has(record.reconciler))
   for (const { sequence, record } of runs) {
     const kind = kinds.get(record.reconciler)
-    if (kind === undefined || !(await ask.may(toGet(kind, record.namespace, record.name)))) continue
+    if (kind === undefined || !(await maySee(ask, { record }))) continue
     const page = await runPage({ ...ask, params: [String(sequence)] })
     return { ...page, title: 'Last run', everyMs: 700, head: html``, regions: { top: page.head, ...page.regions } }
   }
@@ -79,33 +79,6 @@ async function demandRun(
     before: index < 0 ? undefined : all[index + 1],
     after: index < 0 ? undefined : all[index - 1],
   }
-}
-
-interface Seen {
-  /** Whether the person may get objects of the kind, by its name. */
-  kind(name: string): boolean
-  /** True: they may get every kind that the reconciler reads or writes. */
-  all: boolean
-}
-
-/** A run has seen and written objects of other kinds than its own. */
-async function kindsSeen(ask: Ask, { reconciler, namespace }: RunRecord): Promise<Seen> {
-  const object = (await ask.data.reconcilers()).find(({ metadata }) => metadata.name === reconciler)
-  const spec = object && readReconciler(object)
-  const kinds: [ResourceRef & { kind: string }, where: string | undefined][] =
-    spec === undefined || isRefused(spec)
-      ? []
-      : [
-          ...[spec.for, ...spec.owns].map((one): [typeof one, string | undefined] => [one, namespace]),
-          ...spec.related.map((one): [typeof one, string | undefined] => [
-            one,
-            crossesNamespaces(one) ? undefined : namespace,
-          ]),
-        ]
-  const answers = await Promise.all(kinds.map(([one, where]) => ask.may(toGet(one, where))))
-  const refused = new Set(kinds.filter((_, index) => !answers[index]).map(([{ kind }]) => kind))
-  const known = new Set(kinds.map(([{ kind }]) => kind))
-  return { kind: (name) => known.has(name) && !refused.has(name), all: kinds.length > 0 && refused.size === 0 }
 }
 
 /** How long it was queued, and how long it ran, to scale. */
@@ -143,8 +116,10 @@ function lapHtml({ error, outcome, isSame, writes }: LapRecord, index: number, m
 
 function writeHtml({ verb, kind, namespace, name, error, differences: found, patch }: WriteRecord, may: Seen): Html {
   const fields = found ?? (patch === undefined ? [] : differences(undefined, patch))
+  if (!may.kind(kind))
+    return html`<div class="write"><p><span class="verb">${verb}</span> ${kind}${error !== undefined && html` <span class="error">refused</span>`}</p><p class="dim">You may not get ${kind}: its name and what changed are not shown.</p></div>`
   const object = namespacedName({ namespace, name })
-  return html`<div class="write"><p><span class="verb">${verb}</span> ${kind} <bdi>${object}</bdi>${error !== undefined && html` <span class="error">refused: ${error}</span>`}</p>${fields.length > 0 && (may.kind(kind) ? changes(fields) : html`<p class="dim">You may not get ${kind}: what changed is not shown.</p>`)}</div>`
+  return html`<div class="write"><p><span class="verb">${verb}</span> ${kind} <bdi>${object}</bdi>${error !== undefined && html` <span class="error">refused: ${error}</span>`}</p>${fields.length > 0 && changes(fields)}</div>`
 }
 
 function side(ask: Ask, { sequence, record }: StoredRun, mayDownload: boolean): Html {

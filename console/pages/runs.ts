@@ -1,12 +1,13 @@
-import { toGet, toList } from '#console/access'
+import { toList } from '#console/access'
 import type { ResourceRef, RunResult } from '#contracts'
 import type { StoredRun } from '#events'
 import { duration, oneLine } from '#host/exit'
 import { becauseOf, tookMs, waitedMs, writesIn } from '#inspect'
 import { type Html, html } from '../html.ts'
-import { type Ask, type Page, permitted, primaries } from './page.ts'
+import { type Ask, type Page, primaries } from './page.ts'
 import { ago, badge, choice, empty, field, type Tone, table } from './parts.ts'
 import { given, kindPart, objectPath, runPath } from './paths.ts'
+import { maySee, withSeenCauses } from './record-kinds.ts'
 
 const RESULTS: Record<RunResult, [Tone, string]> = {
   success: ['good', 'success'],
@@ -28,10 +29,7 @@ export async function runsPage(ask: Ask): Promise<Page> {
   const result = given(url, 'result')
   const selection = { reconciler, namespace, name, result: isResult(result) ? result : undefined }
   const found = await ask.data.recentRuns(selection)
-  const known = found.filter(({ record }) => kinds.has(record.reconciler))
-  const runs = await permitted(ask, known, ({ record }) =>
-    toList(kinds.get(record.reconciler) ?? NO_KIND, record.namespace),
-  )
+  const runs = await seenRuns(ask, found)
   return {
     title: 'Runs',
     section: 'runs',
@@ -52,7 +50,15 @@ ${field('Namespace', 'namespace', namespace)}${field('Name', 'name', name)}<butt
   }
 }
 
-const NO_KIND = { group: '', resource: '' }
+/** The runs of objects that the person may list, without the names of causes that they may not get. */
+export async function seenRuns(ask: Ask, runs: readonly StoredRun[]): Promise<StoredRun[]> {
+  const isSeen = await Promise.all(runs.map((run) => maySee(ask, run, toList)))
+  return withSeenCauses(
+    ask,
+    runs.filter((_, index) => isSeen[index]),
+  )
+}
+
 const isResult = (text: string | undefined): text is RunResult => text !== undefined && Object.hasOwn(RESULTS, text)
 const CAUSE_CHARS = 140
 
@@ -85,10 +91,4 @@ export function runRows(
   })
   const head = ['Run', 'Ended', ...(isOfOne ? [] : ['Object']), 'Result', 'Waited', 'Took', 'Writes', 'Because']
   return table(caption, head, rows)
-}
-
-/** Whether the person may see a run: they may get its object. */
-export async function maySee(ask: Ask, { record }: StoredRun): Promise<boolean> {
-  const kind = (await primaries(ask)).get(record.reconciler)
-  return kind !== undefined && ask.may(toGet(kind, record.namespace, record.name))
 }

@@ -27,6 +27,7 @@ const RECONCILER = {
     invoke: { pull: {} },
   },
 }
+const POLICIES = { group: 'networking.k8s.io', version: 'v1', kind: 'NetworkPolicy', resource: 'networkpolicies' }
 const row = (namespace: string, name: string, more: Partial<Row> = {}): Row => ({
   reconciler: 'site',
   namespace,
@@ -184,6 +185,67 @@ describe('a person sees', () => {
       'its lines are in the log of the function&#39;s server, with the trace ID abc',
     )
     expect(await logOf({}, 'get sites')).toContain('No line is recorded')
+  })
+
+  describe('a record of a former spec only with the right to what it names:', () => {
+    const policy = { apiVersion: 'networking.k8s.io/v1', kind: 'NetworkPolicy', metadata: { name: 'veiled' } }
+    const version = 'NetworkPolicy.v1.networking.k8s.io shop/veiled'
+    const [lap] = RECORD.laps
+    const input = { object: null, owned: {}, related: {} }
+    const lapWith = (more: object) => ({ laps: [{ ...lap, writes: [], ...more }] as never })
+    const write = { verb: 'apply', kind: 'NetworkPolicy', namespace: 'shop', name: 'veiled', differences: [] }
+    it.each<[string, Partial<RunRecord>]>([
+      ['an object of its input', { objects: { [`${version}@1`]: policy } }],
+      ['an object whose contents are left out', lapWith({ input: { ...input, related: { n: [`${version}@1`] } } })],
+      ['an object that it returned', lapWith({ outcome: { apply: [policy] } })],
+      ['a write', lapWith({ writes: [{ ...write, error: 'veiled is invalid' }] })],
+      ['a cause', { causes: [{ is: 'gone', object: version }] }],
+    ])('%s', async (_, more) => {
+      const record = { ...RECORD, ...more }
+      const answered = async (...allowed: string[]) => {
+        const given = ask('/runs/7', [], allows('get sites', 'list sites', 'get configmaps', ...allowed), ['7'])
+        const stored = { ...RUN, record }
+        const data = {
+          ...given.data,
+          run: async () => stored,
+          runsOf: async () => [stored],
+          recentRuns: async () => [stored],
+          served: async () => [{ ...POLICIES, namespaced: true, aliases: [] }],
+        }
+        const asked = { ...given, data }
+        const pages = [await runPage(asked), await runsPage(asked)]
+        const text = pages.flatMap(({ regions }) => Object.values(regions).map((one) => one.text)).join()
+        return { text, whole: await runRecord(asked).catch((error: Error) => error.message) }
+      }
+      const unseen = await answered()
+      expect(unseen.whole).toContain('may not get')
+      expect(unseen.text).not.toContain('veiled')
+      expect((await answered('get networkpolicies other')).whole).toContain('may not get')
+      const seen = await answered('get networkpolicies')
+      expect(JSON.parse(seen.whole)).toEqual(record)
+    })
+
+    it('an object of another namespace', async () => {
+      const objects = {
+        'ConfigMap.v1 vault/veiled@1': { apiVersion: 'v1', kind: 'ConfigMap', metadata: policy.metadata },
+      }
+      const given = ask('/runs/7', [], allows('get sites', 'get configmaps shop'), ['7'])
+      const stored = { ...RUN, record: { ...RECORD, objects, laps: [] } }
+      const asked = { ...given, data: { ...given.data, run: async () => stored, runsOf: async () => [stored] } }
+      await expect(runRecord(asked)).rejects.toThrow('may not get')
+      const all = { ...asked, may: allows('get sites', 'get configmaps') }
+      expect(JSON.parse(await runRecord(all))).toMatchObject({ objects })
+    })
+
+    it('the object, of another kind than that of today', async () => {
+      const laps = [{ ...lap, input: { ...input, object: 'Vault.v1.example.com shop/web@1' } }] as never
+      const stored = { ...RUN, record: { ...RECORD, laps } }
+      const given = ask('/runs/7', [], allows('get sites', 'list sites', 'get configmaps'), ['7'])
+      const served = async () => [{ ...KINDS, kind: 'Vault', resource: 'vaults', namespaced: true, aliases: [] }]
+      const data = { ...given.data, run: async () => stored, recentRuns: async () => [stored], served }
+      await expect(runPage({ ...given, data })).rejects.toThrow('you may not see it')
+      expect((await runsPage({ ...given, data })).regions['runs']?.text).not.toContain('/runs/7')
+    })
   })
 
   it('dead letters, which may be of any object, only with the right to list them', async () => {

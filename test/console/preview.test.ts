@@ -20,7 +20,7 @@ const RECONCILER = {
 const RUN = {
   sequence: 7,
   bytes: 1,
-  record: { reconciler: 'site', namespace: 'shop', name: 'web' } as Partial<RunRecord> as RunRecord,
+  record: { reconciler: 'site', namespace: 'shop', name: 'web', laps: [] } as Partial<RunRecord> as RunRecord,
 }
 const DONE = { would: [], finish: { kind: 'done' } }
 const SAME = [{ isSame: true, calls: [], leftOut: ['seed'] }]
