@@ -3,7 +3,7 @@ export { type ReplayTools, replay } from './dead/replay.ts'
 export { type ExistingStreams, openExistingStreams, withExistingStreams } from './existing-streams.ts'
 export { type Explanation, explain } from './explain/explain.ts'
 export { type Finding, nameOf, shown } from './explain/finding.ts'
-export { gather, reconcilersOf } from './explain/gather.ts'
+export { gather, reconcilersOf, targetOf } from './explain/gather.ts'
 export { type Health, healthOf, wordsOf } from './explain/health.ts'
 export { jsonOf, type Known, pageOf, reachOf } from './explain/page.ts'
 export {
@@ -13,6 +13,7 @@ export {
   type ReconcilerSituation,
   type Relative,
   type Situation,
+  type Target,
 } from './explain/situation.ts'
 export { type ActResult, actOn, isDone, MEANING } from './keys/act.ts'
 export { adviceOn, orphansIn, type QueueView, withOrphan } from './keys/orphans.ts'

@@ -38,15 +38,17 @@ export class TokenBucket {
   }
 
   /**
-   * Takes a token and returns the wait for it, if that is `maxWaitMs` at most. Otherwise takes no token, and returns
-   * the time after which to come back. Both are in milliseconds.
+   * Takes tokens and returns the wait for them, if that is `maxWaitMs` at most. Otherwise takes none, and returns the
+   * time after which to come back. Both are in milliseconds.
    */
-  takeWithin(maxWaitMs: number): { waitMs: number } | { returnMs: number } {
-    const waitMs = this.take()
+  takeWithin(maxWaitMs: number, tokens = 1): { waitMs: number } | { returnMs: number } {
+    this.#fill()
+    this.#tokens -= tokens
+    const waitMs = this.#debtMs
     if (waitMs <= maxWaitMs) return { waitMs }
-    this.#tokens += 1
+    this.#tokens += tokens
     const now = this.#now()
-    this.#lastReturn = Math.min(Math.max(now + waitMs, this.#lastReturn + 1 / this.#perMs), now + LONGEST_AWAY_MS)
+    this.#lastReturn = Math.min(Math.max(now + waitMs, this.#lastReturn + tokens / this.#perMs), now + LONGEST_AWAY_MS)
     return { returnMs: this.#lastReturn - now }
   }
 

@@ -58,7 +58,7 @@ export function createClusterAccess({
       const refusal = originRefusal(request, hosts)
       if (refusal !== undefined) return refusal
       const token = bearerToken(request.headers.authorization)
-      return token === undefined ? NO_TOKEN : tokens.personOf(token)
+      return token === undefined ? NO_TOKEN : tokens.personOf(token, request.socket.remoteAddress ?? '')
     },
     async may(person, action) {
       try {

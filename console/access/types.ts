@@ -8,7 +8,7 @@ export interface Person {
 
 /** Why a request is not answered. */
 export interface Refusal {
-  readonly status: 401 | 403
+  readonly status: 401 | 403 | 503
   readonly message: string
 }
 

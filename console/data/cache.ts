@@ -3,8 +3,24 @@ import { BoundedMap, pause, TokenBucket } from '#primitives'
 /** A read is not repeated for so many times as long as it took. */
 export const SHARE = 5
 const ENTRIES = 500
-/** Reads of all tabs together. Beyond that they wait, so that the servers stay free for runs. */
+/** Reads of all persons together, and of one. Beyond that they wait, so that the servers stay free for runs. */
 export const READS = { perSecond: 50, burst: 100 }
+export const READS_OF_PERSON = { perSecond: 25, burst: 50 }
+const PEOPLE = 1000
+/** A read that would wait for longer is refused. */
+export const MOST_WAIT_MS = 3000
+
+/** The person, or all persons together, read more than the console reads for them. */
+export class BusyError extends Error {
+  override readonly name = 'BusyError'
+  /** The time after which to ask again. */
+  readonly returnMs: number
+
+  constructor(returnMs: number) {
+    super('too many pages are read at once: close some tabs, or try again in a few seconds')
+    this.returnMs = returnMs
+  }
+}
 
 interface Entry {
   value: unknown
@@ -25,6 +41,7 @@ export class Cache {
   readonly #now: () => number
   readonly #wait: (ms: number) => Promise<void>
   readonly #rate: TokenBucket
+  readonly #rates = new BoundedMap<string, TokenBucket>(PEOPLE)
 
   constructor({ now = () => performance.now(), wait = pause }: CacheOptions = {}) {
     this.#now = now
@@ -32,18 +49,31 @@ export class Cache {
     this.#rate = new TokenBucket(READS, now)
   }
 
-  /** `weight`: a read of several requests counts as so many reads. */
-  async get<T>(key: string, maxAgeMs: number, load: () => Promise<T>, weight = 1): Promise<T> {
-    const known = this.#entries.get(key)
-    const age = this.#now() - (known?.at ?? 0)
-    if (known && age < Math.max(maxAgeMs, known.costMs * SHARE)) return known.value as T
-    const under = this.#loading.get(key) ?? this.#loadOnce(key, load, weight)
-    return under as Promise<T>
+  /** `weight`: a read of several requests counts as so many reads. `person`: the name of the reader. */
+  async get<T>(
+    key: string,
+    maxAgeMs: number,
+    load: () => Promise<T>,
+    { weight = 1, person = '' }: { weight?: number; person?: string } = {},
+  ): Promise<T> {
+    const known = this.#knownOrLoading(key, maxAgeMs)
+    if (known !== undefined) return known as Promise<T>
+    // Another person who wants the same does not wait for the turn of this person.
+    await this.#turn(this.#rateOf(person), weight)
+    const meanwhile = this.#knownOrLoading(key, maxAgeMs) ?? this.#loadOnce(key, load, weight)
+    return meanwhile as Promise<T>
   }
 
   /** After a write, the next read shows it. */
   clear(): void {
     this.#entries.clear()
+  }
+
+  #knownOrLoading(key: string, maxAgeMs: number): Promise<unknown> | undefined {
+    const known = this.#entries.get(key)
+    const age = this.#now() - (known?.at ?? 0)
+    if (known && age < Math.max(maxAgeMs, known.costMs * SHARE)) return Promise.resolve(known.value)
+    return this.#loading.get(key)
   }
 
   #loadOnce<T>(key: string, load: () => Promise<T>, weight: number): Promise<T> {
@@ -53,13 +83,24 @@ export class Cache {
   }
 
   async #load<T>(key: string, load: () => Promise<T>, weight: number): Promise<T> {
-    let waitMs = 0
-    for (let token = 0; token < weight; token++) waitMs = this.#rate.take()
-    if (waitMs > 0) await this.#wait(waitMs)
+    await this.#turn(this.#rate, weight)
     const started = this.#now()
     const value = await load()
     const at = this.#now()
     this.#entries.set(key, { value, at, costMs: at - started })
     return value
+  }
+
+  async #turn(rate: TokenBucket, weight: number): Promise<void> {
+    const turn = rate.takeWithin(MOST_WAIT_MS, weight)
+    if ('returnMs' in turn) throw new BusyError(turn.returnMs)
+    if (turn.waitMs > 0) await this.#wait(turn.waitMs)
+  }
+
+  #rateOf(person: string): TokenBucket {
+    const rate = this.#rates.get(person) ?? new TokenBucket(READS_OF_PERSON, this.#now)
+    // The persons who read last are remembered.
+    this.#rates.set(person, rate)
+    return rate
   }
 }

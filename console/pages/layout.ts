@@ -1,3 +1,4 @@
+import type { Refusal } from '#console/access'
 import type { AwayError } from '../data/data.ts'
 import { type Html, html } from '../html.ts'
 import type { Ask, Page, Section } from './page.ts'
@@ -54,9 +55,16 @@ export const troublePage = (title: string, say: Html | string): Page => ({
   regions: {},
 })
 
+const TITLES = { 401: 'Sign in', 403: 'Not allowed', 503: 'Busy' }
+
 /** The page for a person who is not let in. `takesToken`: a token in the address signs in. */
-export function refusalDocument(status: 401 | 403, message: string, assets: Linked, takesToken: boolean): string {
-  const title = status === 401 ? 'Sign in' : 'Not allowed'
+export function refusalDocument(
+  status: Refusal['status'],
+  message: string,
+  assets: Linked,
+  takesToken: boolean,
+): string {
+  const title = TITLES[status]
   const form =
     status === 401 &&
     takesToken &&

@@ -13,6 +13,7 @@ import {
   type Relative,
   reachOf,
   type Situation,
+  type Target,
   wordsOf,
 } from '#inspect'
 import { isRefused, readReconciler } from '#spec'
@@ -65,13 +66,11 @@ export async function objectPage(ask: Ask): Promise<Page> {
 
 /** Returns the situation without the parts that the person may not see. */
 async function seen(ask: Ask, asked: Asked): Promise<Situation> {
-  const situation = await ask.data.situation(asked).catch((error: unknown) => {
-    if (error instanceof UsageError) throw new NotFoundError(error.message, { cause: error })
-    throw error
-  })
-  const { ref, namespace, name, kind } = situation.target
-  if (!(await ask.may(toGet(ref, namespace, name))))
-    throw new NotFoundError(`${ask.person.name} may not get ${kind} ${name}: ask for the right to get ${kindPart(ref)}`)
+  await demandRight(ask, await ask.data.target(asked).catch(asNotFound))
+  const situation = await ask.data.situation(asked).catch(asNotFound)
+  // The API server may have come back meanwhile, and may know the names better.
+  await demandRight(ask, situation.target)
+  const { ref, namespace, name } = situation.target
   const relatives = (all: readonly Relative[]) => permitted(ask, all, (one) => toGet(one.ref, one.namespace, one.name))
   const reconcilers = await Promise.all(
     situation.reconcilers.map(async (one) => ({
@@ -82,6 +81,16 @@ async function seen(ask: Ask, asked: Asked): Promise<Situation> {
   const elsewhere = await permitted(ask, situation.elsewhere, (one) => toGet(ref, one.split('/')[0], name))
   const maySeeEvents = await ask.may(toList({ group: '', resource: 'events' }, namespace))
   return { ...situation, reconcilers, elsewhere, events: maySeeEvents ? situation.events : [] }
+}
+
+function asNotFound(error: unknown): never {
+  if (error instanceof UsageError) throw new NotFoundError(error.message, { cause: error })
+  throw error
+}
+
+async function demandRight(ask: Ask, { ref, namespace, name, kind }: Target): Promise<void> {
+  if (await ask.may(toGet(ref, namespace, name))) return
+  throw new NotFoundError(`${ask.person.name} may not get ${kind} ${name}: ask for the right to get ${kindPart(ref)}`)
 }
 
 /** An owned object that the person may not see is not missing. */

@@ -21,12 +21,11 @@ export async function overview(ask: Ask): Promise<Page> {
   const byName = new Map<string, KubeObject | undefined>(found.map((object) => [object.metadata.name, object]))
   // Keys of a Reconciler that was deleted.
   if (mayList && !isAway) for (const name of await data.queues()) if (!byName.has(name)) byName.set(name, undefined)
-  const all = await Promise.all(
-    [...byName]
-      .toSorted(([a], [b]) => a.localeCompare(b))
-      .map(async ([name, object]) => ({ name, object, counts: isAway ? undefined : await data.counts(name) })),
-  )
-  const failing = isAway ? new Map<string, number>() : countFailing((await data.queue()).rows)
+  const counts = isAway || !mayList ? undefined : await data.counts([...byName.keys()])
+  const all = [...byName]
+    .toSorted(([a], [b]) => a.localeCompare(b))
+    .map(([name, object]) => ({ name, object, counts: counts?.get(name) }))
+  const failing = isAway || !mayList ? new Map<string, number>() : countFailing((await data.queue()).rows)
   const rows = all.map((one) => row(one, failing.get(one.name) ?? 0, now))
   const none = mayList
     ? empty(

@@ -44,7 +44,11 @@ const note = (tone: Tone, title: string, say: string | Html): Html =>
 
 /** The page keeps its last state meanwhile. */
 export const awayNote = (server: string, why: string): Html =>
-  note('bad', `${server} does not answer.`, html`${why}<br>The page goes on by itself when it is back.`)
+  note(
+    'bad',
+    server === 'The console' ? 'The console is busy.' : `${server} does not answer.`,
+    html`${why}<br>The page goes on by itself when it is back.`,
+  )
 
 /** Pairs of a name and what it is. */
 export const facts = (rows: readonly (readonly [name: string, value: Html | string | undefined])[]): Html =>

@@ -13,7 +13,8 @@ const HEADERS = {
 }
 
 export function begin(response: ServerResponse, status: number, headers: Record<string, string>): ServerResponse {
-  return response.writeHead(status, { ...HEADERS, 'cache-control': 'no-store', ...headers })
+  const again = status === 503 ? { 'retry-after': '3' } : {}
+  return response.writeHead(status, { ...HEADERS, 'cache-control': 'no-store', ...again, ...headers })
 }
 
 export const sendHtml = (response: ServerResponse, status: number, text: string): void =>

@@ -24,8 +24,9 @@ export interface ConsoleOptions {
   log: Logger
 }
 
-/** Streams at once, of all persons: each is a tab. */
-const TABS = 64
+/** Streams at once, of all persons and of one: each is a tab. */
+const TABS = 128
+const TABS_OF_PERSON = 24
 const BODY_BYTES = 256 * 1024
 /** A form cannot send it, and a page of another origin may not. */
 const WRITE_HEADER = 'x-fairlead-write'
@@ -33,12 +34,12 @@ const WRITE_HEADER = 'x-fairlead-write'
 /** Returns what answers the requests of the console. */
 export function createConsole({ data, access, cookieFor, abilities, log }: ConsoleOptions): RequestListener {
   const assets = loadAssets()
-  let tabs = 0
+  const tabs = new Map<string, number>()
 
   const askOf = (person: Person, url: URL, params: readonly string[]): Ask => ({
     person,
     may: askedOnce(access, person),
-    data,
+    data: data.of(person.name),
     abilities,
     url,
     params,
@@ -55,8 +56,13 @@ export function createConsole({ data, access, cookieFor, abilities, log }: Conso
     const url = new URL(ask.url.searchParams.get('page') ?? '/', ask.url)
     const route = routeOf(url.pathname)
     if (route === undefined) return sendJson(response, 404, { say: 'there is no such page' })
-    if (tabs >= TABS) return sendJson(response, 503, { say: `${TABS} tabs are open already: close some` })
-    tabs++
+    const { name } = ask.person
+    const own = tabs.get(name) ?? 0
+    if (own >= TABS_OF_PERSON)
+      return sendJson(response, 503, { say: `you have ${TABS_OF_PERSON} tabs open already: close some` })
+    const all = [...tabs.values()].reduce((sum, count) => sum + count, 0)
+    if (all >= TABS) return sendJson(response, 503, { say: `${TABS} tabs are open already: close some` })
+    tabs.set(name, own + 1)
     const gone = new AbortController()
     response.once('close', () => gone.abort())
     try {
@@ -71,7 +77,9 @@ export function createConsole({ data, access, cookieFor, abilities, log }: Conso
     } catch (error) {
       if (!gone.signal.aborted) log.warn({ err: error, page: url.pathname }, 'a page of the console cannot be followed')
     } finally {
-      tabs--
+      const left = (tabs.get(name) ?? 1) - 1
+      if (left === 0) tabs.delete(name)
+      else tabs.set(name, left)
       response.end()
     }
   }

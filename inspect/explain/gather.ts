@@ -40,7 +40,7 @@ export async function gather(asked: Asked, { kube: api, streams: nats }: Sources
   const [kube, apiAway] = typeof api === 'string' ? [undefined, api] : [api, undefined]
   const [streams, natsAway] = typeof nats === 'string' ? [undefined, nats] : [nats, undefined]
   const all = kube ? await reconcilersOf(kube) : streams ? await reconcilersIn(streams.view) : []
-  const target = await targetOf(asked, all, kube, streams)
+  const target = await targetOf(asked, all, kube && (await servedResources(kube)), streams)
   const { object, stored } = await versionsOf(target, kube, streams)
   const reconcilers = all.filter((one) => isFor(one, target.ref))
   const [known, elsewhere, isNamespaceTerminating, events, letters] = await Promise.all([
@@ -75,13 +75,13 @@ export async function reconcilersOf(kube: KubeClient): Promise<KubeObject[]> {
   return found
 }
 
-async function targetOf(
+/** Returns what the names mean. `served`: the kinds of the API server; undefined while it is away. */
+export async function targetOf(
   { kind: asked, namespace, name }: Asked,
   reconcilers: readonly KubeObject[],
-  kube: KubeClient | undefined,
+  served: readonly ServedResource[] | undefined,
   streams: ExistingStreams | undefined,
 ): Promise<Target & { isServed?: boolean }> {
-  const served: ServedResource[] | undefined = kube && (await servedResources(kube))
   const watched = streams && served === undefined ? await watchedIn(streams.view) : []
   const { kind, ref, namespaced, isServed } = kindNamed(asked, reconcilers, served, watched)
   const inNamespace = { namespace: namespace ?? 'default' }

@@ -5,9 +5,18 @@ import type { Data } from '../../console/data/data.ts'
 import { objectPage } from '../../console/pages/object.ts'
 import { ago, NOW, relative, served, situation } from '../inspect/situations.ts'
 
+let reads = 0
+
 /** The text of the page for a person who may get these resources, as `namespace/resource`. */
 async function pageFor(given: Situation, ...allowed: string[]): Promise<string> {
-  const data = { situation: async () => given, runsOf: async () => [] } as Partial<Data> as Data
+  const data = {
+    target: async () => given.target,
+    situation: async () => {
+      reads++
+      return given
+    },
+    runsOf: async () => [],
+  } as Partial<Data> as Data
   const { regions, head } = await objectPage({
     person: { name: 'ann', groups: [] },
     may: async ({ resource, namespace }) => allowed.includes(`${namespace}/${resource}`),
@@ -52,4 +61,12 @@ it('namespaces that have an object of the same name are shown to people who may 
 
 it('the page of an object that a person may not get shows nothing of it', async () => {
   await expect(pageFor(owner, 'default/deployments')).rejects.toThrow('ann may not get Website hello')
+})
+
+it('nothing of an object is read for a person who may not get it', async () => {
+  await pageFor(owner, 'default/websites')
+  const before = reads
+  expect(before).toBeGreaterThan(0)
+  await expect(pageFor(owner, 'default/deployments')).rejects.toThrow('may not get')
+  expect(reads).toBe(before)
 })

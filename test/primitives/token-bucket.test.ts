@@ -32,3 +32,10 @@ it('lets who is turned away come back in five minutes at the latest', () => {
   bucket.take()
   expect(bucket.takeWithin(1000)).toEqual({ returnMs: 300_000 })
 })
+
+it('takes several tokens at once, or none of them', () => {
+  const { bucket } = bucketOf({ perSecond: 2, burst: 3 })
+  expect(bucket.takeWithin(1000, 5)).toEqual({ waitMs: 1000 })
+  expect(bucket.takeWithin(1000, 2)).toEqual({ returnMs: 2000 })
+  expect(bucket.take()).toBe(1500)
+})

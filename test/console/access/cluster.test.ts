@@ -117,8 +117,13 @@ const open = (options: { audiences?: string[]; date?: () => Date } = {}): Cluste
   })
 }
 
-const authenticated = (access: ClusterAccess, token: string | undefined): Promise<Person | Refusal> =>
+const authenticated = (
+  access: ClusterAccess,
+  token: string | undefined,
+  remoteAddress = '10.0.0.1',
+): Promise<Person | Refusal> =>
   access.authenticate({
+    socket: { remoteAddress },
     headers: { host: 'console.example.com', ...(token !== undefined && { authorization: `Bearer ${token}` }) },
   } as IncomingMessage)
 
@@ -230,9 +235,29 @@ describe('who sends a request', () => {
     const refusals = await Promise.all(Array.from({ length: 150 }, (_, index) => authenticated(access, `t${index}`)))
     expect(sent('tokenreviews')).toBe(100)
     expect(refusals.at(-1)).toEqual({
-      status: 403,
+      status: 503,
       message: 'too many tokens are being checked: try again in a second',
     })
+  })
+
+  it('is known, and may be a newcomer, whatever tokens another address sends', async () => {
+    const access = open()
+    const [known, newcomer] = [await tokenOf('reader'), await tokenOf('lister')]
+    expect(await authenticated(access, known)).toMatchObject({ groups: expect.anything() })
+    clock.ms += 10_000
+    const flood = Array.from({ length: 150 }, (_, index) => authenticated(access, `t${index}`, '10.0.0.66'))
+    expect((await Promise.all(flood)).at(-1)).toMatchObject({ status: 503 })
+    expect(await authenticated(access, 'another', '10.0.0.66')).toMatchObject({ status: 503 })
+    // The known person even behind the same proxy.
+    expect(await authenticated(access, known, '10.0.0.66')).toMatchObject({ groups: expect.anything() })
+    expect(await authenticated(access, newcomer)).toMatchObject({ groups: expect.anything() })
+  })
+
+  it('is asked for a bounded number of times, however many addresses send tokens', async () => {
+    const access = open()
+    const all = Array.from({ length: 700 }, (_, index) => authenticated(access, `a${index}`, `10.0.1.${index % 20}`))
+    await Promise.all(all)
+    expect(sent('tokenreviews')).toBe(500)
   })
 })
 

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { bearerToken, claimsOf } from '../../../console/access/bearer.ts'
 import { originRefusal } from '../../../console/access/request-origin.ts'
 import { TimedCache } from '../../../console/access/timed-cache.ts'
+import { networkOf } from '../../../console/access/token-reviews.ts'
 
 const HOSTS = ['console.example.com']
 const asked = (headers: Record<string, string>) => originRefusal({ headers }, HOSTS)
@@ -108,4 +109,16 @@ describe('a cache of seconds', () => {
     for (const key of ['a', 'b', 'c']) await cache.get(key, async () => 1)
     expect(['a', 'b', 'c'].map((key) => cache.known(key) !== undefined)).toEqual([false, true, true])
   })
+})
+
+it.each([
+  ['10.1.2.3', '10.1.2.3'],
+  ['::ffff:10.1.2.3', '10.1.2.3'],
+  ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2'],
+  ['2001:db8::6', '2001:db8:0:0'],
+  ['fe80::1:2:3:4', 'fe80:0:0:0'],
+  ['::1', '0:0:0:0'],
+  ['', ''],
+])('tokens of %s count with those of the network %s', (address, network) => {
+  expect(networkOf(address)).toBe(network)
 })
