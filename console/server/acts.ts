@@ -59,8 +59,10 @@ async function onKeys(act: Act | 'run', wanted: Wanted, ask: Ask, access: Access
   const { keys, next, left } = await keysOf(wanted, ask)
   const results = new Map<string, number>()
   let isAllDone = true
-  for (const [reconciler, names] of Map.groupBy(keys, ({ reconciler }) => reconciler)) {
+  const byReconciler = Map.groupBy(keys, ({ reconciler }) => reconciler)
+  for (const reconciler of byReconciler.keys())
     if (!(await ask.may(toChangeQueue(reconciler)))) return REFUSED(`update reconcilers/queue of ${reconciler}`)
+  for (const [reconciler, names] of byReconciler) {
     const kind = (await primaries(ask)).get(reconciler)
     for await (const { result, ...key } of acted(act, reconciler, names, ask)) {
       results.set(result, (results.get(result) ?? 0) + 1)
@@ -148,10 +150,12 @@ async function publish(object: unknown, ask: Ask, access: Access): Promise<Done>
   const { publish: store } = ask.abilities
   if (store === undefined) return { say: 'this console publishes nothing', isDone: false }
   const [kind, namespace, name] = textsIn(object)
-  const { target, object: found } = await ask.data.situation({ kind, namespace: namespace ?? undefined, name })
+  const asked = { kind, namespace: namespace ?? undefined, name }
+  const target = await ask.data.target(asked)
   const { ref } = target
   if (!(await ask.may(TO_PUBLISH)) || !(await ask.may(toGet(ref, target.namespace, name))))
     return REFUSED(`create reconcilers/events and get ${ref.resource}`)
+  const { object: found } = await ask.data.situation(asked)
   if (found === undefined) return { say: `there is no ${target.kind} ${name}`, isDone: false }
   const say = await store(ref, target.namespace, name)
   const { namespace: where } = target

@@ -79,3 +79,35 @@ it('an act on named keys has those keys only', async () => {
   expect(answer).toEqual({ say: 'Retried: 2 queued', isDone: true, counts: { queued: 2 } })
   expect(acted).toHaveLength(2)
 })
+
+it('an act on keys of two Reconcilers does nothing where one of them is refused, and says so', async () => {
+  const { acted, act } = asking(async ({ name }) => name !== 'other')
+  const keys = [
+    ['site', 'team-1', 'a'],
+    ['other', 'team-1', 'b'],
+  ]
+  expect(await act({ matching: undefined, keys })).toEqual({
+    say: 'you may not update reconcilers/queue of other',
+    isDone: false,
+  })
+  expect(acted).toEqual([])
+})
+
+it('an event is not published, and its object not read, without the rights', async () => {
+  const { asked, publish } = publishing(async ({ verb }) => verb !== 'create')
+  expect((await publish()).say).toBe('you may not create reconcilers/events and get sites')
+  expect(asked).toEqual(['target'])
+})
+
+function publishing(may: Ask['may']) {
+  const asked: string[] = []
+  const target = { kind: 'Site', ref: { group: 'example.com', version: 'v1', resource: 'sites' }, name: 'a' }
+  const data = {
+    target: async () => (asked.push('target'), target),
+    situation: async () => (asked.push('situation'), { target }),
+  } as unknown as Data
+  const abilities = { writes: true, publish: async () => 'stored' }
+  const ask = { may, data, abilities, person: { name: 'ann', groups: [] } } as Partial<Ask> as Ask
+  const access = { record: async () => undefined } as Partial<Access> as Access
+  return { asked, publish: () => perform({ act: 'publish', object: ['sites', 'shop', 'a'] }, ask, access) }
+}
