@@ -11,8 +11,34 @@ const LONG_QUEUED_MS = 60_000
 export const queue: Rule = (situation) =>
   situation.reconcilers.flatMap((one) => {
     if (isSelected(one, situation) === false && !isHeldBy(one, situation)) return []
-    return (one.rows ?? []).flatMap((row) => stateOf(row, one, situation))
+    const rows = (one.rows ?? []).filter((row) => failureIn(row, situation) === undefined)
+    return rows.flatMap((row) => stateOf(row, one, situation))
   })
+
+/**
+ * Returns how often the last runs failed and when the next one begins, if the condition `Reconciled` has the error of
+ * the row. One failure is then one finding, that of the condition.
+ */
+export function failureIn(row: Row, { object, now }: Pick<Situation, 'object' | 'now'>): string | undefined {
+  const { state, reason, error } = row
+  const condition = conditionOf(object, 'Reconciled')
+  if (condition?.status !== 'False' || error === undefined || !isSameError(condition.message ?? '', error))
+    return undefined
+  if (state === 'parked' && reason !== 'Withdrawn') return failedForGood(row, now)
+  return state === 'waiting' && reason === 'Error' ? failedAgain(row, now) : undefined
+}
+
+/** The queue cuts a long error at its end. */
+const isSameError = (shown: string, queued: string): boolean =>
+  shown === queued || (queued.endsWith('…') && shown.startsWith(queued.slice(0, -1)))
+
+const failedForGood = ({ since }: Row, now: string): string =>
+  `its last run failed for good ${duration(Date.parse(now) - Date.parse(since))} ago`
+
+function failedAgain({ attempt, until }: Row, now: string): string {
+  const left = until === undefined ? 'some time' : duration(Math.max(0, Date.parse(until) - Date.parse(now)))
+  return `${attempt === 1 ? 'its last run' : `${attempt} runs in a row`} failed, the next try is in ${left}`
+}
 
 /**
  * True while an object that is being deleted still has keys: the Reconciler selected it earlier, and its finalizer is
@@ -45,14 +71,7 @@ function stateOf(row: Row, one: ReconcilerSituation, situation: Situation): Find
             step('Run it again.', `fairlead queue retry ${key}`),
           ),
         ]
-      return [
-        finding(
-          'Parked',
-          'problem',
-          `its last run failed for good ${duration(forMs)} ago${error}`,
-          parkedStep(one, situation),
-        ),
-      ]
+      return [finding('Parked', 'problem', `${failedForGood(row, now)}${error}`, parkedStep(one, situation))]
     case 'waiting':
       return waiting(row, one, situation, finding)
     case 'running': {
@@ -121,12 +140,11 @@ function waiting(
       ),
     ]
   const error = row.error === undefined ? '' : `: ${row.error}`
-  const times = row.attempt === 1 ? 'its last run failed' : `${row.attempt} runs in a row failed`
   return [
     finding(
       'Retrying',
       'problem',
-      `${times}, the next try is in ${left}${error}`,
+      `${failedAgain(row, now)}${error}`,
       step('Mend the cause that the error names; to try at once:', `fairlead queue retry ${key}`),
     ),
   ]

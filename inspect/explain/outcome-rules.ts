@@ -3,6 +3,7 @@ import { duration } from '#host/exit'
 import { CONTESTED, RECONCILED } from '#reconcile'
 import { type Finding, keyName, kubectlName, type NextStep, nameOf, type Rule, shown, step } from './finding.ts'
 import { healthOf, wordsOf } from './health.ts'
+import { failureIn } from './key-rules.ts'
 import { type Condition, conditionOf, type ReportedEvent, type Situation, type Target } from './situation.ts'
 
 /** Reports the condition `Reconciled` False of the last runs, with its fix. */
@@ -19,7 +20,9 @@ export const refused: Rule = (situation) => {
       ? `fairlead queue retry ${keyName(nameOf(only.object), target)}`
       : undefined
   const next = (REFUSALS[reason] ?? OTHERWISE)(condition, target, retry)
-  return [{ reason, level: 'problem', message: `Reconciled is False${since}: ${wordsOf(condition)}`, next }]
+  const failures = reconcilers.flatMap(({ rows = [] }) => rows).flatMap((row) => failureIn(row, situation) ?? [])
+  const message = [`Reconciled is False${since}: ${wordsOf(condition)}`, ...failures].join('; ')
+  return [{ reason, level: 'problem', message, next }]
 }
 
 type ToStep = (condition: Condition, target: Target, retry: string | undefined) => NextStep
@@ -70,12 +73,18 @@ const REFUSALS: Record<string, ToStep> = {
 
 const OTHERWISE: ToStep = thenRetry('Mend what the message names')
 
+/** Whether Ready shows the failure of the run: by its reason, or because the function quotes a refusal in its message. */
+function isFailureOf(ready: Condition, { reason, message = '' }: Condition): boolean {
+  const told = message.split('; ').filter((part) => part !== '')
+  return ready.reason === reason || told.some((part) => ready.message?.includes(part))
+}
+
 /** Reports the condition Ready of the function. Skips one that shows the failure of the run, as Reconciled does. */
 export const unready: Rule = ({ object, now, reconcilers }) => {
   const ready = conditionOf(object, 'Ready')
   if (ready === undefined || ready.status === 'True' || object?.metadata.deletionTimestamp !== undefined) return []
   const reconciled = conditionOf(object, RECONCILED)
-  if (reconciled?.status === 'False' && reconciled.reason === ready.reason) return []
+  if (reconciled?.status === 'False' && isFailureOf(ready, reconciled)) return []
   const isOnItsWay = reconcilers.some(({ owned }) => owned.some((one) => healthOf(one).is === 'progressing'))
   const { lastTransitionTime } = ready
   const since =

@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import type { Situation } from '#inspect'
+import type { Row as InspectRow, Situation } from '#inspect'
 import { explain, jsonOf, pageOf } from '#inspect'
 import { ago, ahead, type Given, NOW, reconciler, relative, row, served, situation, website } from './situations.ts'
 
+type Said = [type: string, status: string, reason: string, message: string]
 type Row = [situation: Given<Situation>, reason: string, next: string]
 
 const FINALIZER = 'fairlead.dev/website'
@@ -434,7 +435,7 @@ describe('explain', () => {
       events: [{ type: 'Warning', reason: 'QuotaExceeded', message: 'pods: 10 of 10', count: 7, last: ago(4) }],
     })
     expect(pageOf(now, explain(now))).toMatchInlineSnapshot(`
-      "Website default/hello: Reconciled is False since 3m0s: QuotaExceeded: pods: 10 of 10
+      "Website default/hello: Reconciled is False since 3m0s: QuotaExceeded: pods: 10 of 10; 7 runs in a row failed, the next try is in 12s
 
       Reconciler  website: watched yes, selected yes, served yes
       Queue       website default/hello: waiting since 4s, 7 failures in a row; retry in 12s: pods: 10 of 10
@@ -446,15 +447,76 @@ describe('explain', () => {
       Events      Warning QuotaExceeded ×7 (4s) pods: 10 of 10
 
       Found:
-        1. problem: Reconciled is False since 3m0s: QuotaExceeded: pods: 10 of 10
-        2. problem: website: 7 runs in a row failed, the next try is in 12s: pods: 10 of 10
-        3. problem: website: Website default/hello names ConfigMap default/c, which does not exist
-        4. pending: website: Deployment default/db is not ready yet: 0 of 1 replicas are ready
-        5. pending: Ready is False since 3m0s: Waiting: for the pods
+        1. problem: Reconciled is False since 3m0s: QuotaExceeded: pods: 10 of 10; 7 runs in a row failed, the next try is in 12s
+        2. problem: website: Website default/hello names ConfigMap default/c, which does not exist
+        3. pending: website: Deployment default/db is not ready yet: 0 of 1 replicas are ready
+        4. pending: Ready is False since 3m0s: Waiting: for the pods
 
       Next step: Raise the quota of the namespace, or ask for less; to try at once:
         fairlead queue retry website default/hello"
     `)
+  })
+
+  describe('has one finding for one cause:', () => {
+    const refusal = 'apply Deployment default/web: exceeded quota: pods: 10 of 10'
+    const seen = (ready: Said, queued: Partial<InspectRow>, message = refusal) =>
+      explain(
+        situation({
+          object: website({}, [ready, ['Reconciled', 'False', 'QuotaExceeded', message]]),
+          ...one({ rows: [row({ state: 'waiting', reason: 'Error', attempt: 7, until: ahead(12), ...queued })] }),
+        }),
+      )
+    const overwritten: Said = ['Ready', 'False', 'QuotaExceeded', `a write was refused: ${refusal}`]
+    const quoted: Said = ['Ready', 'False', 'NoRoom', `it cannot grow: ${refusal}`]
+    it.each<[string, Said, Partial<InspectRow>, string]>([
+      [
+        'a refused write that is tried again',
+        overwritten,
+        { error: refusal },
+        '7 runs in a row failed, the next try is in 12s',
+      ],
+      ['one that its function tells in its own words', quoted, { error: refusal }, 'the next try is in 12s'],
+      [
+        'a refusal that the queue has cut off',
+        overwritten,
+        { error: `${refusal.slice(0, 30)}…` },
+        'the next try is in 12s',
+      ],
+      [
+        'a run that failed for good',
+        overwritten,
+        { state: 'parked', reason: 'Terminal', error: refusal },
+        'for good 4s ago',
+      ],
+    ])('%s', (_, ready, queued, then) => {
+      const { findings, next } = seen(ready, queued)
+      expect(findings.map(({ reason }) => reason)).toEqual(['QuotaExceeded'])
+      expect(findings[0]?.message).toMatch(new RegExp(`${refusal}; .*${then}$`))
+      expect(next?.command).toBe('fairlead queue retry website default/hello')
+    })
+
+    it('one of several refusals that its function quotes', () => {
+      const all = `cannot write the Role; ${refusal}`
+      expect(seen(quoted, { error: all }, all).findings).toHaveLength(1)
+    })
+
+    it.each<[string, Said, Partial<InspectRow>, string[]]>([
+      ['a run that failed otherwise since', overwritten, { error: 'no route' }, ['QuotaExceeded', 'Retrying']],
+      [
+        'a key that was parked by hand',
+        overwritten,
+        { state: 'parked', reason: 'Withdrawn', error: refusal },
+        ['QuotaExceeded', 'ParkedByHand'],
+      ],
+      [
+        'a Ready of its own',
+        ['Ready', 'False', 'NoDisk', 'no disk'],
+        { error: refusal },
+        ['QuotaExceeded', 'NotReady'],
+      ],
+    ])('not for another one, as %s', (_, ready, queued, reasons) => {
+      expect(seen(ready, queued).findings.map(({ reason }) => reason)).toEqual(reasons)
+    })
   })
 
   it('shows who has changed the object last, and the last recorded run', () => {

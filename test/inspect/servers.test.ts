@@ -166,6 +166,16 @@ it.each(SITUATIONS)('%s: explain says so, and its step helps', async (what, reas
   await healthy(name)
 })
 
+it('a refused write is one problem, which names the next try', async () => {
+  await create('refused', { mode: 'invalid' })
+  const { findings } = await explainedAs(
+    world,
+    'site/refused',
+    (now) => now.findings[0]?.message.includes('the next try is in') === true,
+  )
+  expect(findings.filter(({ level }) => level === 'problem').map(({ reason }) => reason)).toEqual(['Invalid'])
+})
+
 it('a healthy object has three lines', async () => {
   const { stdout, code } = await world.fairlead('fairlead explain site/a-right-is-missing')
   expect(stdout).toContain('its last recorded run ended')
