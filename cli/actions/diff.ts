@@ -1,5 +1,6 @@
 import type { KubeObject } from '#contracts'
 import { type DryRunResult, dryRunAll } from '#dispatch'
+import { referenceRule } from '#events'
 import { dieBecause, EXIT, UsageError, untilStopped } from '#host/exit'
 import { functionNamed, loadFunctions } from '#host/functions'
 import { guardFunctions } from '#host/isolation'
@@ -51,6 +52,7 @@ export async function printDiff(
       name: one.name,
       spec: reconcilerSpec.parse(manifest(one).spec),
       invoke: guard.invoke(one),
+      isReferenceOnly: referenceRule(settings.FAIRLEAD_REFERENCE_ONLY),
       ...(await selected(kube, one, names, options, signal)),
       concurrency: options.concurrency,
       log,

@@ -1,15 +1,14 @@
-import type { Logger } from 'pino'
 import { stringify } from 'yaml'
-import { type Invoke, namespacedName, type Outcome } from '#contracts'
+import { namespacedName, type Outcome } from '#contracts'
 import { type DryRunResult, type DryRunStep, dryRun } from '#dispatch'
+import { referenceRule } from '#events'
 import { dieBecause, EXIT, untilStopped } from '#host/exit'
 import { functionNamed, loadFunctions } from '#host/functions'
 import { guardFunctions } from '#host/isolation'
 import { openKube } from '#host/kube'
 import { createLogger } from '#host/logging'
-import type { KubeClient } from '#kube'
 import type { Finish } from '#queue'
-import { manifest, type Reconciler } from '#sdk'
+import { manifest } from '#sdk'
 import { reconcilerSpec } from '#spec'
 import { changeText } from '#testing'
 import { existing, namespaceFor } from '../one-object.ts'
@@ -39,23 +38,22 @@ export async function printDryRun(
     log,
     fatal: dieBecause(process.env),
   })
-  const result = await dryRunOnCluster(kube, found, guard.invoke(found), key, log, signal)
+  const isReferenceOnly = referenceRule(settings.FAIRLEAD_REFERENCE_ONLY)
+  const spec = reconcilerSpec.parse(manifest(found).spec)
+  await existing(kube, spec.for, key, signal)
+  const result = await dryRun({
+    kube,
+    name: found.name,
+    spec,
+    invoke: guard.invoke(found),
+    object: key,
+    isReferenceOnly,
+    log,
+    now: new Date(),
+    signal,
+  })
   print(options.output === 'json' ? JSON.stringify(result, null, 2) : textOf(result))
   if (isFailure(result.finish)) setExitCode(EXIT.failed)
-}
-
-/** Returns the writes of a run of this function for this object on the current state of the cluster. Writes nothing. */
-async function dryRunOnCluster(
-  kube: KubeClient,
-  found: Reconciler,
-  invoke: Invoke,
-  object: { namespace: string | undefined; name: string },
-  log: Logger,
-  signal: AbortSignal,
-): Promise<DryRunResult> {
-  const spec = reconcilerSpec.parse(manifest(found).spec)
-  await existing(kube, spec.for, object, signal)
-  return dryRun({ kube, name: found.name, spec, invoke, object, log, now: new Date(), signal })
 }
 
 const isFailure = ({ kind }: Finish): boolean => kind === 'error' || kind === 'terminal'

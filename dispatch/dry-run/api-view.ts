@@ -1,5 +1,5 @@
 import type { KubeObject, ResourceRef } from '#contracts'
-import type { EventStore, ObjectFilter, StoredObject } from '#events'
+import { type EventStore, type ObjectFilter, referenceRule, type StoredObject } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
 import { undefinedIfGone } from '../errors.ts'
 
@@ -14,13 +14,14 @@ export function apiView(
   kube: KubeClient,
   signal: AbortSignal,
   lists: Lists = {},
+  isReferenceOnly: EventStore['isReferenceOnly'] = referenceRule([]),
 ): Pick<EventStore, 'observe' | 'isReferenceOnly'> {
   const {
     owned: ownedBy = (kind, { metadata }) => read(kind, { namespace: metadata.namespace }),
     related: shared = (_, list) => list(),
   } = lists
   return {
-    isReferenceOnly: ({ group, resource }) => group === '' && resource === 'secrets',
+    isReferenceOnly,
     async observe({ primary, owned = [], related = [] }) {
       const { ref, namespace, name } = primary
       const object = await one(ref, namespace, name)

@@ -4,7 +4,7 @@ import { keyOf } from '#events'
 import type { KubeClient } from '#kube'
 import { unlessAborted } from '#primitives'
 import { dated, type Finish, type Lease } from '#queue'
-import { MAX_STATE_BYTES, reconciled, SettledWrites } from '#reconcile'
+import { isConfidential, MAX_STATE_BYTES, type Reconciled, reconciled, SettledWrites } from '#reconcile'
 import type { ReconcilerSpec } from '#spec'
 import { InFlight } from '../apply/in-flight.ts'
 import { Gate } from '../gate.ts'
@@ -29,12 +29,14 @@ export interface DryRunOptions {
   log: RunLog
   now: Date
   signal: AbortSignal
+  /** The kinds whose contents are confidential. Left out: Secrets. */
+  isReferenceOnly?: Reconciled['isReferenceOnly']
   /** What the run observes. Left out: the API server is read for this run alone. */
   view?: ReturnType<typeof apiView>
 }
 
 export interface DryRunResult {
-  /** The last outcome of the function, without the values of Secrets. Undefined: it was not called, or threw. */
+  /** The last outcome of the function, without confidential contents. Undefined: it was not called, or threw. */
   outcome: Outcome | undefined
   would: DryRunStep[]
   finish: Finish<Date>
@@ -42,10 +44,12 @@ export interface DryRunResult {
 
 /** Runs one object on the state of the API server. It writes nothing, and needs neither the queue nor EVENTS. */
 export async function dryRun(options: DryRunOptions): Promise<DryRunResult> {
-  const { kube, name, spec, invoke, object, log, now, signal, view = apiView(kube, signal) } = options
+  const { kube, name, spec, invoke, object, log, now, signal, isReferenceOnly } = options
+  const { view = apiView(kube, signal, {}, isReferenceOnly) } = options
   const would: DryRunStep[] = []
   let outcome: Outcome | undefined
   const gate = new Gate(4)
+  const of = reconciled(name, { ...spec, dryRun: true }, view.isReferenceOnly)
   const deps = dryRunDependencies(
     {
       kube,
@@ -73,11 +77,11 @@ export async function dryRun(options: DryRunOptions): Promise<DryRunResult> {
     if (input.ask !== undefined) return answer()
     outcome = undefined
     const returned = (await answer()) as Outcome
-    outcome = shownOutcome(returned, input)
+    outcome = shownOutcome(returned, input, (one) => isConfidential(of, one))
     return returned
   }
   const served: ServedReconciler = {
-    ...reconciled(name, { ...spec, dryRun: true }, view.isReferenceOnly),
+    ...of,
     invoke: listening,
     reconcilerVersion: undefined,
   }

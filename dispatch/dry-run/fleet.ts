@@ -1,6 +1,7 @@
 import type { Invoke, KubeObject, RunLog } from '#contracts'
 import { type KubeClient, resourcePath } from '#kube'
 import { forEachAtMost } from '#primitives'
+import type { Reconciled } from '#reconcile'
 import type { ReconcilerSpec } from '#spec'
 import { undefinedIfGone } from '../errors.ts'
 import { apiView } from './api-view.ts'
@@ -12,6 +13,8 @@ export interface FleetOptions {
   name: string
   spec: ReconcilerSpec
   invoke: Invoke
+  /** The kinds whose contents are confidential. Left out: Secrets. */
+  isReferenceOnly?: Reconciled['isReferenceOnly']
   /** The objects to compare, by pages. Their metadata is enough. */
   pages: Iterable<{ items: KubeObject[] }> | AsyncIterable<{ items: KubeObject[] }>
   /** The namespace of all objects; undefined: any. */
@@ -37,7 +40,7 @@ export async function dryRunAll(options: FleetOptions): Promise<number> {
   const paths: string[] = []
   for await (const { items } of pages)
     paths.push(...items.map(({ metadata }) => resourcePath(spec.for, metadata.namespace, metadata.name)))
-  const view = apiView(kube, signal, await fleetLists(kube, spec, namespace, signal))
+  const view = apiView(kube, signal, await fleetLists(kube, spec, namespace, signal), options.isReferenceOnly)
   return forEachAtMost(concurrency, paths, async (path) => {
     const found = await kube.get(path, { signal }).catch(undefinedIfGone)
     if (found === undefined || !begins(found)) return

@@ -1,15 +1,21 @@
 import type { AppliedObject, KubeObject, Outcome, RunInput } from '#contracts'
-import { scrubber, WITHHELD } from '#reconcile'
+import { scrubber, WITHHELD, withoutContents } from '#reconcile'
 
 /**
- * Returns the outcome without the values of Secrets in `apply`, and without the values of these and of the input's
- * Secrets in the effect.
+ * Returns the outcome without confidential contents in `apply`, and without the values of these and of the input's
+ * confidential objects in the effect. Left out: Secrets are confidential.
  */
-export function shownOutcome({ apply, effect, ...others }: Outcome, { owned, related }: RunInput): Outcome {
+export function shownOutcome(
+  { apply, effect, ...others }: Outcome,
+  { owned, related }: RunInput,
+  isConfidential: (object: KubeObject) => boolean = isSecret,
+): Outcome {
   const given = [owned, related].flatMap((kinds) => Object.values(kinds).flat())
-  const scrub = scrubber([...given, ...(apply ?? [])].filter(isSecret))
+  const scrub = scrubber([...given, ...(apply ?? [])].filter(isConfidential))
+  const shown = (object: AppliedObject): AppliedObject =>
+    isSecret(object) ? withoutValues(object) : isConfidential(object) ? withoutContents(object) : object
   return {
-    ...(apply && { apply: apply.map((object) => (isSecret(object) ? withoutValues(object) : object)) }),
+    ...(apply && { apply: apply.map(shown) }),
     ...others,
     ...(effect && { effect: JSON.parse(JSON.stringify(effect), (_, value) => scrubbed(value, scrub)) }),
   }

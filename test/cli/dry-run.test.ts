@@ -48,6 +48,12 @@ export const safe = reconciler({
     apply: [Secret.of({ metadata: {}, data: { key: btoa('hunter2') }, stringData: { other: 'hunter2' } })],
   }),
 })
+const veiledMap = (data) => ConfigMap.of({ metadata: {}, data })
+export const veiled = reconciler({
+  name: 'veiled', for: Deed, owns: [ConfigMap],
+  reconcile: () => ({ apply: [veiledMap({ word: 'hunter2' })] }),
+})
+export const stray = reconciler({ name: 'stray', for: Deed, reconcile: () => ({ apply: [veiledMap({ word: 'hunter2' })] }) })
 export const deed = reconciler({
   name: 'deed', for: Deed, timeoutSeconds: 1,
   async reconcile({ object }) {
@@ -100,6 +106,18 @@ describe('a dry run', () => {
       expect(stdout).not.toMatch(/hunter2|aHVudGVyMg/)
     }
   })
+
+  it.each(['veiled', 'stray'])(
+    'shows no value of a kind in FAIRLEAD_REFERENCE_ONLY, which its Reconciler declares or not: %s',
+    async (name) => {
+      for (const output of ['text', 'json']) {
+        const args = ['run', name, 'nothing', '--dry-run', '-f', module, '-o', output]
+        const { stdout } = await command(args, { ...env, FAIRLEAD_REFERENCE_ONLY: 'configmaps' })
+        expect(stdout).toContain('(withheld)')
+        expect(stdout).not.toContain('hunter2')
+      }
+    },
+  )
 
   it.each([
     ['sweep', 's', 'default/src other/src'],
