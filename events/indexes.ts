@@ -96,7 +96,7 @@ export class Indexes {
    */
   isNamespaced(ref: ResourceRef): boolean {
     const reader = this.#inNamespace.get(resourcePrefix(ref))
-    return reader?.disposed.aborted === false && reader.index.size > 0 && !this.#isOld(reader)
+    return reader !== undefined && reader.index.size > 0 && !this.#isOld(reader)
   }
 
   /** Opens a reader, which may be new and empty. */
@@ -156,6 +156,8 @@ export class Indexes {
     if (reader === undefined) return
     reader[Symbol.dispose]()
     this.#readers.delete(filter)
+    const { prefix } = reader.index
+    if (this.#inNamespace.get(prefix) === reader) this.#inNamespace.delete(prefix)
     this.#bytes -= this.#weights.get(reader) ?? 0
   }
 

@@ -1,3 +1,5 @@
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { EventStore, PutOptions, Selection, Verb } from '#events'
 import type { JetStream } from '#jetstream'
@@ -192,6 +194,29 @@ describe('objects that a selection selects', () => {
     expect(await read('a')).toBe(a)
     const again = await read('b')
     expect([again === b, again.size]).toEqual([false, 1])
+  })
+
+  it('leave nothing in memory when their index is dropped: the limit counts every index that is there', async () => {
+    const options = fresh()
+    await using store = await open(options)
+    // One index alone is beyond this limit, so that each index drops the one before.
+    const indexes = indexesOf(store, options.prefix, { capacityBytes: 1 })
+    const weak = async (resource: string) => {
+      const ref = { ...PODS, resource }
+      await store.put(ref, 'added', object('one', 1))
+      const filter = objectFilter({ ref, namespace: NS })
+      return new WeakRef(await indexes.upToDate(filter, selection(''), undefined))
+    }
+    const refs = [await weak('pods'), await weak('services'), await weak('configmaps')]
+    setFlagsFromString('--expose-gc')
+    const gc = runInNewContext('gc') as () => void
+    const left = () => {
+      gc()
+      return refs.filter((ref) => ref.deref() !== undefined).length
+    }
+    await until(() => left() <= 1)
+    indexes.clear()
+    await until(() => left() === 0)
   })
 
   it('of a kind that has just become related are all there, and those of another selection too', async () => {
