@@ -140,13 +140,21 @@ function demandWhole(answer: HttpAnswer): void {
 function outcomeOf(answer: HttpAnswer, isSigned: boolean, { name, ask, finalizing }: Question): Outcome {
   const { code, headers, body } = answer
   demandWhole(answer)
+  const isEmpty = code === 204 || body.length === 0
+  // Proxies answer so too, for example during maintenance.
+  if (isEmpty && !isSigned)
+    throw new FunctionError(
+      `an answer ${code} without a body and without the header ${FUNCTION_HEADER}: ${name} is not of the function: ` +
+        'let the function set the header, or answer {}',
+      { isAway: true },
+    )
   const isEvent = isCloudEvent(headers)
   if (finalizing && !isSigned && !isEvent)
     throw new FunctionError(
       `the function answered ${code} to finalizing without the header ${FUNCTION_HEADER}: ${name}, so the finalizer stays`,
       { isAway: false },
     )
-  if (code === 204 || body.length === 0) return {}
+  if (isEmpty) return {}
   try {
     const data = dataIn(answer, ask) as Outcome
     return isEvent ? data : checked(data)

@@ -269,7 +269,7 @@ it('a function that is moved back from http to pull is not called at its address
   const server = createServer((request, response) => {
     calls++
     request.resume()
-    response.writeHead(204).end()
+    response.writeHead(204, { 'fairlead-function': 'to-pull' }).end()
   })
   await once(server.listen(0, '127.0.0.1'), 'listening')
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`

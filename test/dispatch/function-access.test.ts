@@ -36,7 +36,7 @@ beforeAll(async () => {
     const { CN } = (request.socket as TLSSocket).getPeerCertificate().subject
     calls.push([String(CN), request.headers.authorization])
     request.resume()
-    response.writeHead(204).end()
+    response.writeHead(204, { 'fairlead-function': 'w' }).end()
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   origin = `https://127.0.0.1:${(server.address() as AddressInfo).port}`

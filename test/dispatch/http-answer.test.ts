@@ -31,9 +31,21 @@ describe('an answer of a function over HTTP', () => {
     expect(returnedIn({ code, headers, body: Buffer.from(body) }, asked)).toEqual(outcome),
   )
 
-  it.each([200, 201, 204])('%d without a body asks for nothing', (code) =>
-    expect(returnedIn(answer(code), asked)).toEqual({}),
+  it.each([200, 201, 204])(
+    '%d without a body asks for nothing if the function has signed it, and is of no function otherwise',
+    (code) => {
+      expect(returnedIn(answer(code, '', own), asked)).toEqual({})
+      const untyped = { 'ce-specversion': '1.0' }
+      for (const given of [answer(code), answer(code, '', untyped)])
+        expect(thrownBy(given)).toMatchObject({
+          name: 'FunctionError',
+          isAway: true,
+          message: expect.stringContaining('fairlead-function: shops'),
+        })
+    },
   )
+
+  it('without a sign that is {} asks for nothing', () => expect(returnedIn(answer(200, {}), asked)).toEqual({}))
 
   it('that is to be asked for after the end of all time is asked for in a hundred years, in its own words', () => {
     const endless = { 'retry-after': '9'.repeat(400) }

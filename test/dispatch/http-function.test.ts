@@ -34,6 +34,7 @@ async function startUnmeasured(body: string): Promise<{ url: string } & AsyncDis
   }
 }
 
+const signed = { 'fairlead-function': 'w' }
 const open: HttpFunction[] = []
 afterEach(() => {
   for (const one of open.splice(0)) one.close()
@@ -71,7 +72,7 @@ describe('calling a function over HTTP', () => {
     const sockets = new Set<unknown>()
     await using server = await startHttpReceiver((_, response) => {
       sockets.add(response.socket)
-      response.writeHead(204).end()
+      response.writeHead(204, signed).end()
     })
     const called = at(server.url)
     for (let n = 0; n < 3; n++) await called.call()
@@ -83,7 +84,7 @@ describe('calling a function over HTTP', () => {
     let calls = 0
     await using server = await startHttpReceiver((_, response) => {
       if (++calls === 2) response.socket?.resetAndDestroy()
-      else response.writeHead(204).end()
+      else response.writeHead(204, signed).end()
     })
     const called = at(server.url)
     await called.call()
@@ -105,7 +106,7 @@ describe('calling a function over HTTP', () => {
       isAway: true,
       message: expect.stringContaining('ECONNREFUSED'),
     })
-    await using server = await startHttpReceiver((_, response) => response.writeHead(204).end(), nobody)
+    await using server = await startHttpReceiver((_, response) => response.writeHead(204, signed).end(), nobody)
     expect(await called.call()).toEqual({})
     await server[Symbol.asyncDispose]()
     await expect(called.call()).rejects.toMatchObject({ isAway: true, afterSeconds: expect.closeTo(0.25, 1) })
@@ -114,7 +115,7 @@ describe('calling a function over HTTP', () => {
   it.each([502, 503, 504])('counts %d only where others were answered meanwhile', async (code) => {
     const release: (() => void)[] = []
     await using server = await startHttpReceiver((_, response) => {
-      if (server.received.length === 2) response.writeHead(204).end()
+      if (server.received.length === 2) response.writeHead(204, signed).end()
       else release.push(() => response.writeHead(code).end())
     })
     const called = at(server.url)

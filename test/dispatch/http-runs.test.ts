@@ -1,4 +1,4 @@
-import type { ServerResponse } from 'node:http'
+import { request as forward, type ServerResponse } from 'node:http'
 import { inspect } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject, RunInput } from '#contracts'
@@ -26,7 +26,7 @@ beforeAll(async () => {
     const left = answers.get(name) ?? []
     const answer = left.length > 1 ? left.shift() : left[0]
     if (answer) answer(response, input)
-    else response.writeHead(204).end()
+    else response.writeHead(204, signed).end()
   })
   fixture = await startFixture()
   const invoke = { http: { url: server.url }, pull: {} }
@@ -86,17 +86,24 @@ describe('a run of a function over HTTP', () => {
     const message = expect.stringContaining('cannot create Pod http/broken-pod: ')
     const refusal = { name: 'broken-pod', namespace: 'http', reason: 'Invalid', message }
     expect(second?.refused).toEqual({ 'Pod.v1': [refusal] })
-    answers.set('broken', [says(204)])
+    answers.set('broken', [says(204, undefined, signed)])
   })
 
   it('never counts a cold start as a failure of the object', async () => {
-    await widget('cold', says(503), says(502), says(504), says(503, undefined, { 'retry-after': '1' }), says(204))
+    await widget(
+      'cold',
+      says(503),
+      says(502),
+      says(504),
+      says(503, undefined, { 'retry-after': '1' }),
+      says(204, undefined, signed),
+    )
     await until(() => attempts('cold').length === 5)
     expect(attempts('cold')).toEqual([0, 0, 0, 0, 0])
   })
 
   it('counts what the function itself got wrong', async () => {
-    await widget('fails', says(500), says(500), says(204))
+    await widget('fails', says(500), says(500), says(204, undefined, signed))
     await until(() => attempts('fails').length === 3)
     expect(attempts('fails')).toEqual([0, 1, 2])
   })
@@ -120,7 +127,7 @@ describe('a run of a function over HTTP', () => {
 
   it('keeps the finalizer until the function itself has answered', async () => {
     const accepted = [202, 204, 200].map((code) => says(code))
-    await widget('finalized', says(204))
+    await widget('finalized', says(204, undefined, signed))
     await scene.ended('finalized')
     const from = inputs.get('finalized')?.length ?? 0
     answers.set('finalized', [...accepted, says(200, {}), says(204, undefined, signed)])
@@ -136,6 +143,47 @@ describe('a run of a function over HTTP', () => {
     ).toEqual(Array(5).fill(true))
   })
 
+  it.each([204, 200])(
+    'takes an empty %d of a proxy for a function that is away: failures stay, and the function is called until it answers',
+    async (code) => {
+      const name = `proxied-${code}`
+      let isInMaintenance = false
+      let empty = 0
+      await using proxy = await startHttpReceiver(({ headers, body }, response) => {
+        if (isInMaintenance) {
+          empty++
+          return void response.writeHead(code).end()
+        }
+        const passed = forward(server.url, { method: 'POST', headers }, (answer) => {
+          response.writeHead(answer.statusCode ?? 502, answer.headers)
+          answer.pipe(response)
+        })
+        passed.end(body)
+      })
+      const timed = await fixture.scene(name, { spec: { invoke: { http: { url: proxy.url } }, timeoutSeconds: 5 } })
+      const own = { 'fairlead-function': name }
+      // The timer is later than the end of the test.
+      const asksForTimer = says(200, { status: { phase: 'TIMED' }, requeueAfterSeconds: 600 }, own)
+      const fails: Answer = (response) => {
+        isInMaintenance = true
+        response.writeHead(500, own).end()
+      }
+      answers.set(name, [asksForTimer])
+      await timed.widget(name, () => ({}))
+      expect((await timed.ended(name)).result).toBe('requeue_after')
+      answers.set(name, [fails, says(200, { status: { phase: 'DONE' } }, own)])
+      expect((await timed.run(name)).result).toBe('error')
+      await until(() => empty >= 3)
+      const results = timed.stepsOf(name).flatMap((step) => (step.step === 'finished' ? [step.result] : []))
+      expect([results[0], ...new Set(results.slice(1))]).toEqual(['requeue_after', 'error'])
+      isInMaintenance = false
+      await until(async () => phaseOf(await timed.get(WIDGETS, name)) === 'DONE')
+      const since = attempts(name).slice(attempts(name).indexOf(1))
+      expect([since[0], ...new Set(since)]).toEqual([1, 1])
+      await timed.stop()
+    },
+  )
+
   it('shows what is wrong with an outcome, with its path', async () => {
     await widget('invalid', says(200, { status: { a: 1 }, requeueAfterSeconds: 'soon' }, signed))
     expect((await scene.ended('invalid')).result).toBe('terminal')
@@ -146,7 +194,7 @@ describe('a run of a function over HTTP', () => {
   })
 
   it('waits as long as it is told to', async () => {
-    await widget('told', says(429, {}, { 'retry-after': '1' }), says(204))
+    await widget('told', says(429, {}, { 'retry-after': '1' }), says(204, undefined, signed))
     await until(() => attempts('told').length === 2)
     const armed = scene.stepsOf('told').find((step) => step.step === 'armed')
     const ended = scene.stepsOf('told').find((step) => step.step === 'finished')
@@ -155,7 +203,7 @@ describe('a run of a function over HTTP', () => {
   })
 
   it('gives a function that hangs up at its time-out', async () => {
-    await widget('hangs', () => {}, says(204))
+    await widget('hangs', () => {}, says(204, undefined, signed))
     expect(await scene.ended('hangs')).toMatchObject({ result: 'error', message: expect.stringContaining('1 s') })
     await until(() => attempts('hangs').length === 2)
     expect(attempts('hangs')).toEqual([0, 1])

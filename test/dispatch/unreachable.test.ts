@@ -55,7 +55,9 @@ describe('a Reconciler whose function is at an address', () => {
     await another.stop()
     expect(await readyOf()).toMatchObject({ status: 'False' })
 
-    await using server = createServer((_, response) => response.writeHead(204).end()).listen(port, '127.0.0.1')
+    await using server = createServer((_, response) =>
+      response.writeHead(204, { 'fairlead-function': NAME }).end(),
+    ).listen(port, '127.0.0.1')
     await once(server, 'listening')
     await until(async () => (await readyOf())?.status === 'True', { timeoutMs: 30_000 })
     expect(await readyOf()).toMatchObject({ reason: 'Serving' })
