@@ -11,6 +11,9 @@ export interface KnownObject {
   bytes: number
 }
 
+/** The place of a message. */
+type Message = Pick<KnownObject, 'identity' | 'sequence'>
+
 /** The result of a put of this process for an object. */
 export type PutNews =
   | { kind: 'stored'; known: KnownObject }
@@ -31,11 +34,10 @@ export class ObservedViews {
 
   /** Opens a view. Call before EVENTS is read for it, so that the view includes every put() that happens meanwhile. */
   open(filters: ViewFilters): ObservedView {
-    const all = [filters.primary, ...filters.owned, ...(filters.news ? [filters.news.filter] : [])]
-    const view = new ObservedView(filters, () => {
-      for (const filter of all) this.#remove(filter, view)
+    const view: ObservedView = new ObservedView(filters, () => {
+      for (const filter of view.filters) this.#remove(filter, view)
     })
-    for (const filter of all) this.#byFilter.set(filter, (this.#byFilter.get(filter) ?? new Set()).add(view))
+    for (const filter of view.filters) this.#byFilter.set(filter, (this.#byFilter.get(filter) ?? new Set()).add(view))
     return view
   }
 
@@ -60,6 +62,8 @@ export class ObservedViews {
 export class ObservedView implements View {
   readonly #filters: ViewFilters
   readonly #objects = new Map<string, KnownObject>()
+  /** All messages of the stream up to this sequence are known. Undefined: the view has not begun, or has ended. */
+  #end: number | undefined
   readonly #onClose: () => void
   /** The news that arrived before EVENTS was read. Undefined after that. */
   #meanwhile: [identity: string, news: PutNews][] | undefined = []
@@ -70,8 +74,9 @@ export class ObservedView implements View {
     this.#onClose = onClose
   }
 
-  /** Sets the objects that were read. */
-  begin(objects: readonly KnownObject[]): void {
+  /** Sets the objects that were read, up to a sequence of the stream. */
+  begin(objects: readonly KnownObject[], end: number): void {
+    this.#end = end
     for (const known of objects) this.#objects.set(known.identity, known)
     const meanwhile = this.#meanwhile ?? []
     this.#meanwhile = undefined
@@ -81,6 +86,22 @@ export class ObservedView implements View {
   learn(identity: string, news: PutNews): void {
     if (this.#meanwhile) return void this.#meanwhile.push([identity, news])
     if (!this.#follows(identity, news)) this.close()
+  }
+
+  get end(): number | undefined {
+    return this.#end
+  }
+
+  get filters(): string[] {
+    const { primary, owned, news } = this.#filters
+    return [primary, ...owned, ...(news ? [news.filter] : [])]
+  }
+
+  /** Whether the view knows all messages that the stream has behind its end. Then `end` is its new end. */
+  confirms(messages: readonly Message[], end: number): boolean {
+    const isKnown = messages.every(({ identity, sequence }) => this.#sequenceOf(identity) === sequence)
+    if (isKnown) this.#end = end
+    return isKnown
   }
 
   get bytes(): number {
@@ -105,6 +126,7 @@ export class ObservedView implements View {
 
   close(): void {
     this.#isOpen = false
+    this.#end = undefined
     this.#objects.clear()
     this.#onClose()
   }
@@ -112,12 +134,16 @@ export class ObservedView implements View {
   /** Applies news. False: the present state is not known any more. */
   #follows(identity: string, news: PutNews): boolean {
     if (news.kind === 'unclear') return false
-    const { news: other } = this.#filters
-    const before = identity === other?.filter ? other.known : this.#objects.get(identity)?.sequence
+    const before = this.#sequenceOf(identity)
     if (news.kind === 'kept') return news.sequence === before
-    if (identity === other?.filter) return false
+    if (identity === this.#filters.news?.filter) return false
     if (before === undefined || before < news.known.sequence) this.#objects.set(identity, news.known)
     return true
+  }
+
+  #sequenceOf(identity: string): number | undefined {
+    const { news } = this.#filters
+    return identity === news?.filter ? news.known : this.#objects.get(identity)?.sequence
   }
 }
 

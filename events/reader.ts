@@ -2,7 +2,7 @@ import type { ResourceRef } from '#contracts'
 import { follow, JetStreamError, type StoredMessage } from '#jetstream'
 import type { DeadLettering } from './dead-lettering.ts'
 import type { Memory } from './memory.ts'
-import type { KnownObject, ObservedView, ObservedViews } from './observed-views.ts'
+import { type KnownObject, ObservedView, type ObservedViews } from './observed-views.ts'
 import { type PagesContext, type ReadTerms, readPages, sizeOf } from './pages.ts'
 import type { SelectedReader } from './selected-reader.ts'
 import { isSelected } from './selection.ts'
@@ -10,7 +10,7 @@ import { copyFrom, identityFrom, storedEventFrom } from './stored.ts'
 import { ANCHOR, markPlace } from './stream.ts'
 import type { OwnerKey } from './subjects.ts'
 import { childrenFilter, identityFilter, identityOf, matcherOf, type ObjectFilter, objectFilter } from './subjects.ts'
-import type { Identity, Observed, ObserveQuery, StoredEvent, StoredObject } from './types.ts'
+import type { Identity, Observed, ObserveQuery, StoredEvent, StoredObject, View } from './types.ts'
 import { holderOf, isPresent, type StoredCopy } from './version-conflict.ts'
 
 export interface ReaderContext extends PagesContext {
@@ -45,8 +45,10 @@ export class Reader {
     this.#selected = selected
   }
 
-  async observe({ withView = false, ...query }: ObserveQuery): Promise<Observed> {
+  async observe({ withView = false, known, ...query }: ObserveQuery): Promise<Observed> {
     const { primary, owned = [], related = [], news } = query
+    const current = known && (await this.#ifCurrent(known, query))
+    if (current) return { ...current, view: known }
     if (!withView || related.length > 0) return this.#observeAll(query)
     const view = this.#context.views.open({
       primary: identityFilter(primary),
@@ -59,6 +61,14 @@ export class Reader {
       view.close()
       throw error
     }
+  }
+
+  /** Returns what the view shows, if EVENTS has nothing that it does not show. */
+  async #ifCurrent(view: View, { allowance, signal }: ReadTerms): Promise<Observed | undefined> {
+    if (!(view instanceof ObservedView) || view.end === undefined) return undefined
+    const { filters, end: after } = view
+    const { copies, end } = await this.#last(filters, { after, allowance, signal })
+    return end !== undefined && view.confirms(copies, end) ? view.observed(allowance) : undefined
   }
 
   async #observeAll({ related = [], ...query }: ObserveQuery, view?: ObservedView): Promise<Observed> {
@@ -254,7 +264,7 @@ function beginView(
   })
   const isClear = copies.every(({ verb, subject }) => verb !== 'moved' && isPresent({ verb }) === events.has(subject))
   if (isClear && end !== undefined && new Set(known.map(({ identity }) => identity)).size === known.length)
-    return view.begin(known)
+    return view.begin(known, end)
   view.close()
 }
 

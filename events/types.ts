@@ -148,6 +148,11 @@ export interface ObserveQuery {
   news?: { of: ObjectKey; known: number } | undefined
   /** True: Observed.view is wanted. There is none for queries with related objects, or for very large results. */
   withView?: boolean
+  /**
+   * An earlier view of the same query. If EVENTS has nothing newer, it is the result, at the cost of one request and one
+   * short answer.
+   */
+  known?: View | undefined
   /** Left out: no limit. */
   allowance?: Allowance | undefined
   /** Aborts the call. Left out: observe() repeats until NATS has answered. */

@@ -2,23 +2,32 @@ import type { EventStore, Observed, ObserveQuery, View } from '#events'
 
 /**
  * The object and the owned objects as a run or the run before it has observed them. A view is used if this process
- * caused the new observation: by a change that it has put into EVENTS, or by a timer. A change of another process comes
- * with a token, and is read from EVENTS.
+ * caused the new observation by a change that it has put into EVENTS. A change of another process comes with a token, and
+ * is read from EVENTS. A timer says nothing about changes: their tokens may wait in a long lane. So for the run of a timer,
+ * EVENTS is asked whether it has anything newer than the view.
  */
 export class RunView {
   #view: View | undefined
+  /** Whether EVENTS may have newer messages without a token that was delivered here. */
+  #isInDoubt: boolean
 
-  constructor(view?: View) {
+  constructor(view?: View, { isInDoubt = false }: { isInDoubt?: boolean } = {}) {
     this.#view = view
+    this.#isInDoubt = isInDoubt
   }
 
   async observe(events: Pick<EventStore, 'observe'>, query: ObserveQuery): Promise<Observed> {
-    const known = this.#view?.observed(query.allowance)
-    if (known) return known
-    this.end()
-    const { view, ...found } = await events.observe({ ...query, withView: true })
-    this.#view = view
-    return found
+    const shown = this.#isInDoubt ? undefined : this.#view?.observed(query.allowance)
+    if (shown) return shown
+    const known = this.release()
+    this.#isInDoubt = false
+    try {
+      const { view, ...found } = await events.observe({ ...query, withView: true, known })
+      this.#view = view
+      return found
+    } finally {
+      if (known !== this.#view) known?.close()
+    }
   }
 
   /** Ends the view. The next observation reads EVENTS. */

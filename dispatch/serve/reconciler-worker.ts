@@ -90,7 +90,7 @@ export class ReconcilerWorker {
     this.#observe(key, { step: 'started', attempt, fired, cutShort, queuedMs, leaseUntil: lease.until })
     const began = performance.now()
     try {
-      current.view = new RunView(this.#views.take(key, lease.after))
+      current.view = new RunView(this.#views.take(key, lease.after), { isInDoubt: fired })
       current.reconciliation = new Reconciliation(this.#depsOf(log), this.#served, lease, { log, view: current.view })
       current.finish = await current.reconciliation.toEnd()
       return current.finish

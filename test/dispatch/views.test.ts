@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject, RunInput } from '#contracts'
-import type { EventStore, View } from '#events'
+import { type EventStore, keyOf, openEventStore, type View } from '#events'
+import { resourcePath } from '#kube'
 import { KeptViews } from '../../dispatch/observe/run-view.ts'
-import { startFixture, until, WIDGETS } from './fixture.ts'
+import { silent, startFixture, until, WIDGETS } from './fixture.ts'
 
 let fixture: Awaited<ReturnType<typeof startFixture>>
 
@@ -16,9 +17,10 @@ const sizeOf = ({ object }: Pick<RunInput, 'object'>) => (object as KubeObject &
 /** A scene whose function asks for another run after a second, and what its runs have read and seen. */
 async function scene(name: string) {
   const reads: string[] = []
-  const observe: EventStore['observe'] = (query) => {
-    reads.push(query.primary.name)
-    return fixture.events.observe(query)
+  const observe: EventStore['observe'] = async (query) => {
+    const found = await fixture.events.observe(query)
+    if (query.known === undefined || found.view !== query.known) reads.push(query.primary.name)
+    return found
   }
   const found = await fixture.scene(name, { dispatcher: { events: { ...fixture.events, observe } } })
   const sizes: (number | undefined)[] = []
@@ -38,7 +40,7 @@ const later = (object: KubeObject, by: number): KubeObject => {
 }
 
 describe('a run of a timer that its process has set', () => {
-  it('reads nothing, and sees what the process has stored since', async () => {
+  it('reads no object, and sees what the process has stored since', async () => {
     const { found, reads, sizes, resized } = await scene('views-timer')
     await fixture.events.put(WIDGETS, 'modified', later(resized(7), 1))
     // A process that is too busy to take its timer reads: then the run after it has to show it.
@@ -47,6 +49,56 @@ describe('a run of a timer that its process has set', () => {
     expect(reads.length).toBeLessThan(3)
     await found.stop()
   })
+})
+
+it('a run of a timer does not decide on what EVENTS has overtaken, though the token of that change waits in a full low lane', async () => {
+  const { stream } = fixture.events
+  // The bridge, in another process.
+  const bridge = await openEventStore(fixture.js, {
+    prefix: stream.slice(0, -'_EVENTS'.length),
+    cluster: 'test',
+    log: silent,
+  })
+  const name = 'views-overtaken'
+  const found = await fixture.scene(name, { spec: { concurrency: 4 } })
+  const others = Array.from({ length: 12 }, (_, index) => `other-${index}`)
+  for (const other of others) {
+    await found.widget(other, () => ({}))
+    await found.ended(other)
+  }
+  const end = Promise.withResolvers<void>()
+  let held = 0
+  for (const other of others)
+    found.behave(other, async () => {
+      held++
+      await end.promise
+      return {}
+    })
+  for (const other of others) await found.queue.enqueue(name, keyOf(name, other), { lane: 'low' })
+  await until(() => held === 3)
+  const sizes: (number | undefined)[] = []
+  await found.widget('w', (input) => {
+    sizes.push(sizeOf(input))
+    return { requeueAfterSeconds: 2 }
+  })
+  const path = resourcePath(WIDGETS, name, 'w')
+  const waiting = async () => (await found.queue.depth(name)).waiting === 1
+  let size = 0
+  const isOvertaken = async () => {
+    const runs = sizes.length
+    if (!(await waiting())) return false
+    await bridge.put(WIDGETS, 'modified', await fixture.kube.patch(path, { spec: { size: ++size } }, 'merge'))
+    await found.queue.enqueue(name, keyOf(name, 'w'), { lane: 'low' })
+    return sizes.length === runs && (await waiting())
+  }
+  await until(isOvertaken)
+  const runs = sizes.length
+  await until(() => sizes.length > runs)
+  expect(sizes[runs]).toBe(size)
+  // The token is still there.
+  expect((await found.queue.depth(name)).queued).toBe(others.length - 3 + 1)
+  end.resolve()
+  await found.stop()
 })
 
 describe('a run that a token has caused', () => {
