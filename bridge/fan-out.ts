@@ -1,9 +1,9 @@
 /**
- * An action for all keys. Callers during a round share the next round, which begins after it. A thousand changes at
- * once cause two rounds, and a complete round follows each change.
+ * An action for all keys. Callers during a round share the next round, which begins after it and is the action of the
+ * last caller. A thousand changes at once cause two rounds, and a complete round follows each change.
  */
 export class FanOut {
-  readonly #round: () => Promise<void>
+  #round: () => Promise<void>
   #current: Promise<void> | undefined
   #next: Promise<void> | undefined
 
@@ -11,7 +11,12 @@ export class FanOut {
     this.#round = round
   }
 
-  run(): Promise<void> {
+  get isIdle(): boolean {
+    return this.#current === undefined && this.#next === undefined
+  }
+
+  run(round = this.#round): Promise<void> {
+    this.#round = round
     if (this.#current === undefined) return this.#start()
     this.#next ??= this.#current
       .catch(() => undefined)
@@ -31,18 +36,15 @@ export class FanOut {
   }
 }
 
-/** Actions by name. An entry is removed when its round has ended. */
+/** Actions by name. An entry is removed when its rounds have ended. */
 export class FanOuts {
   readonly #known = new Map<string, FanOut>()
 
   run(name: string, round: () => Promise<void>): Promise<void> {
-    const known = this.#known.get(name)
-    if (known) return known.run()
-    const fanOut = new FanOut(async () => {
-      await round()
-      this.#known.delete(name)
-    })
+    const fanOut = this.#known.get(name) ?? new FanOut(round)
     this.#known.set(name, fanOut)
-    return fanOut.run()
+    return fanOut.run(round).finally(() => {
+      if (fanOut.isIdle && this.#known.get(name) === fanOut) this.#known.delete(name)
+    })
   }
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { FanOut } from '../../bridge/fan-out.ts'
+import { FanOut, FanOuts } from '../../bridge/fan-out.ts'
 import { NameIndex } from '../../bridge/name-index.ts'
 import { type Ask, namespacesOf, widest } from '../../bridge/selection.ts'
 import { pods } from './objects.ts'
@@ -96,5 +96,20 @@ describe('what concerns all keys', () => {
     rounds[2]?.resolve()
     await last
     expect(rounds).toHaveLength(3)
+  })
+
+  it('is done as the last who asked has it, after a failure too: a spec that has changed counts at once', async () => {
+    const fanOuts = new FanOuts()
+    const done: string[] = []
+    const as = (spec: string) => async () => void done.push(spec)
+    const failing = fanOuts.run('a', () => Promise.reject(new Error('NATS is away')))
+    await expect(failing).rejects.toThrow('away')
+    await fanOuts.run('a', as('new'))
+    const held = Promise.withResolvers<void>()
+    const first = fanOuts.run('a', () => held.promise)
+    const waiting = [fanOuts.run('a', as('old')), fanOuts.run('a', as('newer'))]
+    held.resolve()
+    await Promise.all([first, ...waiting])
+    expect(done).toEqual(['new', 'newer'])
   })
 })
