@@ -88,6 +88,7 @@ class WatchingBridge implements Bridge {
       enqueue,
       now: this.#now,
       reconcilers: () => this.#admitted,
+      routes: () => this.#routes,
     })
     this.#publisher = new Publisher({ ...options, scopes: this.#scopes, relations: this.#relations })
     this.#admission = new Admission({ ...options, shard, changed: () => this.#rerouting.poke() })

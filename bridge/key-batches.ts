@@ -1,14 +1,48 @@
-import type { ResourceRef } from '#contracts'
-import { type EventStore, keyOf } from '#events'
+import type { EventStore, Selection } from '#events'
+import { keyOf } from '#events'
+import { holdsFinalizer, identityOf, parseFieldSelector, parseSelector } from '#spec'
+import type { Reconciler } from './reconcilers.ts'
+import type { Routes } from './routing.ts'
+import { isSelectedBy } from './selection.ts'
 
-/** The number of keys in progress when every key of a Reconciler is enqueued. */
-export const KEYS_AT_ONCE = 64
+/** Returns the keys of the objects that EVENTS has and the Reconciler selects. `namespace`: see ownNamespaces(). */
+export async function* keysOf(
+  events: EventStore,
+  routes: Routes,
+  reconciler: Reconciler,
+  namespace?: string,
+): AsyncGenerator<string> {
+  const { for: primary } = reconciler.spec
+  const namespaces = ownNamespaces(primary.namespaces, namespace)
+  // Only the selected objects are watched, so EVENTS has no others.
+  if (isSelectedBy(primary, routes.selectionOf(primary))) {
+    for await (const { key, deleted } of events.identities(primary, namespaces, { withoutNamespace: true }))
+      if (!deleted) yield keyOf(key.namespace, key.name)
+  } else yield* await events.selectedKeys(primary, namespaces, selectionBy(reconciler))
+}
 
 /**
- * Returns the keys of every object of a resource that EVENTS has in a namespace (left out: in all of them). It includes
- * cluster-scoped objects, which count for every namespace.
+ * Returns the namespaces of a Reconciler, or those of them that are the given one. Cluster-scoped objects count for every
+ * namespace. Undefined: all namespaces.
  */
-export async function* keysIn(events: EventStore, ref: ResourceRef, namespace?: string): AsyncGenerator<string> {
-  for await (const { key, deleted } of events.identities(ref, namespace, { withoutNamespace: true }))
-    if (!deleted) yield keyOf(key.namespace, key.name)
+const ownNamespaces = (all: readonly string[] | undefined, one: string | undefined): readonly string[] | undefined =>
+  one === undefined ? all : [one].filter((namespace) => all?.includes(namespace) ?? true)
+
+/** Selects the objects of a Reconciler, and those that have left its selection with its finalizer. */
+function selectionBy({ name, spec }: Reconciler): Selection {
+  const { finalize } = spec
+  const { selector = '', fieldSelector = '' } = spec.for
+  const identity = identityOf(name, spec)
+  return {
+    text: JSON.stringify([selector, fieldSelector, ...(finalize ? [identity] : [])]),
+    byFields: finalize || fieldSelector !== '',
+    matcher: () => {
+      const labelsMatch = parseSelector(selector)
+      const fieldsMatch = parseFieldSelector(fieldSelector)
+      return (labels, object) => {
+        if (object === undefined) return finalize || labelsMatch(labels)
+        return (labelsMatch(labels) && fieldsMatch(object)) || (finalize && holdsFinalizer(object, identity))
+      }
+    },
+  }
 }

@@ -1,12 +1,14 @@
-import type { KubeObject, ResourceRef } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { parseKey, type StoredEvent } from '#events'
-import { isNamedInBody, namesAt, namespacesAt, type RelatedResource } from '#spec'
+import { isNamedInBody, namesAt, namespacesAt, type RelatedResource, selectionOf } from '#spec'
 import { NameIndex } from './name-index.ts'
 import { Recall, type RecallDeps } from './recall.ts'
+import { hasKey, type Reconciler } from './reconcilers.ts'
 import type { Change } from './routing.ts'
 
-/** The primaries that name objects, or namespaces of objects, in their fields. */
+/** The primaries of a Reconciler that name objects, or namespaces of objects, in their fields. */
 export class NamingPrimaries {
+  readonly #reconciler: Reconciler
   readonly #related: RelatedResource
   readonly #names = new NameIndex()
   readonly #namespaces = new NameIndex()
@@ -16,9 +18,10 @@ export class NamingPrimaries {
   readonly #settled = new Set<string>()
   readonly #recall: Recall
 
-  constructor(primaries: ResourceRef, related: RelatedResource, deps: RecallDeps) {
+  constructor(reconciler: Reconciler, related: RelatedResource, deps: RecallDeps) {
+    this.#reconciler = reconciler
     this.#related = related
-    this.#recall = new Recall(primaries, () => (key, event) => this.#take(key, event), deps)
+    this.#recall = new Recall(reconciler.spec.for, () => (key, event) => this.#take(key, event), deps)
   }
 
   get ready(): Promise<void> {
@@ -58,11 +61,17 @@ export class NamingPrimaries {
   #take(key: string, { verb, object, referenceOnly }: StoredEvent): void {
     const isPresent = verb !== 'deleted'
     this.#set(key, isPresent ? object : undefined)
-    if (isPresent && referenceOnly && isNamedInBody(this.#related)) this.#unread.add(key)
+    if (isPresent && referenceOnly && isNamedInBody(this.#related) && this.#maySelect(object)) this.#unread.add(key)
   }
 
-  /** Sets the names of a key. Returns whether they have changed. */
-  #set(key: string, object: KubeObject | undefined): boolean {
+  /** Whether a reference may be to an object that is selected. Its fields are not known. */
+  #maySelect(reference: KubeObject): boolean {
+    return selectionOf({ ...this.#reconciler.spec.for, fieldSelector: undefined })(reference)
+  }
+
+  /** Sets the names of a key. Returns whether they have changed. An object that is not selected names nothing. */
+  #set(key: string, found: KubeObject | undefined): boolean {
+    const object = found && hasKey(this.#reconciler, found) ? found : undefined
     const { byName, namespacePath } = this.#related
     const names = object === undefined || byName === undefined ? [] : namesAt(object, byName)
     const namespaces = object === undefined || namespacePath === undefined ? [] : namespacesAt(object, namespacePath)

@@ -2,6 +2,8 @@ import type { KubeObject } from '#contracts'
 import {
   coverageId,
   crossesNamespaces,
+  holdsFinalizer,
+  identityOf,
   isNamedInBody,
   isRefused,
   type ObjectSelector,
@@ -34,6 +36,10 @@ export function parseReconciler(object: KubeObject): Reconciler | RefusedReconci
   if (isRefused(spec)) return { ...spec, name, object }
   return { name, spec, selects: selectionOf(spec.for), coverageId: coverageId(object, spec), object }
 }
+
+/** Whether the Reconciler selects the object, or the object has left the selection with its finalizer. */
+export const hasKey = ({ name, spec, selects }: Reconciler, object: KubeObject): boolean =>
+  selects(object) || (spec.finalize && holdsFinalizer(object, identityOf(name, spec)))
 
 /**
  * Returns the resources that a Reconciler needs to be watched. Owned and related objects are watched in the namespaces

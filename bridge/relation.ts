@@ -32,7 +32,7 @@ export class Relation {
     const { related, reconciler } = to
     this.to = to
     this.#selects = selectionOf(related)
-    this.#primaries = isByField(related) ? new NamingPrimaries(reconciler.spec.for, related, deps) : undefined
+    this.#primaries = isByField(related) ? new NamingPrimaries(reconciler, related, deps) : undefined
     this.#members =
       isWider && related.byName === undefined ? new Members(related, members.setOf(this), deps) : undefined
     this.#ready = Promise.all([this.#primaries?.ready, this.#members?.ready]).then(() => {

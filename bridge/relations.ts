@@ -1,19 +1,21 @@
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { forEachAtMost } from '#primitives'
 import { FanOuts } from './fan-out.ts'
-import { KEYS_AT_ONCE, keysIn } from './key-batches.ts'
+import { keysOf } from './key-batches.ts'
 import { MemberIndex } from './member-index.ts'
 import type { RecallDeps } from './recall.ts'
 import type { Reconciler } from './reconcilers.ts'
 import { Relation } from './relation.ts'
 import { RelationIndex } from './relation-index.ts'
-import type { Change, RelatedTo, Routes } from './routing.ts'
-import { isSameSelection } from './selection.ts'
+import { type Change, type RelatedTo, Routes } from './routing.ts'
+import { isSelectedBy } from './selection.ts'
 
 type Lane = 'high' | 'low'
 type Enqueue = (reconciler: string, key: string, lane: Lane) => Promise<void>
 
 const PROMPT_AT_MOST = 64
+/** The number of keys in progress when every key of a Reconciler is enqueued. */
+const KEYS_AT_ONCE = 64
 
 /** Maps changes of related objects back to the keys of the primaries. */
 export class Relations {
@@ -23,6 +25,7 @@ export class Relations {
   /** The members of relations, by related resource. */
   #members = new Map<string, MemberIndex<Relation>>()
   #index = new RelationIndex([], this.#members)
+  #routes = new Routes([])
   readonly #fanOuts = new FanOuts()
 
   constructor(deps: RecallDeps, enqueue: Enqueue) {
@@ -32,6 +35,7 @@ export class Relations {
 
   /** Follows a change of the Reconcilers: reads the state of new relations, and forgets relations that are gone. */
   reroute(routes: Routes): void {
+    this.#routes = routes
     const kept = new Map<string, Relation>()
     for (const to of routes.refs.flatMap((ref) => routes.relatedTo(ref))) {
       const isWider = isWatchedWider(routes, to)
@@ -102,9 +106,10 @@ export class Relations {
     return this.#everyKey(reconciler, related.within === 'Cluster' ? undefined : namespace, lane)
   }
 
-  #everyKey({ name, spec }: Reconciler, namespace: string | undefined, lane: Lane): Promise<void> {
+  #everyKey(reconciler: Reconciler, namespace: string | undefined, lane: Lane): Promise<void> {
+    const { name } = reconciler
     return this.#fanOuts.run([name, namespace ?? '', lane].join(' '), () =>
-      this.#all(name, keysIn(this.#deps.events, spec.for, namespace), lane),
+      this.#all(name, keysOf(this.#deps.events, this.#routes, reconciler, namespace), lane),
     )
   }
 
@@ -123,9 +128,5 @@ export class Relations {
 function isWatchedWider(routes: Routes, { related }: RelatedTo): boolean {
   const { selector, fieldSelector } = related
   if (selector === undefined && fieldSelector === undefined) return false
-  const { metadataOfKind: _, ...watched } = routes.selectionOf(related)
-  return !isSameSelection(watched, {
-    ...(selector !== undefined && { labelSelector: selector }),
-    ...(fieldSelector !== undefined && { fieldSelector }),
-  })
+  return !isSelectedBy(related, routes.selectionOf(related))
 }

@@ -1,8 +1,10 @@
 import type { ResourceRef, RunLog } from '#contracts'
 import type { EventStore } from '#events'
-import { forEachAtMost, pause } from '#primitives'
-import { KEYS_AT_ONCE, keysIn } from './key-batches.ts'
+import { forEachAtMost, pause, unlessAborted } from '#primitives'
+import { keysOf } from './key-batches.ts'
 import type { Reconciler } from './reconcilers.ts'
+import type { Routes } from './routing.ts'
+import { Semaphore } from './semaphore.ts'
 
 export interface ResyncDeps {
   events: EventStore
@@ -10,6 +12,7 @@ export interface ResyncDeps {
   now: () => Date
   random: () => number
   reconcilers: () => readonly Reconciler[]
+  routes: () => Routes
   enqueue: (reconciler: string, key: string, lane: 'low') => Promise<void>
 }
 
@@ -19,12 +22,16 @@ const LOOK_EVERY_MS = 1000
 /** The delay after a resync that failed. */
 const AGAIN_MS = 60_000
 const JITTER = 0.1
+/** The number of resyncs at once: each reads EVENTS by a consumer of its own. */
+const AT_ONCE = 16
+/** The number of keys in progress in one resync. */
+const KEYS_AT_ONCE = 16
 
 /**
- * Enqueues every key of a Reconciler about every resyncSeconds, in the low lane. The time of a resync is stored as a
+ * Enqueues every key that a Reconciler selects about every resyncSeconds, in the low lane. The time of a resync is stored as a
  * cursor after all keys are enqueued, so that another bridge repeats a resync that a bridge did not finish. With
  * several bridges there is one resync per period, except when they look while one is in progress: then each of them
- * makes it once, and a key that is still queued stays queued once.
+ * makes it once, and a key that is still queued stays queued once. Resyncs of several Reconcilers run side by side.
  */
 export class Resyncs {
   readonly #deps: ResyncDeps
@@ -33,6 +40,9 @@ export class Resyncs {
    * it.
    */
   readonly #due = new Map<string, number>()
+  /** The Reconcilers, by coverage ID, whose resyncs are in progress or wait for others. */
+  readonly #busy = new Set<string>()
+  readonly #atOnce = new Semaphore(AT_ONCE)
 
   constructor(deps: ResyncDeps) {
     this.#deps = deps
@@ -41,19 +51,37 @@ export class Resyncs {
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       for (const reconciler of this.#deps.reconcilers()) {
-        if (reconciler.spec.resyncSeconds === undefined || signal.aborted) continue
-        await this.#resyncIfDue(reconciler, reconciler.spec.resyncSeconds).catch((error: unknown) =>
-          this.#deps.log.warn({ err: error, reconciler: reconciler.name }, 'a resync has to wait'),
-        )
+        const { resyncSeconds } = reconciler.spec
+        if (resyncSeconds !== undefined && this.#mayBeDue(reconciler))
+          void this.#look(reconciler, resyncSeconds, signal)
       }
       await pause(LOOK_EVERY_MS, signal)
     }
   }
 
-  async #resyncIfDue({ name, coverageId, spec }: Reconciler, seconds: number): Promise<void> {
-    const { events, now, random, log, enqueue } = this.#deps
+  #mayBeDue({ coverageId }: Reconciler): boolean {
+    return !this.#busy.has(coverageId) && this.#deps.now().getTime() >= (this.#due.get(coverageId) ?? 0)
+  }
+
+  /** Makes the resync if it is due. Never rejects. */
+  async #look(reconciler: Reconciler, seconds: number, signal: AbortSignal): Promise<void> {
+    const { coverageId, name } = reconciler
+    this.#busy.add(coverageId)
+    const release = await this.#atOnce.acquire()
+    try {
+      if (!signal.aborted) await unlessAborted(this.#resyncIfDue(reconciler, seconds, signal), signal)
+    } catch (error) {
+      if (!signal.aborted) this.#deps.log.warn({ err: error, reconciler: name }, 'a resync has to wait')
+    } finally {
+      release()
+      this.#busy.delete(coverageId)
+    }
+  }
+
+  async #resyncIfDue(reconciler: Reconciler, seconds: number, signal: AbortSignal): Promise<void> {
+    const { name, coverageId } = reconciler
+    const { events, now, random, log, enqueue, routes } = this.#deps
     const began = now()
-    if (began.getTime() < (this.#due.get(coverageId) ?? 0)) return
     const periodMs = seconds * 1000 * (1 + (random() * 2 - 1) * JITTER)
     const last = await events.cursor(RESYNCS, name)
     const isKnown = last?.covers?.includes(coverageId) === true
@@ -63,7 +91,10 @@ export class Resyncs {
     if (!isDue) return
     // The first period begins without a resync, because the first list has enqueued every key.
     if (isKnown) {
-      const keys = await forEachAtMost(KEYS_AT_ONCE, keysIn(events, spec.for), (key) => enqueue(name, key, 'low'))
+      const keys = await forEachAtMost(KEYS_AT_ONCE, keysOf(events, routes(), reconciler), (key) => {
+        signal.throwIfAborted()
+        return enqueue(name, key, 'low')
+      })
       log.info({ reconciler: name, keys }, 'every key is enqueued again')
     }
     await events.setCursor(RESYNCS, name, { resourceVersion: '0', at: began.toISOString(), covers: [coverageId] })

@@ -51,5 +51,11 @@ export function namespacesOf(asks: readonly Ask[]): string[] | undefined {
 export const isSameSelection = (a: Selection, b: Selection): boolean =>
   a.labelSelector === b.labelSelector && a.fieldSelector === b.fieldSelector && a.metadataOfKind === b.metadataOfKind
 
+/** Whether the request selects by the same labels and fields as the Reconciler. It includes all objects otherwise. */
+export const isSelectedBy = (
+  { selector, fieldSelector }: Pick<Ask, 'selector' | 'fieldSelector'>,
+  watched: Selection,
+): boolean => watched.labelSelector === selector && watched.fieldSelector === fieldSelector
+
 const common = (selectors: (string | undefined)[]): string | undefined =>
   selectors.every((selector) => selector === selectors[0]) ? selectors[0] : undefined

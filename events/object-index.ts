@@ -149,6 +149,11 @@ export class ObjectIndex {
     return located.sort((one, other) => one.sequence - other.sequence)
   }
 
+  /** Returns the keys of the selected objects, as keyOf() of the subjects returns them. */
+  keysOf(selection: Selection): string[] {
+    return [...this.select(selection).keys]
+  }
+
   #selectAll(selection: Selection): Selected {
     const holds = selection.matcher()
     const keys = new Set<string>()

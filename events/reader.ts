@@ -5,11 +5,19 @@ import type { Memory } from './memory.ts'
 import { type KnownObject, ObservedView, type ObservedViews } from './observed-views.ts'
 import { type PagesContext, type ReadTerms, readPages, sizeOf } from './pages.ts'
 import type { SelectedReader } from './selected-reader.ts'
-import { isSelected } from './selection.ts'
+import { isSelected, type Selection } from './selection.ts'
 import { copyFrom, identityFrom, storedEventFrom } from './stored.ts'
 import { ANCHOR, markPlace } from './stream.ts'
 import type { OwnerKey } from './subjects.ts'
-import { childrenFilter, identityFilter, identityOf, matcherOf, type ObjectFilter, objectFilter } from './subjects.ts'
+import {
+  childrenFilter,
+  identityFilter,
+  identityOf,
+  matcherOf,
+  type ObjectFilter,
+  objectFilter,
+  parseKey,
+} from './subjects.ts'
 import type { Identity, Observed, ObserveQuery, StoredEvent, StoredObject, View } from './types.ts'
 import { holderOf, isPresent, type StoredCopy } from './version-conflict.ts'
 
@@ -29,6 +37,8 @@ interface Copy extends StoredCopy {
 }
 
 const TOO_MANY = 413
+/** The largest number of namespaces that are read by filters of their own. */
+const MOST_PLACES = 64
 /**
  * The largest number of bytes that nats-server 2.15 sends to a push consumer before it waits for an answer
  * (JsFlowControlMaxPending).
@@ -126,19 +136,29 @@ export class Reader {
 
   async *identities(
     ref: ResourceRef,
-    scope: string | undefined,
+    scope: string | readonly string[] | undefined,
     { withoutNamespace = false }: { withoutNamespace?: boolean } = {},
   ): AsyncGenerator<Identity> {
-    const filters = [objectFilter(scope === undefined ? { ref } : { ref, namespace: scope })]
-    if (scope !== undefined && withoutNamespace) filters.push(objectFilter({ ref, clusterScoped: true }))
+    const { places, includes } = placesOf(ref, typeof scope === 'string' ? [scope] : scope, withoutNamespace)
+    const filters = places.map(objectFilter)
     const done = new AbortController()
     for await (const message of this.#follow(filters, done.signal, () => done.abort(), true)) {
       const { subject, verb } = this.#copy(message)
       // The object moved to another owner, so the copy there counts.
       if (verb === 'moved') continue
       const identity = await this.#context.deadLettering.readOrDeadLetter(message, () => identityFrom(subject, message))
-      if (identity) yield identity
+      if (identity && includes(identity.key.namespace)) yield identity
     }
+  }
+
+  async selectedKeys(
+    ref: ResourceRef,
+    namespaces: readonly string[] | undefined,
+    selection: Selection,
+  ): Promise<string[]> {
+    const { places, includes } = placesOf(ref, namespaces, true)
+    const keys = await Promise.all(places.map((place) => this.#selected.keys({ ...place, ref, selection })))
+    return keys.flat().filter((key) => includes(parseKey(key).namespace))
   }
 
   /** Returns the last message of each matching subject, without its data. */
@@ -250,6 +270,25 @@ export class Reader {
 }
 
 const ownerOf = ({ ref, name }: ObserveQuery['primary']): OwnerKey => ({ resource: ref.resource, name })
+
+/**
+ * Returns the filters of a resource in these namespaces, and whether an object that they find counts. The
+ * server compares each filter with each other one, so for many namespaces everything is read.
+ */
+function placesOf(
+  ref: ResourceRef,
+  namespaces: readonly string[] | undefined,
+  withoutNamespace: boolean,
+): { places: ObjectFilter[]; includes: (namespace: string | undefined) => boolean } {
+  if (namespaces === undefined) return { places: [{ ref }], includes: () => true }
+  const wanted = new Set<string | undefined>(namespaces)
+  if (withoutNamespace) wanted.add(undefined)
+  const includes = (namespace: string | undefined) => wanted.has(namespace)
+  if (wanted.size > MOST_PLACES) return { places: [{ ref }], includes }
+  const placeOf = (namespace: string | undefined): ObjectFilter =>
+    namespace === undefined ? { ref, clusterScoped: true } : { ref, namespace }
+  return { places: [...wanted].map(placeOf), includes }
+}
 
 /** Begins a view if it can follow the objects: one message for each, all read at one time. */
 function beginView(

@@ -59,6 +59,13 @@ export class SelectedReader {
     return Promise.all(queries.map(async (query) => (this.#isInVain(query) ? [] : this.#select(query, terms))))
   }
 
+  /** Returns the queue keys of the selected objects. */
+  async keys({ selection, ...filter }: SelectedQuery): Promise<string[]> {
+    if (this.#isInVain({ selection, ...filter })) return []
+    const index = await this.#indexes.upToDate(objectFilter(filter), selection, undefined)
+    return index.keysOf(selection)
+  }
+
   #isInVain({ ref, clusterScoped }: SelectedQuery): boolean {
     return clusterScoped === true && this.#indexes.isNamespaced(ref)
   }

@@ -70,6 +70,7 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
     end: () => persist(() => js.lastSequence(names.stream), { log }),
     followCursors: (signal) => cursors.follow(signal),
     identities: (ref, scope, also) => reader.identities(ref, scope, also),
+    selectedKeys: (ref, namespaces, one) => reader.selectedKeys(ref, namespaces, one),
     sweep: (ref, scope, which) => sweep(context, reader.identities(ref, scope), which),
     endViews: () => views.end(),
     forget: (ref) => memory.forget(`${resourcePrefix(ref)}.`),

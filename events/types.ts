@@ -1,7 +1,7 @@
 import type { KubeObject, ResourceRef, RunLog } from '#contracts'
 import type { CloudEvent } from './cloud-event.ts'
 import type { DeadMessage } from './dead-letter.ts'
-import type { RelatedQuery } from './selection.ts'
+import type { RelatedQuery, Selection } from './selection.ts'
 import type { ObjectFilter, ObjectKey, OwnerKey } from './subjects.ts'
 
 /** The change of an object, as the watch of the API server reports it. */
@@ -281,9 +281,15 @@ export interface EventStore {
    */
   identities(
     ref: ResourceRef,
-    scope?: string,
+    scope?: string | readonly string[],
     also?: { /** True: also objects without a namespace. */ withoutNamespace?: boolean },
   ): AsyncIterable<Identity>
+
+  /**
+   * Returns the queue keys of the objects that a selection selects, in these namespaces (left out: in all) and without a
+   * namespace. It does not read the objects. If EVENTS has only a reference to an object, its key may be included.
+   */
+  selectedKeys(ref: ResourceRef, namespaces: readonly string[] | undefined, selection: Selection): Promise<string[]>
 
   /**
    * Deletes the events of a resource (in a namespace, or in all) up to a sequence, without publishing an event.

@@ -3,7 +3,7 @@ import type { EventStore, Observed, ObserveQuery, View } from '#events'
 /**
  * The object and the owned objects as a run or the run before it has observed them. A view is used if this process
  * caused the new observation by a change that it has put into EVENTS. A change of another process comes with a token, and
- * is read from EVENTS. A timer says nothing about changes: their tokens may wait in a long lane. So for the run of a timer,
+ * is read from EVENTS. A timer comes without the tokens of changes, which may wait in a long lane. So for the run of a timer,
  * EVENTS is asked whether it has anything newer than the view.
  */
 export class RunView {

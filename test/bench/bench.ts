@@ -22,6 +22,7 @@ process.exitCode = await runProgram(
       secrets: { does: 'a bridge with many large Secrets', command: ['node', 'test/bench/bridge-secrets.ts'] },
       state: { does: 'runs that read much at once', command: ['node', 'test/bench/large-state.ts'] },
       related: { does: 'an edit beside pods that are not related', command: ['node', 'test/bench/related.ts'] },
+      resyncs: { does: 'a resync of 10 objects beside 100,000 others', command: ['node', 'test/bench/resyncs.ts'] },
       'fleet-diff': { does: 'memory of a diff over 10,000 objects', command: ['node', 'test/bench/fleet-diff.ts'] },
       reconcilers: {
         does: 'a run of the queue among many Reconcilers',

@@ -1,9 +1,13 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import type { KubeObject } from '#contracts'
 import { openEventStore } from '#events'
 import { connectJetStream, type JetStream } from '#jetstream'
+import { finalizerOf } from '#spec'
+import { Relations } from '../../bridge/relations.ts'
 import { type ResyncDeps, Resyncs } from '../../bridge/resyncs.ts'
+import { Routes } from '../../bridge/routing.ts'
 import { startTestNats } from '../support/servers.ts'
-import { configMaps, reconciler } from './objects.ts'
+import { configMaps, reconciler, secrets } from './objects.ts'
 import { map } from './scripted-api.ts'
 import { silent, until } from './world.ts'
 
@@ -23,11 +27,13 @@ afterAll(async () => {
   await nats?.stop()
 })
 
+type Maps = string[] | KubeObject[]
+
 /** Reconcilers of these objects, whose last resync was at BEGIN; gives what starts a bridge's resyncs, as of that second. */
-async function resynced(names: string[], objects: string[]) {
+async function resynced(names: string[], objects: Maps, specOf: (name: string) => object = () => ({})) {
   const events = await openEventStore(js, { prefix: names.join('-'), cluster: 'test', log: silent })
-  for (const name of objects) await events.put(configMaps, 'added', map(name, 1))
-  const found = names.map((name) => reconciler(name, { for: configMaps, resyncSeconds: 100 }))
+  for (const one of objects) await events.put(configMaps, 'added', typeof one === 'string' ? map(one, 1) : one)
+  const found = names.map((name) => reconciler(name, { for: configMaps, resyncSeconds: 100, ...specOf(name) }))
   const at = new Date(BEGIN).toISOString()
   for (const { name, coverageId } of found)
     await events.setCursor(RESYNCS, name, { resourceVersion: '0', at, covers: [coverageId] })
@@ -35,12 +41,99 @@ async function resynced(names: string[], objects: string[]) {
   const begin = (seconds: () => number, enqueue: ResyncDeps['enqueue'], random = () => 0.5) => {
     const stop = new AbortController()
     const now = () => new Date(BEGIN + seconds() * 1000)
-    const running = new Resyncs({ events, log: silent, now, random, reconcilers, enqueue }).run(stop.signal)
+    const routes = () => new Routes(found)
+    const running = new Resyncs({ events, log: silent, now, random, reconcilers, routes, enqueue }).run(stop.signal)
     return { stop: () => stop.abort(), running }
   }
   const lastAt = async () => (Date.parse((await events.cursor(RESYNCS, names[0]))?.at ?? '') - BEGIN) / 1000
-  return { begin, lastAt }
+  return { begin, lastAt, events, found }
 }
+
+/** Beside these, a Reconciler selects everything, so that EVENTS has all of them. */
+const SPECS: Record<string, object> = {
+  all: { for: configMaps },
+  'by-namespace': { for: { ...configMaps, namespaces: ['a', 'b'] } },
+  'by-labels': { for: { ...configMaps, selector: 'app=mine' } },
+  'by-fields': { for: { ...configMaps, fieldSelector: 'metadata.name=mine' } },
+  'by-both': { for: { ...configMaps, namespaces: ['b'], selector: 'app=mine' } },
+  'with-finalizer': { for: { ...configMaps, selector: 'app=mine' }, finalize: true },
+}
+const KEYS = {
+  all: ['a.mine', 'a.other', 'b.mine', 'b.held', 'c.mine', 'c.other'],
+  'by-namespace': ['a.mine', 'a.other', 'b.mine', 'b.held'],
+  'by-labels': ['a.mine', 'b.mine', 'c.mine'],
+  'by-fields': ['a.mine', 'b.mine', 'c.mine'],
+  'by-both': ['b.mine'],
+  'with-finalizer': ['a.mine', 'b.mine', 'c.mine', 'b.held'],
+}
+const inNamespace = (namespace: string, name: string, more: Partial<KubeObject['metadata']> = {}) =>
+  map(name, 1, { namespace, labels: { app: name }, ...more })
+const OBJECTS = [
+  ...['a', 'b', 'c'].map((namespace) => inNamespace(namespace, 'mine')),
+  ...['a', 'c'].map((namespace) => inNamespace(namespace, 'other')),
+  inNamespace('b', 'held', { finalizers: [finalizerOf('with-finalizer')] }),
+]
+
+const sortedKeys = (by: ReadonlyMap<string, string[]>) =>
+  Object.fromEntries([...by].map(([name, keys]) => [name, keys.toSorted()]))
+const EXPECTED = sortedKeys(new Map(Object.entries(KEYS)))
+
+/** Keys by Reconciler. */
+function collecting() {
+  const keys = new Map<string, string[]>()
+  const enqueue = async (name: string, key: string) => void keys.set(name, [...(keys.get(name) ?? []), key])
+  return { keys, enqueue }
+}
+
+it('a resync enqueues only what its Reconciler selects: namespaces, labels, fields, and what has left with its finalizer', async () => {
+  const names = Object.keys(SPECS)
+  const { begin, events } = await resynced(names, OBJECTS, (name) => SPECS[name]!)
+  const { keys, enqueue } = collecting()
+  const { stop, running } = begin(() => 120, enqueue)
+  const isOver = async (name: string) => Date.parse((await events.cursor(RESYNCS, name))?.at ?? '') > BEGIN
+  await until(async () => (await Promise.all(names.map(isOver))).every(Boolean), { what: 'all are over' })
+  stop()
+  await running
+  expect(sortedKeys(keys)).toEqual(EXPECTED)
+})
+
+it.each(['all', 'by a field'])(
+  'a change of a related object that concerns %s primaries enqueues only what the Reconciler selects',
+  async (which) => {
+    const names = Object.keys(SPECS)
+    const related = which === 'all' ? { within: 'Cluster' } : { namespacePath: 'metadata.annotations.near' }
+    const near = { annotations: { near: 'x' } }
+    const { events, found } = await resynced(
+      names.map((name) => `${which.replaceAll(' ', '-')}-${name}`),
+      OBJECTS.map((one) => ({ ...one, metadata: { ...one.metadata, ...near } })),
+      (name) => {
+        const of = names.find((one) => name.endsWith(one))!
+        return { ...SPECS[of], identity: of, related: [{ ...secrets, ...related }] }
+      },
+    )
+    const { keys, enqueue } = collecting()
+    const end = new AbortController()
+    const relations = new Relations({ events, log: silent, signal: end.signal }, enqueue)
+    relations.reroute(new Routes(found))
+    const change = { namespace: 'x', name: 's', object: undefined, owners: [] }
+    await relations.enqueue(secrets, change, 'low', () => true)
+    end.abort()
+    const byName = new Map([...keys].map(([name, all]) => [names.find((one) => name.endsWith(one))!, all]))
+    expect(sortedKeys(byName)).toEqual(EXPECTED)
+  },
+)
+
+it('a resync does not wait for the one of another Reconciler', async () => {
+  const { begin } = await resynced(['slow', 'quick'], ['a'])
+  const enqueued: string[] = []
+  const { stop, running } = begin(
+    () => 120,
+    (name) => (name === 'slow' ? new Promise(() => {}) : Promise.resolve(void enqueued.push(name))),
+  )
+  await until(async () => enqueued.length > 0, { what: 'the other is made' })
+  stop()
+  await running
+})
 
 it('resyncs come a tenth earlier or later than agreed, by chance', async () => {
   const { begin } = await resynced(['late', 'early'], ['a'])
