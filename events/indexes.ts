@@ -118,6 +118,7 @@ export class Indexes {
       refreshed: () => {
         if (!reader.disposed.aborted) this.#account(reader)
       },
+      isOld: () => this.#isOld(reader),
       unused: () => this.drop(filter),
     })
     return reader
