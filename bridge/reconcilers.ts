@@ -37,9 +37,15 @@ export function parseReconciler(object: KubeObject): Reconciler | RefusedReconci
   return { name, spec, selects: selectionOf(spec.for), coverageId: coverageId(object, spec), object }
 }
 
-/** Whether the Reconciler selects the object, or the object has left the selection with its finalizer. */
-export const hasKey = ({ name, spec, selects }: Reconciler, object: KubeObject): boolean =>
-  selects(object) || (spec.finalize && holdsFinalizer(object, identityOf(name, spec)))
+/**
+ * Whether the Reconciler selects the object, or the object has left the selection by labels and fields with its
+ * finalizer.
+ */
+export function hasKey({ name, spec, selects }: Reconciler, object: KubeObject): boolean {
+  if (selects(object)) return true
+  const isHeld = spec.finalize && holdsFinalizer(object, identityOf(name, spec))
+  return isHeld && selectionOf({ namespaces: spec.for.namespaces })(object)
+}
 
 /**
  * Returns the resources that a Reconciler needs to be watched. Owned and related objects are watched in the namespaces

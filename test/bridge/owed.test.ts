@@ -86,6 +86,7 @@ describe('a change of a related object counts', () => {
       slow.go()
       await untilCondition(kube, 'two', 'Watching')
       await untilStored(bridge, configMaps, changed)
+      await until(async () => bridge.keysOf('one').length > 0, { what: 'the key is enqueued' })
       expect(bridge.keysOf('one')).toEqual(['default.w'])
     },
   )

@@ -56,22 +56,22 @@ const SPECS: Record<string, object> = {
   'by-labels': { for: { ...configMaps, selector: 'app=mine' } },
   'by-fields': { for: { ...configMaps, fieldSelector: 'metadata.name=mine' } },
   'by-both': { for: { ...configMaps, namespaces: ['b'], selector: 'app=mine' } },
-  'with-finalizer': { for: { ...configMaps, selector: 'app=mine' }, finalize: true },
+  'with-finalizer': { for: { ...configMaps, namespaces: ['a', 'b'], selector: 'app=mine' }, finalize: true },
 }
 const KEYS = {
-  all: ['a.mine', 'a.other', 'b.mine', 'b.held', 'c.mine', 'c.other'],
+  all: ['a.mine', 'a.other', 'b.mine', 'b.held', 'c.mine', 'c.other', 'c.held'],
   'by-namespace': ['a.mine', 'a.other', 'b.mine', 'b.held'],
   'by-labels': ['a.mine', 'b.mine', 'c.mine'],
   'by-fields': ['a.mine', 'b.mine', 'c.mine'],
   'by-both': ['b.mine'],
-  'with-finalizer': ['a.mine', 'b.mine', 'c.mine', 'b.held'],
+  'with-finalizer': ['a.mine', 'b.mine', 'b.held'],
 }
 const inNamespace = (namespace: string, name: string, more: Partial<KubeObject['metadata']> = {}) =>
   map(name, 1, { namespace, labels: { app: name }, ...more })
 const OBJECTS = [
   ...['a', 'b', 'c'].map((namespace) => inNamespace(namespace, 'mine')),
   ...['a', 'c'].map((namespace) => inNamespace(namespace, 'other')),
-  inNamespace('b', 'held', { finalizers: [finalizerOf('with-finalizer')] }),
+  ...['b', 'c'].map((namespace) => inNamespace(namespace, 'held', { finalizers: [finalizerOf('with-finalizer')] })),
 ]
 
 const sortedKeys = (by: ReadonlyMap<string, string[]>) =>
