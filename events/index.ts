@@ -1,4 +1,5 @@
 export type { CloudEvent } from './cloud-event.ts'
+export type { Cursor, Finalized, StoredCursor } from './cursors.ts'
 export { type DeadLetters, type DeadLettersOptions, openDeadLetters } from './dead.ts'
 export { CODES, type DeadLetter, type DeadMessage, type DeadReason, deadKey, keyIn } from './dead-letter.ts'
 export { asReference, asTravelling, IncompleteObjectError, type ObjectEventInput, objectEvent } from './event.ts'
@@ -47,17 +48,14 @@ export {
 export { type Span, spanAfter, traceparentOf } from './trace.ts'
 export type {
   Allowance,
-  Cursor,
   EventStore,
   EventStoreOptions,
-  Finalized,
   Identity,
   ObjectEvent,
   Observed,
   ObserveQuery,
   PutOptions,
   PutResult,
-  StoredCursor,
   StoredEvent,
   StoredObject,
   Verb,

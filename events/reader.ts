@@ -17,6 +17,7 @@ import {
   type ObjectFilter,
   objectFilter,
   parseKey,
+  placesOf,
 } from './subjects.ts'
 import type { Identity, Observed, ObserveQuery, StoredEvent, StoredObject, View } from './types.ts'
 import { holderOf, isPresent, type StoredCopy } from './version-conflict.ts'
@@ -37,8 +38,6 @@ interface Copy extends StoredCopy {
 }
 
 const TOO_MANY = 413
-/** The largest number of namespaces that are read by filters of their own. */
-const MOST_PLACES = 64
 /**
  * The largest number of bytes that nats-server 2.15 sends to a push consumer before it waits for an answer
  * (JsFlowControlMaxPending).
@@ -151,12 +150,8 @@ export class Reader {
     }
   }
 
-  async selectedKeys(
-    ref: ResourceRef,
-    namespaces: readonly string[] | undefined,
-    selection: Selection,
-  ): Promise<string[]> {
-    const { places, includes } = placesOf(ref, namespaces, true)
+  async selectedKeys(ref: ResourceRef, scopes: readonly string[] | undefined, selection: Selection): Promise<string[]> {
+    const { places, includes } = placesOf(ref, scopes, true)
     const keys = await Promise.all(places.map((place) => this.#selected.keys({ ...place, ref, selection })))
     return keys.flat().filter((key) => includes(parseKey(key).namespace))
   }
@@ -270,25 +265,6 @@ export class Reader {
 }
 
 const ownerOf = ({ ref, name }: ObserveQuery['primary']): OwnerKey => ({ resource: ref.resource, name })
-
-/**
- * Returns the filters of a resource in these namespaces, and whether an object that they find counts. The
- * server compares each filter with each other one, so for many namespaces everything is read.
- */
-function placesOf(
-  ref: ResourceRef,
-  namespaces: readonly string[] | undefined,
-  withoutNamespace: boolean,
-): { places: ObjectFilter[]; includes: (namespace: string | undefined) => boolean } {
-  if (namespaces === undefined) return { places: [{ ref }], includes: () => true }
-  const wanted = new Set<string | undefined>(namespaces)
-  if (withoutNamespace) wanted.add(undefined)
-  const includes = (namespace: string | undefined) => wanted.has(namespace)
-  if (wanted.size > MOST_PLACES) return { places: [{ ref }], includes }
-  const placeOf = (namespace: string | undefined): ObjectFilter =>
-    namespace === undefined ? { ref, clusterScoped: true } : { ref, namespace }
-  return { places: [...wanted].map(placeOf), includes }
-}
 
 /** Begins a view if it can follow the objects: one message for each, all read at one time. */
 function beginView(

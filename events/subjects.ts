@@ -117,6 +117,28 @@ export const objectFilter = ({ ref, namespace, clusterScoped = false, owner, nam
     name === undefined ? '*' : encodeSubjectPart(name),
   ].join('.')
 
+/** The largest number of namespaces that are read by filters of their own. */
+const MOST_PLACES = 64
+
+/**
+ * Returns the filters of a resource in these namespaces, and whether an object that they find counts. The
+ * server compares each filter with each other one, so for many namespaces everything is read.
+ */
+export function placesOf(
+  ref: ResourceRef,
+  namespaces: readonly string[] | undefined,
+  withoutNamespace: boolean,
+): { places: ObjectFilter[]; includes: (namespace: string | undefined) => boolean } {
+  if (namespaces === undefined) return { places: [{ ref }], includes: () => true }
+  const wanted = new Set<string | undefined>(namespaces)
+  if (withoutNamespace) wanted.add(undefined)
+  const includes = (namespace: string | undefined) => wanted.has(namespace)
+  if (wanted.size > MOST_PLACES) return { places: [{ ref }], includes }
+  const placeOf = (namespace: string | undefined): ObjectFilter =>
+    namespace === undefined ? { ref, clusterScoped: true } : { ref, namespace }
+  return { places: [...wanted].map(placeOf), includes }
+}
+
 /** Returns the filter for all objects of a kind, in every version of its API. */
 export const kindFilter = ({ group, resource }: Pick<ResourceRef, 'group' | 'resource'>): string =>
   `k8s.${group === '' ? NONE : encodeSubjectPart(group)}.*.${encodeSubjectPart(resource)}.*.*.*`

@@ -1,5 +1,6 @@
 import type { KubeObject, ResourceRef, RunLog } from '#contracts'
 import type { CloudEvent } from './cloud-event.ts'
+import type { Cursor, StoredCursor } from './cursors.ts'
 import type { DeadMessage } from './dead-letter.ts'
 import type { RelatedQuery, Selection } from './selection.ts'
 import type { ObjectFilter, ObjectKey, OwnerKey } from './subjects.ts'
@@ -185,41 +186,6 @@ export interface View {
   /** The size of its objects as messages. */
   readonly bytes: number
   close(): void
-}
-
-/** How far the watch of a resource has been stored. Unless `unlisted`, the resource was also listed completely. */
-export interface Cursor {
-  resourceVersion: string
-  /** A timestamp as in RFC 3339, UTC. */
-  at: string
-  /** The Reconcilers (name and a digest of what they request) whose keys were enqueued up to here. */
-  covers?: string[]
-  /** The incarnation of the server that keeps the streams. Another one may have lost the tail of a stream. */
-  incarnation?: string
-  /** The mark in WORK behind the keys that were enqueued up to here. Without it, WORK has lost some of the keys. */
-  work?: string
-  /**
-   * True: the resource is not listed completely. A first list has begun, or the objects are being swept. Its objects
-   * may be deleted from EVENTS at any moment, so the next list stores them again.
-   */
-  unlisted?: boolean
-  /** Set in a record that is not the cursor of a watch: the objects that one Reconciler, the scope, finalizes. */
-  finalizes?: Finalized
-}
-
-/** The objects that get the finalizer of a Reconciler. */
-export interface Finalized {
-  finalizer: string
-  ref: ResourceRef & { kind: string }
-  /** Left out: all namespaces. */
-  namespaces?: string[]
-}
-
-export interface StoredCursor extends Cursor {
-  ref: ResourceRef
-  scope: string | undefined
-  /** The sequence in EVENTS. The events that the cursor covers have lower sequences. */
-  sequence: number
 }
 
 /**
