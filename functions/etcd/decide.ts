@@ -7,7 +7,7 @@ import { demandSecrets, form, waitForQuorum } from './formation.ts'
 import { defragment, freeSpace, replaceCorrupt } from './maintenance.ts'
 import { named, partsOf } from './parts.ts'
 import { claimFor, hasClaims } from './pod.ts'
-import { beginRecovery, recover } from './recovery.ts'
+import { beginRecovery, recover, returnedOf } from './recovery.ts'
 import { awaitMembers, makePods, removeDead } from './replacement.ts'
 import { beginRestore, endFormer } from './restoration.ts'
 import { nextTlsTime, prepareTls, renewTls, rotate } from './rotation.ts'
@@ -108,7 +108,7 @@ function firstOf<C>(rules: readonly Rule<C>[], cluster: C): Step | undefined {
 
 /**
  * Returns the desired objects. A pod or a claim is deleted only when a quorum has confirmed that it belongs to no
- * member. The disks of a former cluster are deleted last.
+ * member. The disks of a former cluster are deleted last, except those of members that were ready meanwhile.
  */
 function wanted(cluster: Cluster, step: Step | undefined): KubeObject[] {
   const { object, pods, claims, members, voters } = cluster
@@ -117,7 +117,10 @@ function wanted(cluster: Cluster, step: Step | undefined): KubeObject[] {
   const isMember = ({ metadata }: KubeObject): boolean =>
     members === undefined || members.some(({ name }) => name === metadata.name)
   const notIn = (objects: readonly KubeObject[]) => (one: KubeObject) => named(objects, one.metadata.name) === undefined
-  const keptClaims = claims.filter((claim) => phase !== 'Running' || isMember(claim))
+  const returned = returnedOf(cluster)
+  const keptClaims = claims.filter(
+    (claim) => phase !== 'Running' || isMember(claim) || returned.includes(claim.metadata.name),
+  )
   const newPods = hasClaims(object) ? put.filter(notIn(pods)) : []
   const newClaims = newPods.filter(notIn(keptClaims)).map(({ metadata }) => claimFor(object, metadata.name))
   const keptPods = pods

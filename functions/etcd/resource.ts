@@ -145,6 +145,14 @@ export const EtcdCluster = resource({
     restoredFrom: z.string().optional().describe('UID of the EtcdRestore whose snapshot the members have.'),
     recovering: z.string().optional().describe('The lost quorum from which the cluster is being recovered.'),
     recovered: z.string().optional().describe('The lost quorum from which the cluster was recovered last.'),
+    recoveringSince: z
+      .string()
+      .optional()
+      .describe('When the recovery was recorded. There as long as members of before have pods.'),
+    returned: z
+      .array(z.string())
+      .optional()
+      .describe('Members of before that were Ready after that. Their volumes stay until a user deletes them.'),
   }),
   scale: { spec: '.spec.size', status: '.status.size', selector: '.status.selector' },
   columns: [

@@ -54,7 +54,7 @@ export class Kubelets {
       restartCount: started ? restarts : restarts + 1,
       state: started ? {} : { waiting: { reason: 'CrashLoopBackOff' } },
     }
-    const isReady = started && isVoter && its.hasQuorum
+    const isReady = started && isVoter && its.follows(name)
     const conditions = [this.#condition(pod, isReady)]
     store({ phase: 'Running', podIP: name, conditions, containerStatuses: [container] })
   }
