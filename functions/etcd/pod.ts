@@ -11,6 +11,8 @@ type ClaimSpec = NonNullable<ClaimObject['spec']>
 const VERSION_ANNOTATION = 'etcd.version'
 /** The annotation with the digest of the policy that a pod was made for. */
 const POLICY_ANNOTATION = 'etcd.database.coreos.com/policy'
+/** The annotation with the container that a pod had when its image was changed. */
+const REPLACED_ANNOTATION = 'etcd.database.coreos.com/replaced-container'
 /** The mount of a member's volume. etcd needs a folder below it, because the root of a volume may not be empty. */
 export const DATA = '/var/etcd'
 export const DATA_DIR = `${DATA}/data`
@@ -196,6 +198,16 @@ export const mayForm = ({ spec }: PodObject): boolean =>
 export const wasToldOf = (object: ClusterObject, pod: PodObject, members: readonly string[]): boolean =>
   etcdIn(pod.spec)?.command?.includes(initialCluster(object, members)) === true
 
+/**
+ * Whether the status of a pod is of a container with its present image. After a change of the image, a member answers
+ * before the kubelet reports that its former container is gone, and until then the pod seems to be ready.
+ */
+export const hasPresentStatus = (pod: PodObject): boolean =>
+  containerIn(pod) === undefined || containerIn(pod) !== pod.metadata.annotations?.[REPLACED_ANNOTATION]
+
+const containerIn = ({ status }: PodObject): string | undefined =>
+  status?.containerStatuses?.find(({ name }) => name === 'etcd')?.containerID
+
 /** Returns the existing pod with another image. Its container is restarted, and its data and address stay. */
 export function withVersion(object: ClusterObject, pod: PodObject, version: string): PodObject {
   const { metadata, spec } = pod
@@ -203,6 +215,10 @@ export function withVersion(object: ClusterObject, pod: PodObject, version: stri
   const containers = spec.containers.map((one) =>
     one.name === 'etcd' ? { ...one, image: imageOf(object, version) } : one,
   )
-  const annotations = { ...metadata.annotations, [VERSION_ANNOTATION]: version }
+  const annotations = {
+    ...metadata.annotations,
+    [VERSION_ANNOTATION]: version,
+    [REPLACED_ANNOTATION]: containerIn(pod) ?? '',
+  }
   return { ...pod, metadata: { ...metadata, annotations }, spec: { ...spec, containers } }
 }

@@ -3,11 +3,11 @@ import { type Cluster, isReady, type Member } from './cluster.ts'
 import { incarnationOf } from './incarnation.ts'
 import { CLIENT_PORT, clientServiceOf, selectorOf } from './names.ts'
 import { named, quorumOf } from './parts.ts'
-import { imageIn, imageOf, versionIn } from './pod.ts'
+import { versionIn } from './pod.ts'
 import { refusedRecovery, survivorsOf } from './recovery.ts'
 import { tlsStatus } from './rotation.ts'
 import { type Step, said } from './step.ts'
-import { isUnprepared } from './upgrade.ts'
+import { isUnprepared, isUpgraded } from './upgrade.ts'
 import { refusedPath, supportedFrom } from './version.ts'
 
 type Phase = NonNullable<Cluster['object']['status']['phase']>
@@ -65,12 +65,9 @@ function phaseOf(before: Phase | undefined, available: Availability, isFailed: b
 
 /** Returns the versions. The current version is the last one that all members have run. */
 function versions(cluster: Cluster): { currentVersion: string; targetVersion: string } {
-  const { object, members = [] } = cluster
+  const { object } = cluster
   const version = versionIn(object)
-  const isRun =
-    members.length > 0 &&
-    members.every(({ pod, answer }) => pod && imageIn(pod) === imageOf(object, version) && answer?.version === version)
-  const currentVersion = isRun ? version : (object.status.currentVersion ?? version)
+  const currentVersion = isUpgraded(cluster, version) ? version : (object.status.currentVersion ?? version)
   const isTarget = currentVersion !== version && refusedPath(object) === undefined && !isUnprepared(cluster)
   return { currentVersion, targetVersion: isTarget ? version : '' }
 }

@@ -1,9 +1,11 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
+import type { KubeObject } from '#contracts'
 import { EtcdCluster, etcd } from '#functions/etcd'
 import { outcomeOf } from '#testing'
 import { decide } from '../../../functions/etcd/decide.ts'
+import type { PodObject } from '../../../functions/etcd/parts.ts'
 import { podFor } from '../../../functions/etcd/pod.ts'
 import type { Answer } from '../../../functions/etcd/seen.ts'
 import { play } from './explore.ts'
@@ -188,6 +190,32 @@ describe('another version', () => {
     expect(images(decide(recorded))).toEqual(['3.6.16', '3.6.16', '3.7.3'])
   })
 
+  it('goes to the next member only when the pod of the one before is Ready with its new container', () => {
+    const target = { ...given.object.status, targetVersion: '3.7.3' }
+    const wanted = withSpec({ ...given, object: { ...given.object, status: target } }, { version: '3.7.3' })
+    const podsIn = ({ apply = [] }: ReturnType<typeof decide>) => apply.filter(({ kind }) => kind === 'Pod')
+    const pods = podsIn(decide(wanted)) as PodObject[]
+    const newIn = (all: readonly KubeObject[]) => all.filter((one) => JSON.stringify(one).includes(':v3.7.3')).length
+    const [first] = pods.filter((pod) => newIn([pod]) === 1)
+    const answered = answering(wanted, (_, name) => (name === first?.metadata.name ? { version: '3.7.3' } : {}))
+    /** The first pod has the new image, and this in its status. */
+    const decided = (containerID: string, status: 'True' | 'False') =>
+      newIn(
+        podsIn(
+          decide({
+            ...answered,
+            owned: ((kind: { kind: string }) =>
+              kind.kind === 'Pod'
+                ? pods.map((pod) => (pod === first ? withContainer(pod, containerID, status) : pod))
+                : given.owned(kind as never)) as Given['owned'],
+          }),
+        ),
+      )
+    const former = first?.status?.containerStatuses?.[0]?.containerID ?? ''
+    expect(former).not.toBe('')
+    expect([decided(former, 'True'), decided('new', 'False'), decided('new', 'True')]).toEqual([1, 1, 2])
+  })
+
   it('that is lower is prepared by etcd first, and called off when it is not wanted any more', () => {
     const seven = rest({ size: 3 })
     const lower = withSpec(seven, { version: '3.6.16' })
@@ -197,6 +225,15 @@ describe('another version', () => {
     const again = answering(seven, () => ({ downgradeTo: '3.6.0' }))
     expect(decide(again).effect).toMatchObject({ kind: 'downgrade', action: 'cancel' })
   })
+})
+
+const withContainer = (pod: PodObject, containerID: string, status: 'True' | 'False'): PodObject => ({
+  ...pod,
+  status: {
+    ...pod.status,
+    conditions: [{ type: 'Ready', status }],
+    containerStatuses: pod.status?.containerStatuses?.map((one) => ({ ...one, containerID })) ?? [],
+  },
 })
 
 describe('what cannot be done', () => {

@@ -4,11 +4,17 @@ import type { EtcdWorld } from './world.ts'
 
 /** A container takes so long to start with another image. */
 const RESTART_S = 3
+/** So long after that the status of the pod is still that of the container of before. */
+const REPORT_S = 2
 
 /** The kubelets of all nodes: one for each pod. */
 export class Kubelets {
   readonly #world: EtcdWorld
   readonly #startsAt = new Map<string, number>()
+  readonly #reportsAt = new Map<string, number>()
+  /** The containers that run, whatever the status of their pods is. */
+  readonly #containers = new Map<string, { containerID: string; image: string }>()
+  #starts = 0
   /** Pods whose nodes are cut off. */
   readonly silent = new Set<string>()
 
@@ -20,6 +26,19 @@ export class Kubelets {
   restart(name: string): void {
     this.#world.etcds.stop(name)
     this.#startsAt.set(name, this.#world.etcd.now + RESTART_S)
+  }
+
+  /** The version that the process of a pod runs. */
+  versionOf(name: string): string {
+    const { image = '' } = this.#containers.get(name) ?? {}
+    return image.slice(image.lastIndexOf(':v') + 2)
+  }
+
+  /** Whether the status of the pod is that of its present container, which is ready. */
+  isReady(name: string): boolean {
+    const { conditions = [], containerStatuses = [] } = this.#world.stored.pods.get(name)?.status ?? {}
+    const isPresent = containerStatuses[0]?.containerID === this.#containers.get(name)?.containerID
+    return isPresent && !this.#startsAt.has(name) && conditions[0]?.status === 'True'
   }
 
   /** A second. */
@@ -44,17 +63,24 @@ export class Kubelets {
     if (!trust.mount(pod)) return
     if (!isUp) trust.started(name)
     const started = isUp || etcds.start(startOf(pod, etcd.processes.has(name)), sourcesOf(pod))
+    if (started && !isUp) {
+      this.#containers.set(name, { containerID: `containerd://${++this.#starts}`, image: imageOf(pod) })
+      if (this.#startsAt.delete(name)) this.#reportsAt.set(name, known.now + REPORT_S)
+    }
+    const reportsAt = this.#reportsAt.get(name) ?? Number.NEGATIVE_INFINITY
+    if (known.now < reportsAt) return
     const its = etcds.of(name)
     const isVoter = its.voters.some((one) => one.name === name)
     const container = {
       name: 'etcd',
       image: imageOf(pod),
       imageID: '',
+      containerID: this.#containers.get(name)?.containerID ?? '',
       ready: started,
       restartCount: started ? restarts : restarts + 1,
       state: started ? {} : { waiting: { reason: 'CrashLoopBackOff' } },
     }
-    const isReady = started && isVoter && its.follows(name)
+    const isReady = started && isVoter && its.follows(name) && known.now > reportsAt
     const conditions = [this.#condition(pod, isReady)]
     store({ phase: 'Running', podIP: name, conditions, containerStatuses: [container] })
   }

@@ -204,8 +204,8 @@ export const mutations: Mutation[] = [
     disturbances: [],
   },
   {
-    guard: 'each member is healthy before the next one gets another version',
-    breaks: /image of a pod has taken the quorum/,
+    guard: 'each member is Ready before the next one gets another version',
+    breaks: /was changed while .* was not Ready/,
     scenario: {
       spec: { size: 3, version: '3.6.16' },
       changes: [['version 3.7.3', (world) => world.edit({ version: '3.7.3' })]],

@@ -169,8 +169,7 @@ export class EtcdWorld {
     const seen = this.etcds.seen(object, [...pods.values()], this.isReached)
     for (const name of this.kubelets.silent) delete seen.answers[name]
     for (const [name, answer] of Object.entries(seen.answers)) {
-      const image = this.stored.pods.get(name)?.status?.containerStatuses?.[0]?.image ?? ''
-      answer.version = image.slice(image.lastIndexOf(':v') + 2)
+      answer.version = this.kubelets.versionOf(name)
     }
     this.trust.hear(seen)
     return seen
@@ -204,9 +203,16 @@ export class EtcdWorld {
   changeImage(name: string, wanted: PodObject): void {
     const found = this.stored.pods.get(name)
     if (found === undefined || found.metadata.deletionTimestamp !== undefined) return
+    const away = this.etcd.voters.filter((one) => one.name !== name && !this.kubelets.isReady(one.name))
+    if (away.length > 0 && !this.isHit)
+      this.broken.push(`the image of ${name} was changed while ${away.map((one) => one.name).join(', ')} was not Ready`)
     this.act('the image of a pod', () => {
       this.kubelets.restart(name)
-      this.stored.pods.set(name, { ...found, spec: wanted.spec! })
+      this.stored.pods.set(name, {
+        ...found,
+        metadata: { ...wanted.metadata, ...found.metadata, annotations: wanted.metadata.annotations! },
+        spec: wanted.spec!,
+      })
     })
   }
 
