@@ -199,14 +199,17 @@ export const wasToldOf = (object: ClusterObject, pod: PodObject, members: readon
   etcdIn(pod.spec)?.command?.includes(initialCluster(object, members)) === true
 
 /**
- * Whether the status of a pod is of a container with its present image. After a change of the image, a member answers
- * before the kubelet reports that its former container is gone, and until then the pod seems to be ready.
+ * Whether the status of a pod is of a container with its present image that has passed its startup probe. After a change
+ * of the image, a member answers before the kubelet reports that its former container is gone. Until then the pod seems
+ * to be ready, and sometimes again for a moment before the probe.
  */
-export const hasPresentStatus = (pod: PodObject): boolean =>
-  containerIn(pod) === undefined || containerIn(pod) !== pod.metadata.annotations?.[REPLACED_ANNOTATION]
+export function hasPresentStatus(pod: PodObject): boolean {
+  const container = containerIn(pod)
+  if (container === undefined) return true
+  return container.started !== false && container.containerID !== pod.metadata.annotations?.[REPLACED_ANNOTATION]
+}
 
-const containerIn = ({ status }: PodObject): string | undefined =>
-  status?.containerStatuses?.find(({ name }) => name === 'etcd')?.containerID
+const containerIn = ({ status }: PodObject) => status?.containerStatuses?.find(({ name }) => name === 'etcd')
 
 /** Returns the existing pod with another image. Its container is restarted, and its data and address stay. */
 export function withVersion(object: ClusterObject, pod: PodObject, version: string): PodObject {
@@ -218,7 +221,7 @@ export function withVersion(object: ClusterObject, pod: PodObject, version: stri
   const annotations = {
     ...metadata.annotations,
     [VERSION_ANNOTATION]: version,
-    [REPLACED_ANNOTATION]: containerIn(pod) ?? '',
+    [REPLACED_ANNOTATION]: containerIn(pod)?.containerID ?? '',
   }
   return { ...pod, metadata: { ...metadata, annotations }, spec: { ...spec, containers } }
 }

@@ -145,7 +145,7 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node whose quorum is lost',
     const { clusterID } = await etcds.settled('p', 3, 'create 3 to part')
     const names = await etcds.names('p')
     const [left = '', ...others] = names
-    const uidsOf = async () => (await etcds.claims('p')).map(({ metadata }) => metadata.uid).sort()
+    const uidsOf = async () => new Set((await etcds.claims('p')).map(({ metadata }) => metadata.uid))
     const claims = await uidsOf()
     const addresses = new Map(
       (await etcds.pods('p')).map(({ metadata, status }) => [

@@ -6,6 +6,8 @@ import type { EtcdWorld } from './world.ts'
 const RESTART_S = 3
 /** So long after that the status of the pod is still that of the container of before. */
 const REPORT_S = 2
+/** Then the pod is shown as ready for a second, before the new container has passed its startup probe. */
+const FLAP_S = 1
 
 /** The kubelets of all nodes: one for each pod. */
 export class Kubelets {
@@ -38,7 +40,8 @@ export class Kubelets {
   isReady(name: string): boolean {
     const { conditions = [], containerStatuses = [] } = this.#world.stored.pods.get(name)?.status ?? {}
     const isPresent = containerStatuses[0]?.containerID === this.#containers.get(name)?.containerID
-    return isPresent && !this.#startsAt.has(name) && conditions[0]?.status === 'True'
+    const hasStarted = containerStatuses[0]?.started !== false
+    return isPresent && hasStarted && !this.#startsAt.has(name) && conditions[0]?.status === 'True'
   }
 
   /** A second. */
@@ -71,16 +74,18 @@ export class Kubelets {
     if (known.now < reportsAt) return
     const its = etcds.of(name)
     const isVoter = its.voters.some((one) => one.name === name)
+    const hasStarted = known.now > reportsAt + FLAP_S
     const container = {
       name: 'etcd',
       image: imageOf(pod),
       imageID: '',
       containerID: this.#containers.get(name)?.containerID ?? '',
-      ready: started,
+      ready: started && hasStarted,
+      started: started && hasStarted,
       restartCount: started ? restarts : restarts + 1,
       state: started ? {} : { waiting: { reason: 'CrashLoopBackOff' } },
     }
-    const isReady = started && isVoter && its.follows(name) && known.now > reportsAt
+    const isReady = started && isVoter && its.follows(name) && (hasStarted || known.now < reportsAt + FLAP_S)
     const conditions = [this.#condition(pod, isReady)]
     store({ phase: 'Running', podIP: name, conditions, containerStatuses: [container] })
   }
