@@ -8,7 +8,18 @@ const ofKubernetes = z.looseObject({})
 const secretName = z.string().min(1).max(253)
 
 const PodPolicy = z.object({
-  labels: z.record(z.string(), z.string()).optional().describe('Not app, and no key that begins with etcd_.'),
+  labels: z
+    .record(z.string(), z.string())
+    .meta({
+      'x-kubernetes-validations': [
+        {
+          rule: "self.all(key, key != 'app' && !key.startsWith('etcd_'))",
+          message: 'the labels app and etcd_* are those of the function: remove them from spec.pod.labels',
+        },
+      ],
+    })
+    .optional()
+    .describe('Not app, and no key that begins with etcd_.'),
   annotations: z.record(z.string(), z.string()).optional().describe('Not etcd.version.'),
   nodeSelector: z.record(z.string(), z.string()).optional(),
   affinity: ofKubernetes.optional(),
