@@ -5,6 +5,7 @@ import { type Cluster, clusterOf, type Given, type Led } from './cluster.ts'
 import { eventsOf } from './events.ts'
 import { demandSecrets, form, waitForQuorum } from './formation.ts'
 import { defragment, freeSpace, replaceCorrupt } from './maintenance.ts'
+import { withObstacles } from './obstacles.ts'
 import { named, partsOf } from './parts.ts'
 import { claimFor, hasClaims } from './pod.ts'
 import { beginRecovery, recover, returnedOf } from './recovery.ts'
@@ -26,7 +27,7 @@ export type Decision = ReconcileOutcome<ReturnType<typeof statusOf>['status'], E
 export function decide(run: Given): Decision {
   const cluster = clusterOf(run)
   const { object } = cluster
-  const step = object.spec.paused ? undefined : stepOf(cluster)
+  const step = object.spec.paused ? undefined : withObstacles(stepOf(cluster), cluster.pods)
   const status = statusOf(cluster, step)
   const told = { ...status, events: eventsOf(cluster, status, step) }
   if (object.spec.paused || step?.touchesNothing === true) return told

@@ -82,7 +82,7 @@ export function recover(cluster: Cluster): Step | undefined {
   if (seed === undefined) return { ...RECOVERING, message, put: recoveringPods(cluster), after: 5 }
   if (isGoing(seed) || isOutdated(policy, seed) || cannotRead(cluster, seed))
     return { ...RECOVERING, message: `${message}, when its former pod is gone`, drop: [name], after: 5 }
-  return { ...RECOVERING, message: `${message}${obstacleOf(seed)}`, after: 5 }
+  return { ...RECOVERING, message, after: 5 }
 }
 
 /**
@@ -134,13 +134,4 @@ function survivorsSaid(cluster: Cluster): string {
   const [first] = survivorsOf(cluster)
   if (first === undefined) return 'a member, as soon as one answers; a backup can be restored instead'
   return `member ${first.name}, which has revision ${first.revision}: what only others have of later ones is lost`
-}
-
-/** Returns the reason why the pod of the new member does not run, as Kubernetes and its agent report it. */
-function obstacleOf({ status }: PodObject): string {
-  const unscheduled = status?.conditions?.find(({ type, status }) => type === 'PodScheduled' && status === 'False')
-  const init = status?.initContainerStatuses?.find(({ name }) => name === 'restore')
-  const ended = init?.lastState?.terminated?.message
-  const said = [unscheduled?.message, init?.state?.waiting?.message, ended].filter((one) => one !== undefined)
-  return said.length === 0 ? '' : `; its pod: ${said.join('; ')}`
 }

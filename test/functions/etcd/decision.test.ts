@@ -5,6 +5,7 @@ import type { KubeObject } from '#contracts'
 import { EtcdCluster, etcd } from '#functions/etcd'
 import { outcomeOf } from '#testing'
 import { decide } from '../../../functions/etcd/decide.ts'
+import { seedName } from '../../../functions/etcd/names.ts'
 import type { PodObject } from '../../../functions/etcd/parts.ts'
 import { podFor } from '../../../functions/etcd/pod.ts'
 import type { Answer } from '../../../functions/etcd/seen.ts'
@@ -234,6 +235,54 @@ const withContainer = (pod: PodObject, containerID: string, status: 'True' | 'Fa
     conditions: [{ type: 'Ready', status }],
     containerStatuses: pod.status?.containerStatuses?.map((one) => ({ ...one, containerID })) ?? [],
   },
+})
+
+describe('a pod that does not run', () => {
+  const given = rest({ size: 3 })
+  const [away = ''] = followers(given)
+  const pull = { waiting: { reason: 'ImagePullBackOff', message: 'Back-off pulling image "no/etcd:v3.7.3"' } }
+  const crash = { waiting: { reason: 'CrashLoopBackOff', message: 'back-off 10s' } }
+  const ended = { terminated: { exitCode: 2, reason: 'Error' } }
+  /** The pod is in this state, and does not answer. */
+  const progress = (name: string, container: object, status = given.object.status) => {
+    const { [name]: _, ...answers } = given.external.answers
+    const broken = { phase: 'Pending', conditions: [], containerStatuses: [{ name: 'etcd', ...container }] }
+    const owned = (kind: { kind: string }) =>
+      given
+        .owned(kind as never)
+        .map((one: KubeObject) => (one.metadata.name === name ? { ...one, status: broken } : one))
+    const isNew = status.clusterID === undefined
+    const decision = decide({
+      ...given,
+      object: { ...given.object, status },
+      external: isNew ? { answers: {} } : { ...given.external, answers },
+      owned: ((kind: { kind: string }) =>
+        owned(kind).filter(({ metadata }) => !isNew || metadata.name === name)) as Given['owned'],
+    })
+    return ['Progressing', 'Ready'].map((type) => conditionOf(decision, type)?.message)
+  }
+  const text = (name: string, why: string) => expect.stringContaining(`pod ${name}: container etcd: ${why}`)
+
+  it('is named in the conditions, with what Kubernetes says: an image that cannot be pulled, a process that ends', () => {
+    const pulled = text(away, 'ImagePullBackOff: Back-off pulling image "no/etcd:v3.7.3"')
+    expect(progress(away, { state: pull })).toEqual([pulled, pulled])
+    const crashed = text(away, 'CrashLoopBackOff: back-off 10s; it ended with exit code 2: Error')
+    expect(progress(away, { state: crash, lastState: ended })).toEqual([crashed, crashed])
+  })
+
+  it('is named when it is the first member of a new cluster', () => {
+    const seed = seedName(given.object)
+    const seeding = expect.stringContaining(
+      `member ${seed} forms the cluster; pod ${seed}: container etcd: ImagePullBackOff`,
+    )
+    expect(progress(seed, { state: pull }, { conditions: [] })).toEqual([seeding, seeding])
+  })
+
+  it('is not named while it starts as usual', () => {
+    const state = { waiting: { reason: 'ContainerCreating' } }
+    expect(progress(away, { state })[0]).not.toContain('container etcd')
+    expect(progress(away, { state: { running: {} }, lastState: ended })[0]).not.toContain('container etcd')
+  })
 })
 
 describe('what cannot be done', () => {
