@@ -97,7 +97,7 @@ export function clusterOf(run: Given): Cluster {
   const secrets = secretsOf(run)
   const tls = tlsOf(object, run.owned(Secret), run.secret)
   const policy = policyOf(object, tls ? [digestOf(tls.bundle)] : authoritiesOf(object, secrets))
-  const clusterID = clusterIdOf(object, seen.answers)
+  const clusterID = clusterIdOf(object, seen.answers, pods)
   // The answer of a member of another cluster does not count, whatever the name of its pod.
   const answers = Object.fromEntries(Object.entries(seen.answers).filter(([, one]) => one.clusterID === clusterID))
   const list = clusterID !== undefined && seen.list?.clusterID === clusterID ? seen.list : undefined
@@ -147,16 +147,27 @@ export function clusterOf(run: Given): Cluster {
 
 /**
  * Returns the ID of the cluster. Before the cluster is formed, only its first member counts: other members belong to a
- * former cluster. The same holds while a cluster is recovered, unless its former members follow a leader again.
+ * former cluster. The same holds while a cluster is recovered, unless its former members follow a leader again, or one
+ * of them is ready. None was ready when the recovery began, so this one has found a quorum.
  */
-export function clusterIdOf(object: ClusterObject, answers: Seen['answers']): string | undefined {
+export function clusterIdOf(
+  object: ClusterObject,
+  answers: Seen['answers'],
+  pods: readonly PodObject[],
+): string | undefined {
   const { clusterID, recovering } = object.status
   if (clusterID !== undefined && recovering === undefined) return clusterID
   const hasLeader = Object.values(answers).some((one) => one.clusterID === clusterID && one.leader !== NO_LEADER)
-  return hasLeader ? clusterID : (answers[seedName(object)]?.clusterID ?? clusterID)
+  return hasLeader || (recovering !== undefined && readyFormer(object, pods).length > 0)
+    ? clusterID
+    : (answers[seedName(object)]?.clusterID ?? clusterID)
 }
 
 const NO_LEADER = '0'
+
+/** Returns the members that a quorum has confirmed last, as far as they are ready. */
+export const readyFormer = ({ status: { members } }: ClusterObject, pods: readonly PodObject[]): string[] =>
+  [...(members?.ready ?? []), ...(members?.unready ?? [])].filter((name) => isReady(named(pods, name))).sort()
 
 /** Returns the names of members. A name is recorded before the member votes, so the names include all voters. */
 function namesIn({ status: { clusterID, members } }: ClusterObject, pods: readonly PodObject[]): string[] {
@@ -193,7 +204,7 @@ export const isGoing = (pod: PodObject): boolean => pod.metadata.deletionTimesta
 export const isReady = (pod: PodObject | undefined): boolean =>
   pod !== undefined && !isGoing(pod) && readiness(pod)?.status === 'True'
 
-const readiness = ({ status }: PodObject) => status?.conditions?.find(({ type }) => type === 'Ready')
+export const readiness = ({ status }: PodObject) => status?.conditions?.find(({ type }) => type === 'Ready')
 
 /** Returns for how many seconds a pod has not been ready. This counts from a time that the API server has recorded. */
 export function unreadyFor({ now }: Cluster, pod: PodObject): number {

@@ -5,9 +5,10 @@ import { type Cluster, clusterOf, type Given, type Led } from './cluster.ts'
 import { eventsOf } from './events.ts'
 import { demandSecrets, form, waitForQuorum } from './formation.ts'
 import { defragment, freeSpace, replaceCorrupt } from './maintenance.ts'
+import { withObstacles } from './obstacles.ts'
 import { named, partsOf } from './parts.ts'
 import { claimFor, hasClaims } from './pod.ts'
-import { beginRecovery, recover } from './recovery.ts'
+import { beginRecovery, recover, returnedOf } from './recovery.ts'
 import { awaitMembers, makePods, removeDead } from './replacement.ts'
 import { beginRestore, endFormer } from './restoration.ts'
 import { nextTlsTime, prepareTls, renewTls, rotate } from './rotation.ts'
@@ -26,7 +27,7 @@ export type Decision = ReconcileOutcome<ReturnType<typeof statusOf>['status'], E
 export function decide(run: Given): Decision {
   const cluster = clusterOf(run)
   const { object } = cluster
-  const step = object.spec.paused ? undefined : stepOf(cluster)
+  const step = object.spec.paused ? undefined : withObstacles(stepOf(cluster), cluster.pods)
   const status = statusOf(cluster, step)
   const told = { ...status, events: eventsOf(cluster, status, step) }
   if (object.spec.paused || step?.touchesNothing === true) return told
@@ -108,7 +109,7 @@ function firstOf<C>(rules: readonly Rule<C>[], cluster: C): Step | undefined {
 
 /**
  * Returns the desired objects. A pod or a claim is deleted only when a quorum has confirmed that it belongs to no
- * member. The disks of a former cluster are deleted last.
+ * member. The disks of a former cluster are deleted last, except those of members that were ready meanwhile.
  */
 function wanted(cluster: Cluster, step: Step | undefined): KubeObject[] {
   const { object, pods, claims, members, voters } = cluster
@@ -117,7 +118,10 @@ function wanted(cluster: Cluster, step: Step | undefined): KubeObject[] {
   const isMember = ({ metadata }: KubeObject): boolean =>
     members === undefined || members.some(({ name }) => name === metadata.name)
   const notIn = (objects: readonly KubeObject[]) => (one: KubeObject) => named(objects, one.metadata.name) === undefined
-  const keptClaims = claims.filter((claim) => phase !== 'Running' || isMember(claim))
+  const returned = returnedOf(cluster)
+  const keptClaims = claims.filter(
+    (claim) => phase !== 'Running' || isMember(claim) || returned.includes(claim.metadata.name),
+  )
   const newPods = hasClaims(object) ? put.filter(notIn(pods)) : []
   const newClaims = newPods.filter(notIn(keptClaims)).map(({ metadata }) => claimFor(object, metadata.name))
   const keptPods = pods

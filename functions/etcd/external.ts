@@ -110,8 +110,8 @@ async function admission(
 }
 
 /** Returns the pods with the leader of the cluster first, then its other voters. */
-function votersFirst({ object }: EtcdRun, pods: readonly PodObject[], answers: Seen['answers']): PodObject[] {
-  const known = clusterIdOf(object, answers)
+function votersFirst(run: EtcdRun, pods: readonly PodObject[], answers: Seen['answers']): PodObject[] {
+  const known = clusterIdOf(run.object, answers, run.owned(MemberPod))
   const members = pods.filter(({ metadata }) => answers[metadata.name]?.clusterID === known)
   const voters = members.filter(({ metadata }) => answers[metadata.name]?.isLearner === false)
   const leads = ({ metadata: { name } }: PodObject): number => Number(answers[name]?.leader === answers[name]?.id)

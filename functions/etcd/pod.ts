@@ -11,6 +11,8 @@ type ClaimSpec = NonNullable<ClaimObject['spec']>
 const VERSION_ANNOTATION = 'etcd.version'
 /** The annotation with the digest of the policy that a pod was made for. */
 const POLICY_ANNOTATION = 'etcd.database.coreos.com/policy'
+/** The annotation with the container that a pod had when its image was changed. */
+const REPLACED_ANNOTATION = 'etcd.database.coreos.com/replaced-container'
 /** The mount of a member's volume. etcd needs a folder below it, because the root of a volume may not be empty. */
 export const DATA = '/var/etcd'
 export const DATA_DIR = `${DATA}/data`
@@ -203,6 +205,19 @@ export const mayForm = ({ spec }: PodObject): boolean =>
 export const wasToldOf = (object: ClusterObject, pod: PodObject, members: readonly string[]): boolean =>
   etcdIn(pod.spec)?.command?.includes(initialCluster(object, members)) === true
 
+/**
+ * Whether the status of a pod is of a container with its present image that has passed its startup probe. After a change
+ * of the image, a member answers before the kubelet reports that its former container is gone. Until then the pod seems
+ * to be ready, and sometimes again for a moment before the probe.
+ */
+export function hasPresentStatus(pod: PodObject): boolean {
+  const container = containerIn(pod)
+  if (container === undefined) return true
+  return container.started !== false && container.containerID !== pod.metadata.annotations?.[REPLACED_ANNOTATION]
+}
+
+const containerIn = ({ status }: PodObject) => status?.containerStatuses?.find(({ name }) => name === 'etcd')
+
 /** Returns the existing pod with another image. Its container is restarted, and its data and address stay. */
 export function withVersion(object: ClusterObject, pod: PodObject, version: string): PodObject {
   const { metadata, spec } = pod
@@ -210,6 +225,10 @@ export function withVersion(object: ClusterObject, pod: PodObject, version: stri
   const containers = spec.containers.map((one) =>
     one.name === 'etcd' ? { ...one, image: imageOf(object, version) } : one,
   )
-  const annotations = { ...metadata.annotations, [VERSION_ANNOTATION]: version }
+  const annotations = {
+    ...metadata.annotations,
+    [VERSION_ANNOTATION]: version,
+    [REPLACED_ANNOTATION]: containerIn(pod)?.containerID ?? '',
+  }
   return { ...pod, metadata: { ...metadata, annotations }, spec: { ...spec, containers } }
 }

@@ -1,8 +1,8 @@
 import { recoverContainer } from '#functions/etcd-restore'
-import { type Cluster, isGoing } from './cluster.ts'
-import { seedPod } from './formation.ts'
+import { type Cluster, isGoing, readiness, readyFormer } from './cluster.ts'
+import { seedPod, waitForQuorum } from './formation.ts'
 import { CLIENT_PORT, hostOf, seedName } from './names.ts'
-import { named, type PodObject } from './parts.ts'
+import { named, type PodObject, quorumOf } from './parts.ts'
 import { isOutdated, takesTls } from './pod.ts'
 import type { ClusterObject } from './resource.ts'
 import { seedData, withParts } from './restoration.ts'
@@ -30,6 +30,8 @@ export function refusedRecovery(cluster: Cluster, lost: string | undefined): str
   const asked = askedIn(cluster.object)
   if (asked === undefined) return undefined
   const request = `spec.recovery is for the quorum that was lost at ${asked}`
+  if (cluster.members === undefined && readyFormer(cluster.object, cluster.pods).length >= quorumOf(cluster.lastSize))
+    return `${request}, and ${present(cluster)}`
   if (lost === undefined) return `${request}, and none is lost: remove it`
   if (asked !== lost) return `${request}, and this one was lost at ${lost}: set quorumLostSince to that`
   if (cluster.lastSize === 1)
@@ -39,21 +41,31 @@ export function refusedRecovery(cluster: Cluster, lost: string | undefined): str
   return undefined
 }
 
-/** Begins a recovery if a quorum is lost and the spec names this loss. It is recorded before any object is changed. */
+/**
+ * Begins a recovery if a quorum is lost and the spec names this loss. It is recorded before any object is changed, and
+ * when no member is ready any more. So a member that is ready later has found a quorum since.
+ */
 export function beginRecovery(cluster: Cluster): Step | undefined {
-  const { object, members } = cluster
+  const { object, members, pods } = cluster
   const asked = askedIn(object)
   if (members !== undefined || asked === undefined) return undefined
   if (refusedRecovery(cluster, object.status.quorumLostSince) !== undefined) return undefined
+  const ready = readyFormer(object, pods)
+  const waits = ready.length > 0 ? waitForQuorum(cluster) : undefined
+  if (waits)
+    return { ...waits, message: `${waits.message}; the recovery begins when ${ready.join(', ')} is not Ready any more` }
   return { ...RECOVERING, message: `the cluster goes on from ${survivorsSaid(cluster)}`, begins: { recovering: asked } }
 }
+
+const present = ({ object, pods }: Cluster): string =>
+  `these members are Ready, and so have a quorum: ${readyFormer(object, pods).join(', ')}; see that TCP ${CLIENT_PORT} of the pods is reachable`
 
 const RECOVERING = { reason: 'RecoveringFromSurvivor' }
 
 /**
  * Starts the first member of another cluster with the data of a remaining member. The remaining members stay until the
  * new member answers and that is recorded. If they find a quorum before that, they continue, and the new member is
- * deleted.
+ * deleted, also while this process cannot reach them.
  */
 export function recover(cluster: Cluster): Step | undefined {
   const { object, policy, pods, members, clusterID } = cluster
@@ -64,11 +76,32 @@ export function recover(cluster: Cluster): Step | undefined {
     return { ...RECOVERING, message: `member ${name} has the data; those of before go`, touchesNothing: true }
   }
   const seed = named(pods, name)
+  if (readyFormer(object, pods).length > 0)
+    return { reason: 'FormerQuorumReady', message: present(cluster), ...(seed && { drop: [name] }), after: 5 }
   const message = `member ${name} begins with the data of ${survivorsSaid(cluster)}`
   if (seed === undefined) return { ...RECOVERING, message, put: recoveringPods(cluster), after: 5 }
   if (isGoing(seed) || isOutdated(policy, seed) || cannotRead(cluster, seed))
     return { ...RECOVERING, message: `${message}, when its former pod is gone`, drop: [name], after: 5 }
-  return { ...RECOVERING, message: `${message}${obstacleOf(seed)}`, after: 5 }
+  return { ...RECOVERING, message, after: 5 }
+}
+
+/**
+ * Returns the members of before that were ready after the recovery was recorded. Only their volumes have what clients
+ * wrote then.
+ */
+export function returnedOf({ object, pods, claims, members }: Cluster): string[] {
+  const { recovering, recoveringSince, returned = [] } = object.status
+  const isOther = (name: string): boolean =>
+    name !== seedName(object) && members?.some((one) => one.name === name) !== true
+  const isKnown = recoveringSince !== undefined && (recovering !== undefined || members !== undefined)
+  const names = isKnown ? pods.filter((pod) => wasReady(pod, recoveringSince)).map(({ metadata }) => metadata.name) : []
+  return [...new Set([...returned, ...names])].filter((name) => isOther(name) && named(claims, name)).sort()
+}
+
+/** Whether a pod that was not ready at that time has been ready since. */
+function wasReady(pod: PodObject, since: string): boolean {
+  const { status, lastTransitionTime = '' } = readiness(pod) ?? {}
+  return status === 'True' || (status === 'False' && Date.parse(lastTransitionTime) > Date.parse(since))
 }
 
 /**
@@ -101,13 +134,4 @@ function survivorsSaid(cluster: Cluster): string {
   const [first] = survivorsOf(cluster)
   if (first === undefined) return 'a member, as soon as one answers; a backup can be restored instead'
   return `member ${first.name}, which has revision ${first.revision}: what only others have of later ones is lost`
-}
-
-/** Returns the reason why the pod of the new member does not run, as Kubernetes and its agent report it. */
-function obstacleOf({ status }: PodObject): string {
-  const unscheduled = status?.conditions?.find(({ type, status }) => type === 'PodScheduled' && status === 'False')
-  const init = status?.initContainerStatuses?.find(({ name }) => name === 'restore')
-  const ended = init?.lastState?.terminated?.message
-  const said = [unscheduled?.message, init?.state?.waiting?.message, ended].filter((one) => one !== undefined)
-  return said.length === 0 ? '' : `; its pod: ${said.join('; ')}`
 }

@@ -8,7 +8,18 @@ const ofKubernetes = z.looseObject({})
 const secretName = z.string().min(1).max(253)
 
 const PodPolicy = z.object({
-  labels: z.record(z.string(), z.string()).optional().describe('Not app, and no key that begins with etcd_.'),
+  labels: z
+    .record(z.string(), z.string())
+    .meta({
+      'x-kubernetes-validations': [
+        {
+          rule: "self.all(key, key != 'app' && !key.startsWith('etcd_'))",
+          message: 'the labels app and etcd_* are those of the function: remove them from spec.pod.labels',
+        },
+      ],
+    })
+    .optional()
+    .describe('Not app, and no key that begins with etcd_.'),
   annotations: z.record(z.string(), z.string()).optional().describe('Not etcd.version.'),
   nodeSelector: z.record(z.string(), z.string()).optional(),
   affinity: ofKubernetes.optional(),
@@ -145,6 +156,14 @@ export const EtcdCluster = resource({
     restoredFrom: z.string().optional().describe('UID of the EtcdRestore whose snapshot the members have.'),
     recovering: z.string().optional().describe('The lost quorum from which the cluster is being recovered.'),
     recovered: z.string().optional().describe('The lost quorum from which the cluster was recovered last.'),
+    recoveringSince: z
+      .string()
+      .optional()
+      .describe('When the recovery was recorded. There as long as members of before have pods.'),
+    returned: z
+      .array(z.string())
+      .optional()
+      .describe('Members of before that were Ready after that. Their volumes stay until a user deletes them.'),
   }),
   scale: { spec: '.spec.size', status: '.status.size', selector: '.status.selector' },
   columns: [

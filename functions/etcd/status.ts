@@ -3,12 +3,12 @@ import { type Cluster, isReady, type Member } from './cluster.ts'
 import { incarnationOf } from './incarnation.ts'
 import { CLIENT_PORT, clientServiceOf, seedName, selectorOf } from './names.ts'
 import { named, quorumOf } from './parts.ts'
-import { imageIn, imageOf, versionIn, versionOf } from './pod.ts'
+import { versionIn, versionOf } from './pod.ts'
 import { refusedRecovery, survivorsOf } from './recovery.ts'
 import { refusedRestore } from './restoration.ts'
 import { tlsStatus } from './rotation.ts'
 import { type Step, said } from './step.ts'
-import { isUnprepared } from './upgrade.ts'
+import { isUnprepared, isUpgraded } from './upgrade.ts'
 import { refusedPath, supportedFrom } from './version.ts'
 
 type Phase = NonNullable<Cluster['object']['status']['phase']>
@@ -71,15 +71,12 @@ function phaseOf(before: Phase | undefined, available: Availability, isFailed: b
  * has that of its first member.
  */
 function versions(cluster: Cluster, step: Step | undefined): { currentVersion: string; targetVersion: string } {
-  const { object, pods, members = [] } = cluster
+  const { object, pods } = cluster
   const version = versionIn(object)
   if (beginsRestore(step)) return { currentVersion: version, targetVersion: '' }
-  const isRun =
-    members.length > 0 &&
-    members.every(({ pod, answer }) => pod && imageIn(pod) === imageOf(object, version) && answer?.version === version)
   const seed = object.status.clusterID === undefined ? named(pods, seedName(object)) : undefined
   const before = object.status.clusterID === undefined ? seed && versionOf(seed) : object.status.currentVersion
-  const currentVersion = isRun ? version : (before ?? version)
+  const currentVersion = isUpgraded(cluster, version) ? version : (before ?? version)
   // Without a quorum it is not known whether etcd is prepared for a lower version.
   const isAble = cluster.members === undefined ? object.status.targetVersion === version : !isUnprepared(cluster)
   const isTarget = currentVersion !== version && refusedPath(object) === undefined && isAble

@@ -1,22 +1,22 @@
 import { type Cluster, isReady, type Led, type Member } from './cluster.ts'
-import { imageIn, imageOf, versionIn, withVersion } from './pod.ts'
+import { hasPresentStatus, imageIn, imageOf, versionIn, withVersion } from './pod.ts'
 import { moveLeader } from './replacement.ts'
 import { type Step, said, wait } from './step.ts'
 import { isDowngrading, minorOf, refusedPath } from './version.ts'
 
 /**
- * Upgrades members in place to the version in the spec: followers first, the leader last. Each member must be ready
- * before the next one.
+ * Upgrades members in place to the version in the spec: followers first, the leader last. The pod of each member must be
+ * ready with its new container before the next one is changed.
  */
 export function upgrade(cluster: Led): Step | undefined {
   const { object, leader, members, voters } = cluster
   if (refusedPath(object) !== undefined) return undefined
   const version = versionIn(object)
-  const isNew = ({ pod }: Member): boolean => pod !== undefined && imageIn(pod) === imageOf(object, version)
+  const isNew = hasImageOf(object, version)
   const old = members.filter((one) => !isNew(one))
   const message = `${members.length - old.length} of ${members.length} members have the image of ${version}`
   const step = { reason: 'UpgradingMembers', message }
-  const late = voters.filter((one) => !isReady(one.pod) || (isNew(one) && one.answer?.version !== version))
+  const late = voters.filter((one) => !isServing(one) || (isNew(one) && one.answer?.version !== version))
   if (late.length > 0 && (old.length > 0 || object.status.currentVersion !== version))
     return wait(step, `waits for ${said(late)}`)
   const next = old.find((one) => one !== leader) ?? old[0]
@@ -27,6 +27,19 @@ export function upgrade(cluster: Led): Step | undefined {
   if (next === leader && voters.length > 1) return moveLeader(cluster, step)
   return { ...step, put: [withVersion(object, next.pod, version)] }
 }
+
+const hasImageOf =
+  (object: Cluster['object'], version: string) =>
+  ({ pod }: Member): boolean =>
+    pod !== undefined && imageIn(pod) === imageOf(object, version)
+
+/** Whether the pod of a member is ready with its present image. */
+const isServing = ({ pod }: Member): boolean => pod !== undefined && isReady(pod) && hasPresentStatus(pod)
+
+/** Whether all members run the version. */
+export const isUpgraded = ({ object, members = [] }: Cluster, version: string): boolean =>
+  members.length > 0 &&
+  members.every((one) => hasImageOf(object, version)(one) && isServing(one) && one.answer?.version === version)
 
 /** Reports an unsupported version. This rule is last, so that all other steps continue. */
 export function refuseVersion({ object }: Cluster): Step | undefined {

@@ -149,7 +149,7 @@ async function signalMember(victim: Victim, what: string, signal: NodeJS.Signals
 }
 
 /** Processes in pods of the node are seen from here. */
-const pidWith = (argument: string): number | undefined =>
+export const pidWith = (argument: string): number | undefined =>
   readdirSync('/proc')
     .filter((entry) => /^\d+$/.test(entry))
     .map(Number)

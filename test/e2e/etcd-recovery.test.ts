@@ -8,6 +8,7 @@ import { cacheDir } from '#local'
 import { PersistentVolumeClaim, Service } from '#sdk'
 import { addFairleadImages } from '../support/fairlead-images.ts'
 import { takeTurnInSoak } from '../support/node.ts'
+import { cutOff, heal, putBeside } from './etcd-partition.ts'
 import { sharedEtcds } from './etcd-suite.ts'
 import { createVolumes, LOCAL_CLAIM } from './etcd-volumes.ts'
 import { EtcdWriter } from './etcd-writer.ts'
@@ -31,6 +32,7 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node whose quorum is lost',
 
   beforeAll(async () => {
     await addFairleadImages(etcds.world.cluster.registryUrl ?? '', cacheDir(process.env))
+    await createVolumes(etcds.world, 12)
   })
 
   const serviceUids = async () => {
@@ -111,7 +113,6 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node whose quorum is lost',
 
   it('goes on with a volume where those of the others are lost', SLOW, async () => {
     await using _kills = etcds.killing()
-    await createVolumes(etcds.world, 8)
     await etcds.create('h', { size: 3, pod: { persistentVolumeClaimSpec: LOCAL_CLAIM } })
     await etcds.settled('h', 3, 'create 3 with volumes to lose')
     const writer = new EtcdWriter(() => etcds.urls('h'))
@@ -137,5 +138,46 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node whose quorum is lost',
       return isDeepStrictEqual(claims, status.members?.ready)
     })
     for (const url of await etcds.urls('h')) expect((await valuesAt(url)).values).toEqual(before.values)
+  })
+
+  it('goes on with members that are Ready beyond a partition, and with what clients wrote to them', SLOW, async () => {
+    await etcds.create('p', { size: 3, pod: { persistentVolumeClaimSpec: LOCAL_CLAIM } })
+    const { clusterID } = await etcds.settled('p', 3, 'create 3 to part')
+    const names = await etcds.names('p')
+    const [left = '', ...others] = names
+    const uidsOf = async () => new Set((await etcds.claims('p')).map(({ metadata }) => metadata.uid))
+    const claims = await uidsOf()
+    const addresses = new Map(
+      (await etcds.pods('p')).map(({ metadata, status }) => [
+        metadata.name,
+        (status as { podIP?: string } | undefined)?.podIP ?? '',
+      ]),
+    )
+    const addressesBut = (name: string) => [...addresses].filter(([one]) => one !== name).map(([, address]) => address)
+    for (const name of others) await cutOff(name, addressesBut(name))
+    await until(async () => (await etcds.statusOf('p')).quorumLostSince !== undefined)
+    const { quorumLostSince } = await etcds.statusOf('p')
+    // The new member cannot start before the others are back.
+    await etcds.edit('p', { recovery: { quorumLostSince, agentImage: 'fairlead:missing' } })
+    await until(async () => (await etcds.names('p')).length === 4)
+    for (const name of others) await cutOff(name, [addresses.get(left) ?? ''])
+    await until(async () => (await etcds.readyUrls('p')).length === others.length)
+    await putBeside(others[0] ?? '', 'written', 'apart')
+
+    await etcds.edit('p', { recovery: { agentImage: 'fairlead:latest' } })
+    await until(async () => {
+      const { metadata, status } = await etcds.get(EtcdCluster, 'p')
+      const recovering = status.conditions?.find(({ type }) => type === 'Recovering')
+      const isStopped =
+        recovering?.reason === 'FormerQuorumReady' && recovering.observedGeneration === metadata.generation
+      return isStopped || status.recovered !== undefined
+    })
+    expect(await etcds.statusOf('p')).toMatchObject({ clusterID, recovering: quorumLostSince })
+    await until(async () => isDeepStrictEqual(await etcds.names('p'), names))
+    for (const name of others) await heal(name)
+    const status = await etcds.settled('p', 3, 'three members after a partition')
+    expect(status).toMatchObject({ clusterID, members: { ready: names } })
+    expect([status.recovering, status.recovered, await uidsOf()]).toEqual([undefined, undefined, claims])
+    for (const url of await etcds.urls('p')) expect((await valuesAt(url)).values).toEqual(['written=apart'])
   })
 })

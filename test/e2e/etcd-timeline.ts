@@ -41,6 +41,24 @@ export function timelineOf(kube: KubeClient, name: string, signal: AbortSignal):
   return lines
 }
 
+/** Returns the least number of these pods that the API server has shown as ready at a time, as soon as the signal comes. */
+export async function leastReady(kube: KubeClient, pods: readonly KubeObject[], signal: AbortSignal): Promise<number> {
+  const states = new Map(pods.map((pod) => [pod.metadata.name, factsOf(pod).includes('ready')]))
+  const readyNow = () => [...states.values()].filter(Boolean).length
+  let least = readyNow()
+  while (!signal.aborted)
+    try {
+      for await (const { type, object } of kube.watch(resourcePath(Pod, 'default'), { resourceVersion: '0', signal })) {
+        if (type !== 'BOOKMARK' && states.has(object.metadata.name))
+          states.set(object.metadata.name, factsOf(object).includes('ready'))
+        least = Math.min(least, readyNow())
+      }
+    } catch {
+      await new Promise((resolve) => setTimeout(resolve, 100))
+    }
+  return least
+}
+
 function factsOf({ metadata, status: of }: KubeObject): (string | false | undefined)[] {
   const status = of as ObservedBy<typeof Pod>['status']
   const is = (type: string): boolean =>

@@ -4,6 +4,7 @@ import { isSoak, takeTurnWithNode } from '../support/node.ts'
 import type { EtcdClusters } from './etcd-clusters.ts'
 import { trafficWithin } from './etcd-idle.ts'
 import { sharedEtcds } from './etcd-suite.ts'
+import { leastReady } from './etcd-timeline.ts'
 import { tlsOnNode } from './etcd-tls.ts'
 import { underFaultsOnNode } from './etcd-under-faults.ts'
 import { EtcdWriter } from './etcd-writer.ts'
@@ -126,23 +127,34 @@ function onNode(etcds: EtcdClusters): void {
     },
   )
 
-  it.skipIf(!isSoak)('takes another version in place, the leader last, and goes back', SLOW, async () => {
-    await using _kills = etcds.killing()
-    await etcds.create('b', { size: 3, version: '3.6.16' })
-    await etcds.settled('b', 3, 'create 3 of 3.6')
-    const writer = new EtcdWriter(() => etcds.urls('b'))
-    const before = (await etcds.pods('b')).map(({ metadata }) => metadata.uid ?? '').sort()
-    for (const version of ['3.7.3', '3.6.16']) {
-      await etcds.edit('b', { version })
-      const status = await etcds.settled('b', 3, `another version, ${version}`)
-      expect(status.currentVersion).toBe(version)
-      const pods = (await etcds.pods('b')).map(({ metadata }) => metadata.uid ?? '').sort()
-      // A member that does not start with the lower version is replaced.
-      expect(version === '3.7.3' ? pods : before).toEqual(before)
-      expect(Object.values(status.versions ?? {})).toEqual([version, version, version])
-    }
-    await writer.stop()
-    expect(await writer.missing()).toEqual([])
-    await etcds.remove('b')
-  })
+  it.skipIf(!isSoak)(
+    'takes another version in place, the leader last, two of three always Ready, and goes back',
+    SLOW,
+    async () => {
+      await using _kills = etcds.killing()
+      await etcds.create('b', { size: 3, version: '3.6.16' })
+      await etcds.settled('b', 3, 'create 3 of 3.6')
+      const writer = new EtcdWriter(() => etcds.urls('b'))
+      const before = (await etcds.pods('b')).map(({ metadata }) => metadata.uid ?? '').sort()
+      for (const [version, leastReadyPods] of [
+        ['3.7.3', 2],
+        ['3.6.16', 1],
+      ] as const) {
+        const over = new AbortController()
+        const least = leastReady(etcds.world.kube, await etcds.pods('b'), over.signal)
+        await etcds.edit('b', { version })
+        const status = await etcds.settled('b', 3, `another version, ${version}`)
+        over.abort()
+        expect(status.currentVersion).toBe(version)
+        expect(await least).toBeGreaterThanOrEqual(leastReadyPods)
+        const pods = (await etcds.pods('b')).map(({ metadata }) => metadata.uid ?? '').sort()
+        // A member that does not start with the lower version is replaced.
+        expect(version === '3.7.3' ? pods : before).toEqual(before)
+        expect(Object.values(status.versions ?? {})).toEqual([version, version, version])
+      }
+      await writer.stop()
+      expect(await writer.missing()).toEqual([])
+      await etcds.remove('b')
+    },
+  )
 }

@@ -99,6 +99,29 @@ describe('the generated manifests, on a real API server', () => {
   })
 })
 
+describe('an EtcdCluster, on a real API server', () => {
+  const cluster = (labels: object): object => ({
+    apiVersion: 'etcd.database.coreos.com/v1beta2',
+    kind: 'EtcdCluster',
+    metadata: { name: 'labelled' },
+    spec: { size: 3, pod: { labels } },
+  })
+
+  it.each(['app', 'etcd_cluster', 'etcd_node', 'etcd_'])(
+    'is refused with the label %s, which is reserved',
+    async (key) => {
+      const message = `the labels app and etcd_* are those of the function: remove them from spec.pod.labels`
+      await expect(create(cluster({ team: 'red', [key]: 'x' }), '--dry-run=server')).rejects.toThrow(message)
+    },
+  )
+
+  it('is accepted with other labels', async () => {
+    const labels = { team: 'red', 'app.kubernetes.io/name': 'x', my_etcd_: 'x' }
+    const { spec } = JSON.parse(await create(cluster(labels), '--dry-run=server')) as { spec: { pod: object } }
+    expect(spec.pod).toMatchObject({ labels })
+  })
+})
+
 describe('an At, on a real API server', () => {
   const head = 'apiVersion: cnat.programming-kubernetes.info/v1alpha1\nkind: At\n'
 

@@ -1,7 +1,8 @@
 import { clusterIdOf as knownOf } from '../../../functions/etcd/cluster.ts'
+import type { PodObject } from '../../../functions/etcd/parts.ts'
 import type { ClusterObject } from '../../../functions/etcd/resource.ts'
 import type { Seen } from '../../../functions/etcd/seen.ts'
-import type { Sources } from './kubelet.ts'
+import { isRunning, type Sources } from './kubelet.ts'
 import { clusterIdOf, EtcdModel, type EtcdState, newEtcd, type Start } from './model.ts'
 
 /** The clusters of etcd that an EtcdCluster has had one after the other: those of before may still run. */
@@ -17,7 +18,7 @@ export class EtcdModels {
 
   #reaches: EtcdModel['reaches'] = () => true
 
-  /** Whether two members take each other's certificates. */
+  /** Whether two members are connected, and take each other's certificates. */
   setReach(reaches: EtcdModel['reaches']): void {
     this.#reaches = reaches
     for (const one of this.all) one.reaches = reaches
@@ -50,16 +51,16 @@ export class EtcdModels {
       const joined = this.all.find(({ members }) => members.some(({ peerURL }) => peerURL.includes(`//${name}.`)))
       return (joined ?? this.last).start(start)
     }
-    const index = from && this.#snapshot(from)
+    const index = from && this.#snapshot(name, from)
     if (from !== undefined && index === undefined) return false
     return this.#formable(clusterIdOf(name, token)).start({ ...start, index })
   }
 
-  /** What an agent reads of the most advanced member that answers. */
-  #snapshot({ names, revision }: Sources): number | undefined {
+  /** What an agent in a pod reads of the most advanced member that answers it. */
+  #snapshot(pod: string, { names, revision }: Sources): number | undefined {
     const found = names.flatMap((name) => {
       const process = this.of(name).processes.get(name)
-      return process?.isUp && process.serves ? [process.applied] : []
+      return process?.isUp && process.serves && this.#reaches(pod, name) ? [process.applied] : []
     })
     const most = Math.max(0, ...found)
     return found.length === 0 || most < revision ? undefined : most
@@ -95,11 +96,12 @@ export class EtcdModels {
     for (const { state } of this.all) state.now += seconds
   }
 
-  /** What a driver reads. */
-  seen(object: ClusterObject, pods: readonly string[]): Seen {
-    const all = this.all.map((one) => one.seen(pods))
+  /** What a driver reads that reaches these pods. */
+  seen(object: ClusterObject, pods: readonly PodObject[], isReached: (name: string) => boolean = () => true): Seen {
+    const names = pods.filter(isRunning).map(({ metadata }) => metadata.name)
+    const all = this.all.map((one) => one.seen(names.filter(isReached)))
     const answers = Object.assign({}, ...all.map((one) => one.answers)) as Seen['answers']
-    const known = knownOf(object, answers)
+    const known = knownOf(object, answers, pods)
     const list = all.find((one) => one.list !== undefined && one.list.clusterID === known)?.list
     return { answers, ...(list && { list }) }
   }

@@ -1,9 +1,11 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
+import type { KubeObject } from '#contracts'
 import { EtcdCluster, etcd } from '#functions/etcd'
 import { outcomeOf } from '#testing'
 import { decide } from '../../../functions/etcd/decide.ts'
+import { seedName } from '../../../functions/etcd/names.ts'
 import type { PodObject } from '../../../functions/etcd/parts.ts'
 import { imageIn, podFor } from '../../../functions/etcd/pod.ts'
 import type { Answer } from '../../../functions/etcd/seen.ts'
@@ -190,6 +192,32 @@ describe('another version', () => {
     expect(images(decide(recorded))).toEqual(['3.6.16', '3.6.16', '3.7.3'])
   })
 
+  it('goes to the next member only when the pod of the one before is Ready with its new container', () => {
+    const target = { ...given.object.status, targetVersion: '3.7.3' }
+    const wanted = withSpec({ ...given, object: { ...given.object, status: target } }, { version: '3.7.3' })
+    const podsIn = ({ apply = [] }: ReturnType<typeof decide>) => apply.filter(({ kind }) => kind === 'Pod')
+    const pods = podsIn(decide(wanted)) as PodObject[]
+    const newIn = (all: readonly KubeObject[]) => all.filter((one) => JSON.stringify(one).includes(':v3.7.3')).length
+    const [first] = pods.filter((pod) => newIn([pod]) === 1)
+    const answered = answering(wanted, (_, name) => (name === first?.metadata.name ? { version: '3.7.3' } : {}))
+    /** The first pod has the new image, and this in its status. */
+    const decided = (containerID: string, status: 'True' | 'False') =>
+      newIn(
+        podsIn(
+          decide({
+            ...answered,
+            owned: ((kind: { kind: string }) =>
+              kind.kind === 'Pod'
+                ? pods.map((pod) => (pod === first ? withContainer(pod, containerID, status) : pod))
+                : given.owned(kind as never)) as Given['owned'],
+          }),
+        ),
+      )
+    const former = first?.status?.containerStatuses?.[0]?.containerID ?? ''
+    expect(former).not.toBe('')
+    expect([decided(former, 'True'), decided('new', 'False'), decided('new', 'True')]).toEqual([1, 1, 2])
+  })
+
   it('that is lower is prepared by etcd first, and called off when it is not wanted any more', () => {
     const seven = rest({ size: 3 })
     const lower = withSpec(seven, { version: '3.6.16' })
@@ -319,6 +347,63 @@ describe('a lost quorum', () => {
     const lower = withSpec(rest({ size: 3 }), { version: '3.6.16' })
     const { status } = decide({ ...lower, external: { answers: {} } })
     expect(status).toMatchObject({ currentVersion: '3.7.3', targetVersion: '' })
+  })
+})
+
+const withContainer = (pod: PodObject, containerID: string, status: 'True' | 'False'): PodObject => ({
+  ...pod,
+  status: {
+    ...pod.status,
+    conditions: [{ type: 'Ready', status }],
+    containerStatuses: pod.status?.containerStatuses?.map((one) => ({ ...one, containerID })) ?? [],
+  },
+})
+
+describe('a pod that does not run', () => {
+  const given = rest({ size: 3 })
+  const [away = ''] = followers(given)
+  const pull = { waiting: { reason: 'ImagePullBackOff', message: 'Back-off pulling image "no/etcd:v3.7.3"' } }
+  const crash = { waiting: { reason: 'CrashLoopBackOff', message: 'back-off 10s' } }
+  const ended = { terminated: { exitCode: 2, reason: 'Error' } }
+  /** The pod is in this state, and does not answer. */
+  const progress = (name: string, container: object, status = given.object.status) => {
+    const { [name]: _, ...answers } = given.external.answers
+    const broken = { phase: 'Pending', conditions: [], containerStatuses: [{ name: 'etcd', ...container }] }
+    const owned = (kind: { kind: string }) =>
+      given
+        .owned(kind as never)
+        .map((one: KubeObject) => (one.metadata.name === name ? { ...one, status: broken } : one))
+    const isNew = status.clusterID === undefined
+    const decision = decide({
+      ...given,
+      object: { ...given.object, status },
+      external: isNew ? { answers: {} } : { ...given.external, answers },
+      owned: ((kind: { kind: string }) =>
+        owned(kind).filter(({ metadata }) => !isNew || metadata.name === name)) as Given['owned'],
+    })
+    return ['Progressing', 'Ready'].map((type) => conditionOf(decision, type)?.message)
+  }
+  const text = (name: string, why: string) => expect.stringContaining(`pod ${name}: container etcd: ${why}`)
+
+  it('is named in the conditions, with what Kubernetes says: an image that cannot be pulled, a process that ends', () => {
+    const pulled = text(away, 'ImagePullBackOff: Back-off pulling image "no/etcd:v3.7.3"')
+    expect(progress(away, { state: pull })).toEqual([pulled, pulled])
+    const crashed = text(away, 'CrashLoopBackOff: back-off 10s; it ended with exit code 2: Error')
+    expect(progress(away, { state: crash, lastState: ended })).toEqual([crashed, crashed])
+  })
+
+  it('is named when it is the first member of a new cluster', () => {
+    const seed = seedName(given.object)
+    const seeding = expect.stringContaining(
+      `member ${seed} forms the cluster; pod ${seed}: container etcd: ImagePullBackOff`,
+    )
+    expect(progress(seed, { state: pull }, { conditions: [] })).toEqual([seeding, seeding])
+  })
+
+  it('is not named while it starts as usual', () => {
+    const state = { waiting: { reason: 'ContainerCreating' } }
+    expect(progress(away, { state })[0]).not.toContain('container etcd')
+    expect(progress(away, { state: { running: {} }, lastState: ended })[0]).not.toContain('container etcd')
   })
 })
 

@@ -142,7 +142,8 @@ export function faultOf(world: EtcdWorld): string | undefined {
   const { size } = world.object.spec
   const names = etcd.voters.map(({ name }) => name).sort()
   const pods = world.lastingPods.map(({ metadata }) => metadata.name).sort()
-  const claims = world.hasVolumes ? [...stored.claims.keys()].sort() : names
+  const spared = world.object.status.returned ?? []
+  const claims = world.hasVolumes ? [...stored.claims.keys()].filter((one) => !spared.includes(one)).sort() : names
   const seen = JSON.stringify([names, pods, claims, stored.conditions['Progressing']])
   if (names.length !== size || etcd.members.length !== size) return `it ends with other members than wanted: ${seen}`
   if (String(names) !== String(pods) || String(names) !== String(claims)) return `it ends with other pods: ${seen}`

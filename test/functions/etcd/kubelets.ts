@@ -6,6 +6,8 @@ const minorOf = (image: string): number => Number(/:v\d+\.(\d+)\./.exec(image)?.
 
 /** A container takes so long to start with another image. */
 const RESTART_S = 3
+/** So long after that the status of the pod is still that of the container of before. */
+const REPORT_S = 2
 
 /** The kubelets of all nodes: one for each pod. */
 export class Kubelets {
@@ -13,6 +15,10 @@ export class Kubelets {
   readonly #startsAt = new Map<string, number>()
   /** The minor version that has written the data of a member. */
   readonly #minors = new Map<string, number>()
+  readonly #reportsAt = new Map<string, number>()
+  /** The containers that run, whatever the status of their pods is. */
+  readonly #containers = new Map<string, { containerID: string; image: string }>()
+  #starts = 0
   /** Pods whose nodes are cut off. */
   readonly silent = new Set<string>()
 
@@ -24,6 +30,19 @@ export class Kubelets {
   restart(name: string): void {
     this.#world.etcds.stop(name)
     this.#startsAt.set(name, this.#world.etcd.now + RESTART_S)
+  }
+
+  /** The version that the process of a pod runs. */
+  versionOf(name: string): string {
+    const { image = '' } = this.#containers.get(name) ?? {}
+    return image.slice(image.lastIndexOf(':v') + 2)
+  }
+
+  /** Whether the status of the pod is that of its present container, which is ready. */
+  isReady(name: string): boolean {
+    const { conditions = [], containerStatuses = [] } = this.#world.stored.pods.get(name)?.status ?? {}
+    const isPresent = containerStatuses[0]?.containerID === this.#containers.get(name)?.containerID
+    return isPresent && !this.#startsAt.has(name) && conditions[0]?.status === 'True'
   }
 
   /** A second. */
@@ -49,17 +68,24 @@ export class Kubelets {
     if (!isUp) trust.started(name)
     const hasData = etcd.processes.has(name)
     const started = isUp || (this.#canRead(pod, hasData) && etcds.start(startOf(pod, hasData), sourcesOf(pod)))
+    if (started && !isUp) {
+      this.#containers.set(name, { containerID: `containerd://${++this.#starts}`, image: imageOf(pod) })
+      if (this.#startsAt.delete(name)) this.#reportsAt.set(name, known.now + REPORT_S)
+    }
+    const reportsAt = this.#reportsAt.get(name) ?? Number.NEGATIVE_INFINITY
+    if (known.now < reportsAt) return
     const its = etcds.of(name)
     const isVoter = its.voters.some((one) => one.name === name)
     const container = {
       name: 'etcd',
       image: imageOf(pod),
       imageID: '',
+      containerID: this.#containers.get(name)?.containerID ?? '',
       ready: started,
       restartCount: started ? restarts : restarts + 1,
       state: started ? {} : { waiting: { reason: 'CrashLoopBackOff' } },
     }
-    const isReady = started && isVoter && its.hasQuorum
+    const isReady = started && isVoter && its.follows(name) && known.now > reportsAt
     const conditions = [this.#condition(pod, isReady)]
     store({ phase: 'Running', podIP: name, conditions, containerStatuses: [container] })
   }

@@ -103,7 +103,7 @@ export class EtcdModel {
   get clusterID(): string | undefined {
     return this.state.clusterID
   }
-  /** Whether two members take each other's certificates. */
+  /** Whether two members are connected, and take each other's certificates. */
   reaches: (one: string, other: string) => boolean = () => true
 
   get voters(): Member[] {
@@ -158,8 +158,14 @@ export class EtcdModel {
     return true
   }
 
+  /** Whether the leader reaches the member. */
+  follows(name: string): boolean {
+    const { leader } = this
+    return leader !== undefined && this.reaches(name, leader.name)
+  }
+
   #serve(): void {
-    for (const process of this.processes.values()) process.serves ||= process.isUp
+    for (const [name, process] of this.processes) process.serves ||= process.isUp && this.follows(name)
   }
 
   #form(name: string, token: string, told: string[], index = 100_000): boolean {
@@ -185,11 +191,11 @@ export class EtcdModel {
       this.state.index += WRITES
       this.#serve()
     }
-    for (const process of this.processes.values())
-      if (process.isUp && this.hasQuorum) process.applied = Math.min(this.index, process.applied + CATCH_UP)
+    for (const [name, process] of this.processes)
+      if (process.isUp && this.follows(name)) process.applied = Math.min(this.index, process.applied + CATCH_UP)
     for (const member of this.voters) {
       const process = this.processes.get(member.name)
-      if (process?.isUp && this.hasQuorum && this.isLive(member)) process.applied = this.index
+      if (process?.isUp && this.follows(member.name) && this.isLive(member)) process.applied = this.index
     }
   }
 
@@ -206,17 +212,20 @@ export class EtcdModel {
       const process = this.processes.get(name)
       const member = this.members.find(({ id }) => id === process?.id)
       if (!process?.isUp || !process.serves || process.id === undefined || member === undefined) continue
-      answers[name] = answerOf(process, member, leader, this.index, this.clusterID ?? '')
+      const followed = this.follows(name) ? leader : undefined
+      answers[name] = answerOf(process, member, followed, this.index, this.clusterID ?? '')
     }
-    const voter = pods.find((name) => answers[name]?.isLearner === false)
+    const voters = pods.filter((name) => answers[name]?.isLearner === false)
+    const voter = voters.find((name) => this.follows(name)) ?? voters[0]
     if (voter === undefined || this.clusterID === undefined) return { answers }
-    const members = (this.hasQuorum ? this.members : this.state.former).map((one) => ({ ...one }))
-    return { answers, list: { clusterID: this.clusterID, isCurrent: this.hasQuorum, members } }
+    const isCurrent = this.follows(voter)
+    const members = (isCurrent ? this.members : this.state.former).map((one) => ({ ...one }))
+    return { answers, list: { clusterID: this.clusterID, isCurrent, members } }
   }
 
   /** Throws the error that etcd would return. */
   perform(effect: EtcdEffect): void {
-    if (!this.hasQuorum || !this.processes.get(effect.via)?.isUp) throw new Error('no answer within 5000 ms')
+    if (!this.follows(effect.via) || !this.processes.get(effect.via)?.isUp) throw new Error('no answer within 5000 ms')
     this.state.index++
     if (effect.kind === 'addLearner') return this.#add(effect.peerURL)
     if (effect.kind === 'moveLeader') {

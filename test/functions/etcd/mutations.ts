@@ -3,7 +3,7 @@ import { decide } from '../../../functions/etcd/decide.ts'
 import { peerUrlOf } from '../../../functions/etcd/names.ts'
 import type { Answer, ListedMember, Seen } from '../../../functions/etcd/seen.ts'
 import { type Disturbance, diskGoes, nodeGoes, podGoes, type Scenario } from './explore.ts'
-import { isAway, loses, recovers, restored, volumes } from './recovery.ts'
+import { comeBackApart, comeBackShortly, isAway, loses, recovers, restored, volumes } from './recovery.ts'
 import type { Spec, Subject } from './world.ts'
 
 type Given = Parameters<typeof decide>[0]
@@ -169,7 +169,27 @@ export const mutations: Mutation[] = [
     scenario: {
       spec: { size: 3 },
       changes: [isAway(4)],
-      subject: hearing((run) => ({ ...run, external: withoutFormer(run) })),
+      subject: hearing((run) => unready({ ...run, external: withoutFormer(run) })),
+    },
+    disturbances: [],
+  },
+  {
+    guard: 'a cluster whose members are Ready beyond a partition is not replaced',
+    breaks: /that has a quorum was replaced/,
+    scenario: {
+      spec: { size: 3, pod: volumes },
+      changes: [comeBackApart(4)],
+      subject: hearing((run) => unready({ ...run, external: withoutFormer(run) })),
+    },
+    disturbances: [],
+  },
+  {
+    guard: 'volumes of members that were Ready since the recovery was recorded stay',
+    breaks: /was Ready since the recovery was recorded/,
+    scenario: {
+      spec: { size: 3, pod: volumes },
+      changes: [comeBackShortly(4)],
+      subject: statusing(() => ({ recoveringSince: undefined, returned: undefined })),
     },
     disturbances: [],
   },
@@ -184,8 +204,8 @@ export const mutations: Mutation[] = [
     disturbances: [],
   },
   {
-    guard: 'each member is healthy before the next one gets another version',
-    breaks: /image of a pod has taken the quorum/,
+    guard: 'each member is Ready before the next one gets another version',
+    breaks: /was changed while .* was not Ready/,
     scenario: {
       spec: { size: 3, version: '3.6.16' },
       changes: [['version 3.7.3', (world) => world.edit({ version: '3.7.3' })]],
@@ -217,6 +237,17 @@ function withoutFormer({ object, external }: Given): Seen {
     answers: { [name]: answer },
     list: { clusterID: answer.clusterID, isCurrent: true, members: [member] },
   }
+}
+
+/** No member of before is ready while a cluster is recovered. */
+function unready(run: Given): Given {
+  const owned = (kind: { kind: string }) =>
+    run.owned(kind as never).map((one: object) => {
+      const isHidden = kind.kind === 'Pod' && run.object.status.recovering !== undefined
+      const status = { ...(one as { status?: object }).status, conditions: [] }
+      return isHidden ? { ...one, status } : one
+    })
+  return { ...run, owned: owned as Given['owned'] }
 }
 
 const READY = { type: 'Ready', status: 'True', lastTransitionTime: '2026-01-01T00:00:00Z' }

@@ -5,12 +5,17 @@ const LONGEST_DOUBLE_S = 3
 
 type Status = Record<string, unknown>
 
+const isReady = ({ type, status }: { type: string; status: string }): boolean => type === 'Ready' && status === 'True'
+
 /** The laws of the formation of etcd clusters, when one cluster replaces another one. */
 export class RecoveryLaws {
   readonly #world: EtcdWorld
   /** How many recoveries have begun. */
   begun = 0
   #doubled = 0
+  /** The members of before, and those of them that were Ready since the recovery was recorded. */
+  #former: readonly string[] = []
+  readonly #served = new Set<string>()
   #formedBefore = 0
   #isFormed = false
   #formed = 0
@@ -38,10 +43,15 @@ export class RecoveryLaws {
     const { recovering } = after
     if (recovering !== undefined && before['recovering'] === undefined) {
       this.begun++
+      this.#former = etcd.members.map(({ name }) => name)
       if (recovering !== object.spec.recovery?.quorumLostSince || recovering !== before['quorumLostSince'])
         broken.push('a recovery has begun that nobody has asked for')
     }
     const [from, to] = [before['clusterID'], after['clusterID']]
+    if (recovering === undefined && before['recovering'] !== undefined && from === to) {
+      this.#former = []
+      this.#served.clear()
+    }
     if (from === undefined || to === undefined || from === to) return false
     if (etcd.hasQuorum) broken.push('a cluster that has a quorum was replaced')
     const [kept, lost] = [etcds.by(to)?.index ?? 0, this.#mostAdvanced()]
@@ -58,9 +68,17 @@ export class RecoveryLaws {
     broken.push(`${name} of a cluster of before got a pod`)
   }
 
+  /** A volume is about to be deleted. */
+  judgeClaim(name: string): void {
+    if (this.#served.has(name))
+      this.#world.broken.push(`volume ${name} was deleted, whose member was Ready since the recovery was recorded`)
+  }
+
   /** A second is over. */
   pass(): void {
     const { broken, etcd, stored } = this.#world
+    for (const name of this.#former)
+      if (stored.pods.get(name)?.status?.conditions?.some(isReady)) this.#served.add(name)
     if (this.isRestoring) this.#isFormed = false
     if (this.#isFormed && etcd.formed > this.#formed) broken.push('a second cluster was formed')
     this.#isFormed ||= !this.isRestoring && stored.conditions['Available']?.status === 'True'

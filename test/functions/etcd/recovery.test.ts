@@ -175,6 +175,35 @@ describe('a recovery from a survivor', () => {
     })
   })
 
+  /** With these members Ready, and so beyond a partition if they do not answer. */
+  const ready = (given: Given, names: readonly string[], pods = podsIn(decide(given))): Given => ({
+    ...given,
+    owned: ((kind: { kind: string }) => [
+      ...given
+        .owned(kind as never)
+        .filter((one: KubeObject) => kind.kind !== 'Pod' || !pods.includes(one.metadata.name)),
+      ...(kind.kind === 'Pod'
+        ? pods.map((name) => ({
+            metadata: { name },
+            status: { conditions: [{ type: 'Ready', status: names.includes(name) ? 'True' : 'False' }] },
+          }))
+        : []),
+    ]) as Given['owned'],
+  })
+
+  it('is refused while a quorum of members is Ready that do not answer here, and begins when none is Ready', () => {
+    const { unready = [] } = given.object.status.members ?? {}
+    const wanted = asking(given)
+    const decided = (names: readonly string[]) => decide(ready(wanted, names, unready))
+    const two = decided(unready.slice(0, 2))
+    expect([two.status?.recovering, conditionOf(two, 'Recovering')?.reason]).toEqual([undefined, 'RecoveryRefused'])
+    expect(conditionOf(two, 'Recovering')?.message).toContain('are Ready, and so have a quorum')
+    const one = decided(unready.slice(0, 1))
+    expect([one.status?.recovering, conditionOf(one, 'Recovering')?.reason]).toEqual([undefined, 'WaitingForQuorum'])
+    expect(conditionOf(one, 'Recovering')?.message).toContain('is not Ready any more')
+    expect(decided([]).status?.recovering).toBe(given.object.status.quorumLostSince)
+  })
+
   it('is not made for a later loss', () => {
     const { world } = play({ spec: { size: 3 }, changes: [loses(2), recovers, loses(2)] })
     expect([world.recovery.begun, world.broken]).toEqual([1, []])

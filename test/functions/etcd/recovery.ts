@@ -38,6 +38,31 @@ export const isAway = (seconds: number): Change => [
   },
 ]
 
+/** The members that are away come back to each other, and are cut off from the function and the third one for a minute. */
+export const comeBackApart = (seconds: number): Change => [
+  `two members are away for ${seconds} s, and then beyond a partition`,
+  (world) => {
+    const names = namesOf(world).slice(-2)
+    isAway(seconds)[1](world)
+    world.later(seconds, () => world.part(names))
+    world.later(seconds + APART_S, () => world.part([]))
+  },
+]
+const APART_S = 60
+
+/** As before, but the members are lost again soon, so that the recovery goes on. */
+export const comeBackShortly = (seconds: number): Change => [
+  `two members are away for ${seconds} s, and are lost again`,
+  (world) => {
+    const names = namesOf(world).slice(-2)
+    comeBackApart(seconds)[1](world)
+    world.later(seconds + SHORTLY_S, () => {
+      for (const name of names) world.cutOff(name)
+    })
+  },
+]
+const SHORTLY_S = 10
+
 /** An EtcdRestore whose snapshot was read. */
 export const restored: Change = ['a verified snapshot', (world) => void (world.restore = verifiedRestore())]
 
@@ -60,6 +85,14 @@ export const recoveries = (pod: Spec['pod'] | undefined): [string, Scenario][] =
     `is recovered, or goes on, when 2 of 3 are away for ${seconds} s`,
     scenarioOf(3, [isAway(seconds)], pod),
   ]),
+  ...[3, 4, 5, 6, 8].map((seconds): [string, Scenario] => [
+    `is recovered, or goes on, when 2 of 3 come back after ${seconds} s beyond a partition`,
+    scenarioOf(3, [comeBackApart(seconds)], pod),
+  ]),
+  [
+    'is recovered when 2 of 3 come back beyond a partition and are lost again',
+    scenarioOf(3, [comeBackShortly(4)], pod),
+  ],
   [
     'is recovered with an authority of its own when 1 of 3 is left',
     { spec: { size: 3, TLS: { auto: {} }, ...(pod && { pod }) }, changes: [loses(2), recovers] },

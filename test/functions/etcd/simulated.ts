@@ -5,7 +5,7 @@ import type { ExternalModel, Simulation } from '#testing'
 import { MemberPod, type PodObject } from '../../../functions/etcd/parts.ts'
 import type { EtcdEffect } from '../../../functions/etcd/seen.ts'
 import { EtcdModels } from './clusters.ts'
-import { imageOf, isRunning, sourcesOf, startOf } from './kubelet.ts'
+import { imageOf, sourcesOf, startOf } from './kubelet.ts'
 import { type EtcdState, newEtcd } from './model.ts'
 
 export type Clusters = { all: EtcdState[] }
@@ -15,10 +15,7 @@ export type EtcdSimulation = Simulation<typeof EtcdCluster, Clusters>
 export const etcdModel = (): ExternalModel<typeof EtcdCluster, Clusters> => ({
   state: { all: [newEtcd({ isInstant: true })] },
   read({ all }, { object, owned }) {
-    const pods = owned(MemberPod)
-      .filter(isRunning)
-      .map(({ metadata }) => metadata.name)
-    return new EtcdModels(all).seen(object, pods)
+    return new EtcdModels(all).seen(object, owned(MemberPod))
   },
   perform({ all }, effect) {
     const asked = effect as EtcdEffect

@@ -6,7 +6,6 @@ import { EtcdCluster } from '../../../functions/etcd/resource.ts'
 import type { Seen } from '../../../functions/etcd/seen.ts'
 import { EtcdModels } from './clusters.ts'
 import { Effects } from './effects.ts'
-import { isRunning } from './kubelet.ts'
 import { Kubelets } from './kubelets.ts'
 import { type EtcdModel, newEtcd } from './model.ts'
 import { RecoveryLaws } from './recovery-laws.ts'
@@ -55,13 +54,14 @@ export class EtcdWorld {
   /** The number of deaths when the last decision was made. */
   #deathsKnown = 0
   #deaths = 0
+  #parted: ReadonlySet<string> = new Set()
   readonly #agenda: { at: number; act: () => unknown }[] = []
 
   constructor(spec: Spec, subject: Subject = { decide }) {
     this.#spec = spec
     this.#subject = subject
     this.etcds = new EtcdModels([newEtcd({ isStrict: subject.isStrict ?? true })])
-    this.etcds.setReach(this.trust.reaches)
+    this.etcds.setReach((one, other) => this.isReached(one) === this.isReached(other) && this.trust.reaches(one, other))
   }
 
   /** That which the status names. */
@@ -120,9 +120,8 @@ export class EtcdWorld {
 
   /** What a decision would be given now. */
   get given(): Run {
-    const { stored, run } = this.#observed()
-    const pods = [...stored.pods.values()].filter(isRunning).map(({ metadata }) => metadata.name)
-    return { ...run, external: this.#heard(this.etcds.seen(run.object, pods)), performed: undefined }
+    const { run } = this.#observed()
+    return { ...run, external: this.#seen(run.object), performed: undefined }
   }
 
   /** One run of the function, as the machine makes it: until nothing is left to do. False: it has changed nothing. */
@@ -138,8 +137,7 @@ export class EtcdWorld {
       const { stored, run } = this.#observed()
       if (seen === undefined) {
         this.#deathsKnown = this.#deaths
-        const pods = [...stored.pods.values()].filter(isRunning).map(({ metadata }) => metadata.name)
-        seen = this.#heard(this.etcds.seen(run.object, pods))
+        seen = this.#seen(run.object, stored)
       }
       const decision = this.#subject.decide({ ...run, external: seen, performed })
       this.timer = decision.requeueAt
@@ -167,11 +165,11 @@ export class EtcdWorld {
     }
   }
 
-  #heard(seen: Seen): Seen {
+  #seen(object: Run['object'], { pods } = this.stored): Seen {
+    const seen = this.etcds.seen(object, [...pods.values()], this.isReached)
     for (const name of this.kubelets.silent) delete seen.answers[name]
     for (const [name, answer] of Object.entries(seen.answers)) {
-      const image = this.stored.pods.get(name)?.status?.containerStatuses?.[0]?.image ?? ''
-      answer.version = image.slice(image.lastIndexOf(':v') + 2)
+      answer.version = this.kubelets.versionOf(name)
     }
     this.trust.hear(seen)
     return seen
@@ -205,9 +203,16 @@ export class EtcdWorld {
   changeImage(name: string, wanted: PodObject): void {
     const found = this.stored.pods.get(name)
     if (found === undefined || found.metadata.deletionTimestamp !== undefined) return
+    const away = this.etcd.voters.filter((one) => one.name !== name && !this.kubelets.isReady(one.name))
+    if (away.length > 0 && !this.isHit)
+      this.broken.push(`the image of ${name} was changed while ${away.map((one) => one.name).join(', ')} was not Ready`)
     this.act('the image of a pod', () => {
       this.kubelets.restart(name)
-      this.stored.pods.set(name, { ...found, spec: wanted.spec! })
+      this.stored.pods.set(name, {
+        ...found,
+        metadata: { ...wanted.metadata, ...found.metadata, annotations: wanted.metadata.annotations! },
+        spec: wanted.spec!,
+      })
     })
   }
 
@@ -224,6 +229,7 @@ export class EtcdWorld {
 
   deleteClaim(name: string): void {
     if (!this.etcd.hasQuorum && !this.isHit) this.broken.push(`volume ${name} was deleted without a quorum`)
+    this.recovery.judgeClaim(name)
     if (this.etcd.members.some(({ peerURL }) => peerURL.includes(`//${name}.`)))
       this.broken.push(`volume ${name} of a member was deleted`)
     this.stored.claims.delete(name)
@@ -277,6 +283,14 @@ export class EtcdWorld {
   reconnect(name: string): void {
     this.kubelets.silent.delete(name)
   }
+
+  /** These members reach each other and the API server, and neither the function nor other members. */
+  part(names: readonly string[]): void {
+    this.#deaths++
+    this.#parted = new Set(names)
+  }
+
+  isReached = (name: string): boolean => !this.#parted.has(name)
 
   /** A second for etcd and the kubelets. */
   pass(): void {
