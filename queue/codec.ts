@@ -1,5 +1,5 @@
 import type { Headers, StoredMessage } from '#jetstream'
-import { type Failures, isSuspect } from './failures.ts'
+import type { Failures } from './failures.ts'
 import type { Names } from './names.ts'
 import type { Expected, KeyRecord, NewRecord, Publish, Token } from './record.ts'
 
@@ -68,8 +68,9 @@ const recordHeaders = (record: NewRecord, target: string): Headers => ({
   'Nats-Schedule-Target': target,
 })
 
-const failureHeaders = ({ attempt, suspect }: Failures): Headers => ({
+const failureHeaders = ({ attempt, cuts, suspect }: Failures): Headers => ({
   'Fairlead-Attempt': attempt || undefined,
+  'Fairlead-Cuts': cuts || undefined,
   'Fairlead-Suspect': suspect ? 1 : undefined,
 })
 
@@ -92,7 +93,7 @@ export function recordFrom(message: StoredMessage, names: Names): KeyRecord | un
     ...(headers['Fairlead-By'] !== undefined && { by: headers['Fairlead-By'] }),
     lane: target.lane,
     ...slotFrom(place.generation),
-    ...failuresFrom(message, attemptFrom(message), isCutShort(message)),
+    ...failuresFrom(message),
     at: Number(headers['Fairlead-Due'] ?? Date.parse(headers['Nats-Schedule']?.slice('@at '.length) ?? '')),
     since: Number(headers['Fairlead-Since']),
     dirty: headers['Fairlead-Dirty'] === '1',
@@ -119,14 +120,19 @@ export const errorFrom = ({ data }: StoredMessage): { error?: string } =>
   data.length === 0 ? {} : { error: new TextDecoder().decode(data) }
 
 export function tokenFrom(message: StoredMessage, lane: Token['lane']): Token {
-  const attempt = attemptFrom(message) + (isWatchdog(message) ? 1 : 0)
-  const cutShort = isWatchdog(message) || isCutShort(message)
-  return { lane, sequence: message.sequence, cutShort, ...failuresFrom(message, attempt, cutShort) }
+  const failures = failuresFrom(message)
+  const token = { lane, sequence: message.sequence, cutShort: isCutShort(message), ...failures }
+  if (!isWatchdog(message)) return token
+  const { cuts = 0, suspect } = failures
+  // The first such run is repeated at once, because another key in the same process may have caused the crash.
+  const isAgain = suspect || cuts > 0 || token.cutShort
+  return { ...token, cutShort: true, cuts: cuts + 1, ...(isAgain && { suspect: true }) }
 }
 
-function failuresFrom({ headers }: StoredMessage, attempt: number, cutShort: boolean): Failures {
-  const suspect = headers['Fairlead-Suspect'] === '1' || isSuspect({ attempt, cutShort })
-  return { attempt, ...(suspect && { suspect }) }
+function failuresFrom({ headers }: StoredMessage): Failures {
+  const cuts = Number(headers['Fairlead-Cuts'] ?? 0)
+  const suspect = headers['Fairlead-Suspect'] === '1'
+  return { attempt: Number(headers['Fairlead-Attempt'] ?? 0), ...(cuts > 0 && { cuts }), ...(suspect && { suspect }) }
 }
 
 const isCutShort = ({ headers }: StoredMessage): boolean => headers['Fairlead-Reason'] === 'CutShort'
@@ -140,5 +146,3 @@ const isFired = ({ headers }: StoredMessage): boolean => headers['Fairlead-State
 /** Returns when that timer was due, in the server's time. */
 export const dueOf = (message: StoredMessage): number | undefined =>
   isFired(message) ? Number(message.headers['Fairlead-Due']) : undefined
-
-const attemptFrom = ({ headers }: StoredMessage): number => Number(headers['Fairlead-Attempt'] ?? 0)

@@ -1,24 +1,24 @@
 /**
- * The failures of a key since its last successful run. Advisory: a timer that fires may overwrite a token with a higher
- * count.
+ * What is known of the runs of a key since its last successful run. Advisory: a timer that fires may overwrite a token
+ * with higher counts.
  */
 export interface Failures {
   /** Failed runs. */
   attempt: number
-  /** True: runs of the key never ended, perhaps because they crashed their process. */
+  /**
+   * Runs in a row that were cut short: their process died or lost their lease before they ended, and before they had
+   * changed anything. Left out: none.
+   */
+  cuts?: number
+  /** True: two runs in a row were cut short, perhaps because they crashed their process. */
   suspect?: boolean
 }
 
-/**
- * The number of runs in a row that never ended after which a key is suspect. The first such run is repeated at once,
- * because another key in the same process may have caused the crash.
- */
-const CUT_SHORT_LIMIT = 2
-
-export const isSuspect = ({ attempt, cutShort }: { attempt: number; cutShort: boolean }): boolean =>
-  cutShort && attempt >= CUT_SHORT_LIMIT
-
-export const worst = (...known: readonly Failures[]): Failures => ({
-  attempt: Math.max(0, ...known.map(({ attempt }) => attempt)),
-  ...(known.some(({ suspect }) => suspect) && { suspect: true }),
-})
+export function worst(...known: readonly Failures[]): Failures {
+  const cuts = Math.max(0, ...known.map((failures) => failures.cuts ?? 0))
+  return {
+    attempt: Math.max(0, ...known.map(({ attempt }) => attempt)),
+    ...(cuts > 0 && { cuts }),
+    ...(known.some(({ suspect }) => suspect) && { suspect: true }),
+  }
+}

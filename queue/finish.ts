@@ -1,4 +1,4 @@
-import type { Failures } from './failures.ts'
+import { type Failures, worst } from './failures.ts'
 import { generationOf, type HeldKey, isRunOf } from './lease.ts'
 import { end, type Machine, UnexpectedAnswerError } from './machine.ts'
 import { type Io, type KeyRecord, type NewRecord, otherLane, type Publish } from './record.ts'
@@ -11,7 +11,7 @@ export type Ending =
   /** The key does not run again until a change or a user enqueues it. */
   | { kind: 'terminal'; message: string }
   /**
-   * The run did not begin, because earlier runs of the key were cut short too often. The key waits as after an error.
+   * The run did not begin, because earlier runs of the key were cut short. The key waits the longer, the more there were.
    */
   | { kind: 'postponed'; at: number; message: string }
   /** The run did not finish. Another worker runs the key at once. */
@@ -95,9 +95,11 @@ function releaseMessage({ held, ending, bed }: FinishInput, now: number): Publis
 const rerunLane = ({ lane, dirty, otherLaneWaits }: KeyRecord) => (otherLaneWaits && !dirty ? otherLane(lane) : lane)
 
 /** Only success clears a suspect key: a run that throws now may crash its process the next time. */
-function failuresAfter({ attempt, suspect }: KeyRecord, ending: Ending): Failures {
+function failuresAfter(record: KeyRecord, ending: Ending): Failures {
   const { kind } = ending
   if (kind === 'done' || kind === 'requeue') return { attempt: 0 }
+  if (kind === 'postponed' || kind === 'handback') return worst(record)
+  const { attempt, suspect } = record
   return { attempt: attemptAfter(attempt, ending), ...(suspect && { suspect }) }
 }
 

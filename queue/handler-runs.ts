@@ -65,13 +65,13 @@ export class HandlerRuns {
 
   /** Delays a key whose runs crash their process, so that it does not crash one process after the other. */
   async #postpone(run: LeasedKey): Promise<void> {
-    const { reconciler, key, attempt } = run
+    const { reconciler, key, cuts } = run
     const { clock, log } = this.#core
-    log.warn({ reconciler, key, attempt }, 'run cut short again, its process was lost: the key waits')
+    log.warn({ reconciler, key, cuts }, 'run cut short again, its process was lost: the key waits')
     await run.end(() => ({
       kind: 'postponed',
-      at: clock.now() + this.#backoffMs(attempt - 1),
-      message: `its process was lost during the run, attempt ${attempt}`,
+      at: clock.now() + this.#backoffMs(cuts - 1),
+      message: `its process was lost during the run, ${cuts === 1 ? 'once' : `${cuts} times in a row`}`,
     }))
   }
 

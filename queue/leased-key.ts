@@ -27,6 +27,7 @@ export class LeasedKey implements Lease {
   readonly reconciler: string
   readonly key: string
   readonly attempt: number
+  readonly cuts: number
   readonly cutShort: boolean
   readonly suspect: boolean
   readonly fired: boolean
@@ -38,6 +39,7 @@ export class LeasedKey implements Lease {
   #stale = new AbortController()
   #renewal: Promise<void> | undefined
   #timer: NodeJS.Timeout | undefined
+  #progressed = false
   #lost = false
   #takenBack = false
   #ended = false
@@ -47,6 +49,7 @@ export class LeasedKey implements Lease {
     this.reconciler = reconciler
     this.key = key
     this.attempt = held.record.attempt
+    this.cuts = held.record.cuts ?? 0
     this.cutShort = held.record.reason === 'CutShort'
     this.suspect = held.record.suspect === true
     this.fired = fired
@@ -74,6 +77,15 @@ export class LeasedKey implements Lease {
   hold(): void {
     if (this.#core.clock.now() > this.#end) this.#lose('its lease ran out before it was renewed')
     this.signal.throwIfAborted()
+  }
+
+  progressed(): void {
+    if (this.#progressed) return
+    this.#progressed = true
+    // Without a timer a renewal is under way, or the run is over. A renewal sets the timer when it ends.
+    if (this.#held.record.cuts === undefined || this.#timer === undefined) return
+    clearTimeout(this.#timer)
+    this.#renewInTime()
   }
 
   /** True: the result of the run is not stored, and its key is queued as it was. */
@@ -160,6 +172,7 @@ export class LeasedKey implements Lease {
   async #stop(endingNow: () => Ending): Promise<FinishResult> {
     this.#ended = true
     clearTimeout(this.#timer)
+    this.#timer = undefined
     await this.#renewal
     if (this.#lost) return { kind: 'fenced' }
     if (this.#core.clock.sure() === undefined) await measured(this.#core)
@@ -176,21 +189,20 @@ export class LeasedKey implements Lease {
 
   #renewInTime(): void {
     const { terms, clock } = this.#core
-    const due = this.#held.record.at - (terms.leaseMs * 2) / 3
-    this.#timer = setTimeout(
-      () => {
-        this.#renewal = this.#renew()
-      },
-      Math.max(0, due - clock.now()),
-    )
+    const { at, cuts } = this.#held.record
+    const isOverdue = this.#progressed && cuts !== undefined
+    const waitMs = isOverdue ? 0 : Math.max(0, at - (terms.leaseMs * 2) / 3 - clock.now())
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined
+      this.#renewal = this.#renew()
+    }, waitMs)
   }
 
   async #renew(): Promise<void> {
     const { terms, log } = this.#core
     try {
-      const result = await operate(this.#core, transitions.renew, { held: this.#held, terms }, this, {
-        until: this.#end,
-      })
+      const input = { held: this.#held, terms, progressed: this.#progressed }
+      const result = await operate(this.#core, transitions.renew, input, this, { until: this.#end })
       if (result.kind === 'lost') return this.#lose('another worker may own the key')
       this.#held = result.held
       log.debug({ reconciler: this.reconciler, key: this.key, leaseUntil: this.until }, 'lease renewed')

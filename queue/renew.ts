@@ -5,6 +5,8 @@ import type { Io, KeyRecord, NewRecord } from './record.ts'
 export interface RenewInput {
   held: HeldKey
   terms: Terms
+  /** True: the run has changed something, so the runs before it that were cut short no longer count. */
+  progressed?: boolean
 }
 
 /** lost: another process may own the key by now. Write nothing more. */
@@ -35,15 +37,23 @@ export const renew: Machine<RenewInput, RenewStep, RenewResult> = {
   },
 }
 
-function writeLater({ held, terms }: RenewInput, now: number): RenewStep {
+function writeLater({ held, terms, progressed = false }: RenewInput, now: number): RenewStep {
   const sent: NewRecord = {
     ...withoutSequence(held.record),
     generation: generationOf('running', held.record.owner, held.writes),
     at: now + terms.leaseMs,
   }
+  if (progressed) delete sent.cuts
   const expected = { of: 'record' as const, sequence: held.record.sequence }
   const message = { role: 'record' as const, record: sent, expected, cancels: held.record.generation }
-  return { name: 'renew', sent, terms, held: { ...held, writes: held.writes + 1 }, io: { do: 'publish', message } }
+  return {
+    name: 'renew',
+    sent,
+    terms,
+    progressed,
+    held: { ...held, writes: held.writes + 1 },
+    io: { do: 'publish', message },
+  }
 }
 
 const renewed = (step: RenewStep, record: KeyRecord) =>

@@ -34,7 +34,7 @@ export interface Lease {
   readonly lane: Lane
   /** Unique to this run. */
   readonly owner: string
-  /** The number of failed runs before this one. Advisory: use it for backoff only. */
+  /** The number of failed runs before this one. Runs that were cut short do not count. Advisory: use it for backoff only. */
   readonly attempt: number
   /** True: runs of this key before this one never ended. Their process was lost, perhaps because of them. */
   readonly cutShort: boolean
@@ -59,6 +59,11 @@ export interface Lease {
   readonly signal: AbortSignal
   /** Call before every write. Throws LeaseLostError if the lease is over. */
   hold(): void
+  /**
+   * Call when the run has changed something that its next run will find. If runs of the key before this one were cut
+   * short, they no longer count: the key does not wait longer if this run is cut short too. A suspect stays one.
+   */
+  progressed(): void
   /** Aborted when this process receives a change after the last beginPass(): state that was read since is stale. */
   readonly stale: AbortSignal
   /**

@@ -110,5 +110,6 @@ const leaseOf = (reconciler: string, key: string, now: Date, signal: AbortSignal
   signal,
   hold: () => undefined,
   stale: new AbortController().signal,
+  progressed: () => undefined,
   beginPass: async () => 'announced here' as const,
 })

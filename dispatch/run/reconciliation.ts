@@ -119,10 +119,11 @@ export class Reconciliation {
       case 'read':
         return this.#external.read(ask)
       case 'perform':
-        return this.#external.perform(ask)
+        return this.#progressed(await this.#external.perform(ask))
       case 'write': {
         const results = await Promise.allSettled(ask.writes.map((write) => this.#writers.owned.write(write)))
-        return { did: ask.do, results: results.map((one) => ('value' in one ? one.value : failedBy(one.reason))) }
+        const done = { did: ask.do, results: results.map((one) => ('value' in one ? one.value : failedBy(one.reason))) }
+        return results.some(({ status }) => status === 'fulfilled') ? this.#progressed(done) : done
       }
       case 'writeStatus': {
         const unwanted = ask.mayBeDropped ? stale : undefined
@@ -141,6 +142,12 @@ export class Reconciliation {
       case 'finish':
         return { did: ask.do, changed: true }
     }
+  }
+
+  /** Effects and owned objects are progress. A status is not, because it may have another time in each run. */
+  #progressed(answer: Answer): Answer {
+    if (!('did' in answer && answer.did === 'skip')) this.#lease.progressed()
+    return answer
   }
 
   async #observe(begins: boolean): Promise<Observed | undefined> {

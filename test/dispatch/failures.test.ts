@@ -1,6 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { TerminalError } from '#contracts'
-import { configMap, startFixture } from './fixture.ts'
+import { type Outcome, TerminalError } from '#contracts'
+import { keyOf } from '#events'
+import { recordFrom } from '../../queue/codec.ts'
+import { Names } from '../../queue/names.ts'
+import { configMap, startFixture, until } from './fixture.ts'
 
 interface Line {
   message: string
@@ -93,4 +96,29 @@ describe('a failure that lasts', () => {
     const pauses = began.slice(1).map((at, index) => at - (began[index] ?? 0))
     expect(Math.min(...pauses)).toBeGreaterThanOrEqual(399)
   })
+})
+
+it('a key whose runs were cut short begins to count anew when a run has written an object, before the run ends', async () => {
+  const key = keyOf(scene.name, 'cut')
+  const names = new Names(scene.name)
+  const counted = async () => {
+    const message = await fixture.js.lastOf(scene.queue.stream, names.records(scene.name, key))
+    return message && recordFrom(message, names)?.cuts
+  }
+  const counts: (number | undefined)[] = []
+  const goes = async (): Promise<Outcome> => {
+    if (counts.length === 0) counts.push(await counted())
+    else {
+      await until(async () => (await counted()) === undefined)
+      counts.push(undefined)
+    }
+    return { apply: [configMap('step')] }
+  }
+  await scene.widget('cut', () => ({}))
+  await scene.ended('cut')
+  scene.behave('cut', goes)
+  const from = scene.steps.length
+  await fixture.js.publish(names.token(scene.name, 'high', key), '', { 'Fairlead-Cuts': '3' })
+  await scene.ended('cut', from)
+  expect(counts).toEqual([3, undefined])
 })

@@ -134,14 +134,20 @@ describe('a poison key', () => {
 })
 
 describe('a run that takes its process along', () => {
-  /** The key n.poison does, with its first two runs. */
-  async function killsTwoProcesses(queue: WorkQueue, prefix: string): Promise<void> {
+  const killsTwoProcesses = (queue: WorkQueue, prefix: string) => killsProcesses(queue, prefix, { runs: 2 })
+
+  /** The key n.poison does, with its first runs. */
+  async function killsProcesses(
+    queue: WorkQueue,
+    prefix: string,
+    { runs, progresses = false }: { runs: number; progresses?: boolean },
+  ): Promise<void> {
     const world = new FileWorld(`${dir}/${prefix}`)
     const { url } = nats()
     const settings = { url, prefix, reconciler: FN, replicas: 1, leaseMs: LEASE_MS, dir: world.dir, workMs: 5 } as const
     await world.change(queue, FN, 'n.poison')
-    for (let died = 1; died <= 2; died++) {
-      const doomed = await startWorker({ ...settings, dieInRun: 'n.poison' })
+    for (let died = 1; died <= runs; died++) {
+      const doomed = await startWorker({ ...settings, dieInRun: 'n.poison', progresses })
       if (doomed.exitCode === null && doomed.signalCode === null) await once(doomed, 'exit')
       await until(() => expect(world.runs().filter(({ key }) => key === 'n.poison')).toHaveLength(died))
     }
@@ -164,16 +170,62 @@ describe('a run that takes its process along', () => {
     })
     await until(async () =>
       expect((await entriesOf(test.queue)).filter(({ key }) => key === 'n.poison')).toMatchObject([
-        { state: 'waiting', reason: 'CutShort', attempt: 2, error: expect.stringContaining('process was lost') },
+        {
+          state: 'waiting',
+          reason: 'CutShort',
+          attempt: 0,
+          error: expect.stringContaining('lost during the run, 2 times'),
+        },
       ]),
     )
     await until(async () => expect(await statesOf(test.queue)).toEqual([]))
-    expect(leases.find(({ key }) => key === 'n.poison')).toMatchObject({ cutShort: true, attempt: 2, fired: true })
+    expect(leases.find(({ key }) => key === 'n.poison')).toMatchObject({ cutShort: true, attempt: 0, fired: true })
     expect(leases.some(({ key }) => key === 'n.good')).toBe(true)
     await test.queue.enqueue(FN, 'n.poison')
     await until(() => expect(leases.at(-1)).toMatchObject({ key: 'n.poison', cutShort: false, attempt: 0 }))
     await worker.drain(1000)
   })
+
+  it.each([
+    { progresses: true, counted: 'once', waitsS: 100 },
+    { progresses: false, counted: '5 times in a row', waitsS: 1600 },
+  ])(
+    'waits as long as after one, however many there were, if each has changed something: $progresses',
+    async ({ progresses, counted, waitsS }) => {
+      const prefix = freshPrefix()
+      await using test = await open(prefix)
+      await killsProcesses(test.queue, prefix, { runs: 5, progresses })
+      const backoff = { initialSeconds: 100, maxSeconds: 5000, jitter: 0 }
+      const worker = test.queue.serve({ reconciler: FN, slots: 4, backoff, handler: async () => DONE })
+      await until(async () =>
+        expect(await entriesOf(test.queue)).toMatchObject([
+          {
+            state: 'waiting',
+            reason: 'CutShort',
+            attempt: 0,
+            error: `its process was lost during the run, ${counted}`,
+          },
+        ]),
+      )
+      const [entry] = await entriesOf(test.queue)
+      if (entry?.state !== 'waiting') throw new TypeError('it waits')
+      expect(Math.round((+entry.until - +entry.since) / 10_000) * 10).toBe(waitsS)
+      const suspected: boolean[] = []
+      await worker.drain(1000)
+      const last = test.queue.serve({
+        reconciler: FN,
+        slots: 4,
+        handler: async ({ suspect }) => {
+          suspected.push(suspect)
+          return DONE
+        },
+      })
+      await test.queue.retry({ reconciler: FN, key: 'n.poison' })
+      await until(async () => expect(await statesOf(test.queue)).toEqual([]))
+      expect(suspected).toEqual([true])
+      await last.drain(1000)
+    },
+  )
 
   it('is run by a change that comes meanwhile, still as a suspect', async () => {
     const prefix = freshPrefix()
@@ -194,7 +246,7 @@ describe('a run that takes its process along', () => {
     await until(async () => expect(await statesOf(test.queue)).toEqual(['n.poison waiting']))
     await test.queue.enqueue(FN, 'n.poison')
     await until(async () => expect(await statesOf(test.queue)).toEqual([]))
-    expect(leases).toMatchObject([{ key: 'n.poison', cutShort: true, suspect: true, attempt: 2 }])
+    expect(leases).toMatchObject([{ key: 'n.poison', cutShort: true, suspect: true, attempt: 0 }])
     await worker.drain(1000)
   })
 

@@ -61,7 +61,7 @@ describe('where the stream had no room when it was due', () => {
     await dueWithoutRoom(test)
     const worker = world.serve(test.queue)
     await until(() => expect(world.dealtWith.get('n.a')).toBe(1))
-    expect(world.leases.at(-1)).toMatchObject({ attempt: 1, cutShort: true })
+    expect(world.leases.at(-1)).toMatchObject({ attempt: 0, cutShort: true })
     await worker.drain(1000)
   })
 })

@@ -60,6 +60,7 @@ it('a record comes back from its headers as it was written', () => {
       owner: fc.stringMatching(/^[A-Za-z0-9]{1,22}$/),
       lane: fc.constantFrom('high' as const, 'low' as const),
       attempt: fc.nat(1000),
+      cuts: fc.integer({ min: 1, max: 1000 }),
       suspect: fc.constant(true),
       at: fc.integer({ min: 0, max: 4_000_000_000_000 }),
       since: fc.integer({ min: 0, max: 4_000_000_000_000 }),
@@ -96,17 +97,27 @@ describe('a suspect', () => {
     data: new Uint8Array(),
   })
   it.each([
-    ['once', { 'Fairlead-State': 'running' }, { attempt: 1 }],
-    ['twice', { 'Fairlead-State': 'running', 'Fairlead-Attempt': '1' }, { attempt: 2, suspect: true }],
+    ['once', { 'Fairlead-State': 'running' }, { attempt: 0, cuts: 1 }],
+    ['once, after failures', { 'Fairlead-State': 'running', 'Fairlead-Attempt': '5' }, { attempt: 5, cuts: 1 }],
+    [
+      'twice',
+      { 'Fairlead-State': 'running', 'Fairlead-Cuts': '1', 'Fairlead-Reason': 'CutShort' },
+      { attempt: 0, cuts: 2, suspect: true },
+    ],
+    [
+      'twice, and handed back in between',
+      { 'Fairlead-State': 'running', 'Fairlead-Cuts': '1' },
+      { attempt: 0, cuts: 2, suspect: true },
+    ],
+    [
+      'twice, the second time after it had changed something',
+      { 'Fairlead-State': 'running', 'Fairlead-Reason': 'CutShort' },
+      { attempt: 0, cuts: 1, suspect: true },
+    ],
     [
       'before, and waited as a suspect',
       { 'Fairlead-Attempt': '3', 'Fairlead-Suspect': '1' },
       { attempt: 3, suspect: true },
-    ],
-    [
-      'before, and waited without the mark',
-      { 'Fairlead-Attempt': '2', 'Fairlead-Reason': 'CutShort' },
-      { attempt: 2, suspect: true },
     ],
     ['never', { 'Fairlead-Attempt': '3', 'Fairlead-Reason': 'Error' }, { attempt: 3 }],
   ])('is known by its token: cut short %s', (_, headers, expected) => {
@@ -117,10 +128,6 @@ describe('a suspect', () => {
       ...failures
     } = tokenFrom(stored(target, headers), 'high')
     expect(failures).toEqual(expected)
-  })
-  it('is known by a waiting record without the mark', () => {
-    const headers = { 'Fairlead-State': 'waiting', 'Fairlead-Attempt': '2', 'Fairlead-Reason': 'CutShort' }
-    expect(recordFrom(stored(names.record('at', 'ns.name', 'w-x-1'), headers), names)).toMatchObject({ suspect: true })
   })
 })
 

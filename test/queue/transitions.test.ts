@@ -289,6 +289,17 @@ describe('RENEW', () => {
       cancels: 'r-x-0',
     })
   })
+  it('of a run that has changed something forgets the runs before it that were cut short, and keeps a suspect one', () => {
+    const cut = { held: held({ cuts: 4, suspect: true }), terms }
+    expect(messageOf(after(transitions.renew, cut))).toMatchObject({ record: { cuts: 4, suspect: true } })
+    const progressed = messageOf(after(transitions.renew, { ...cut, progressed: true }))
+    expect(progressed).toMatchObject({ record: { attempt: 3, suspect: true } })
+    expect(progressed).not.toHaveProperty('record.cuts')
+    const marked = record({ owner: 'me', generation: 'r-x-0', sequence: 25, dirty: true, cuts: 2 })
+    const again = messageOf(after(transitions.renew, { ...cut, progressed: true }, conflict, marked))
+    expect(again).toMatchObject({ record: { dirty: true } })
+    expect(again).not.toHaveProperty('record.cuts')
+  })
   it('finds its own write after an ambiguous answer', () => {
     const mine = record({ owner: 'me', generation: 'r-me-1', sequence: 26, at: NOW + 10_000 })
     expect(resultOf(after(transitions.renew, start, unknown, conflict, mine))).toMatchObject({
@@ -360,6 +371,20 @@ describe('FINISH', () => {
       cancels: 'r-me-0',
     })
     expect(resultOf(after(transitions.finish, start, stored(40)))).toEqual({ kind: 'queued' })
+  })
+  it.each([
+    ['done', done, undefined],
+    ['requeue', requeue, undefined],
+    ['error', error, undefined],
+    ['terminal', terminal, undefined],
+    ['handback', handback, 4],
+    ['postponed', { kind: 'postponed' as const, at: NOW + 500, message: 'lost' }, 4],
+  ])('%s: only a run that ended ends a series of runs that were cut short', (_, ending, cuts) => {
+    const cut = { record: { ...held().record, cuts: 4 }, writes: 1 }
+    const message = messageOf(after(transitions.finish, { held: cut, ending }))
+    expect(message.role === 'record' ? message.record.cuts : message.role === 'token' ? message.cuts : undefined).toBe(
+      cuts,
+    )
   })
   it('handback queues a key that nobody marked', () => {
     const step = after(transitions.finish, { held: held(), ending: handback })

@@ -5,7 +5,9 @@
 import { appendFileSync, readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connectJetStream } from '#jetstream'
-import { openQueue } from '#queue'
+import { type Lease, openQueue } from '#queue'
+import { recordFrom } from '../../queue/codec.ts'
+import { Names } from '../../queue/names.ts'
 import { randomFrom } from '../support/random.ts'
 import { silent } from '../support/silent.ts'
 
@@ -24,6 +26,8 @@ export interface WorkerSettings {
   dieBefore?: number
   /** Kill -9 itself in the middle of the first run, or of the runs of this key. */
   dieInRun?: boolean | string
+  /** Report progress before that, and wait until the key's record has it. */
+  progresses?: boolean
   slots?: number
   /** The grace period for runs in flight at SIGTERM. */
   graceMs?: number
@@ -49,14 +53,27 @@ const queue = await openQueue(js, {
 const worker = queue.serve({
   reconciler: settings.reconciler,
   slots: settings.slots ?? 8,
-  handler: async ({ key, owner, attempt, signal }) => {
+  handler: async (lease) => {
+    const { key, owner, attempt, signal } = lease
     const version = Number(readFileSync(`${settings.dir}/${key}`, 'utf8'))
     log({ event: 'start', key, owner, version, attempt })
+    if (settings.progresses) await progress(lease)
     if (settings.dieInRun === true || settings.dieInRun === key) die()
     await sleep(settings.workMs * random() * 2, undefined, { signal })
     log({ event: 'end', key, owner, version })
     return { kind: 'done' }
   },
 })
+
+async function progress(lease: Lease): Promise<void> {
+  const names = new Names(settings.prefix)
+  lease.progressed()
+  for (;;) {
+    const message = await js.lastOf(names.stream, names.records(settings.reconciler, lease.key))
+    if (message && recordFrom(message, names)?.cuts === undefined) return
+    await sleep(5)
+  }
+}
+
 process.once('SIGTERM', () => void worker.drain(settings.graceMs ?? 1000).then(() => process.exit(0)))
 process.stdout.write('serving\n')

@@ -23,7 +23,7 @@ export function canonical(state: State, config: Config): string {
     names.set(id, names.size)
     return names.size - 1
   }
-  let key = `${Object.values(state.left).join(' ')}|${state.covered ? 1 : 0}${config.maxRuns === undefined ? '' : state.runs}`
+  let key = `${Object.values(state.left).join(' ')}|${state.covered ? 1 : 0}c${state.lost}${config.maxRuns === undefined ? '' : state.runs}`
   const redeliveries = Number.isFinite(config.slow)
   for (const lane of LANES) {
     const slot = state.tokens[lane]
@@ -32,9 +32,9 @@ export function canonical(state: State, config: Config): string {
   }
   for (const { record, due, givenUp } of state.records)
     key += `|${due ? 'due' : ''}${givenUp ? 'x' : ''}${filled(templateOf(record), name)}`
-  for (const { generation, lane } of state.fires) key += `|f${name(generation)}${lane}`
-  for (const { message, completes } of state.network)
-    key += `|${completes ? 'c' : ''}${filled(templateOf(message), name)}`
+  for (const { generation, lane, cuts, lost } of state.fires) key += `|f${name(generation)}${lane}${cuts}.${lost}`
+  for (const { message, completes, progresses } of state.network)
+    key += `|${completes ? 'c' : ''}${progresses ? 'p' : ''}${filled(templateOf(message), name)}`
   const anonymous = (id: string | number) => names.get(id) ?? '?'
   const sorted = state.processes
     .map((process) => ({ process, text: processText(process, anonymous) }))
@@ -44,7 +44,9 @@ export function canonical(state: State, config: Config): string {
 }
 
 const slotText = (slot: Slot | undefined, name: (id: number) => number): string =>
-  slot ? `${name(slot.sequence)}${slot.acking ? 'a' : ''}${slot.gone ? 'g' : ''}${slot.dead ? 'd' : ''}` : '-'
+  slot
+    ? `${name(slot.sequence)}${slot.cuts || ''}${slot.acking ? 'a' : ''}${slot.gone ? 'g' : ''}${slot.dead ? 'd' : ''}`
+    : '-'
 
 function processText(process: Process, name: (id: string | number) => number | string): string {
   const { open, unseen, seen } = process.passes
@@ -65,6 +67,7 @@ function processText(process: Process, name: (id: string | number) => number | s
     case 'enqueueing':
       return flags + process.lane + (process.step ? filled(templateOf(process.step), name) : '')
     case 'renewing':
+      return flags + (process.progressed ? 'p' : '') + filled(templateOf(process.step), name)
     case 'finishing':
     case 'retrying':
     case 'withdrawing':

@@ -107,6 +107,7 @@ export function initialState(config: Config): State {
     network: [],
     processes: [],
     covered: true,
+    lost: 0,
     left: budgetOf(config),
     runs: 0,
     counter: 0,
@@ -114,10 +115,11 @@ export function initialState(config: Config): State {
 }
 
 function budgetOf(config: Config): Budget {
-  const { high, low, announces, sightings, wakes, crashes, faults, expiries, ends, renews, interventions } = config
+  const { high, low, announces, sightings, wakes, crashes, faults, expiries, ends, renews, progresses, interventions } =
+    config
   const { lates, slow, resurrections, refusals, mistakes } = config
   const disorder = { crashes, faults, expiries, lates, slow, resurrections, refusals, mistakes }
-  return { high, low, announces, sightings, wakes, ends, renews, interventions, ...disorder }
+  return { high, low, announces, sightings, wakes, ends, renews, progresses, interventions, ...disorder }
 }
 
 export function successors(state: State, subject: Subject, config: Config): Move[] {

@@ -12,7 +12,7 @@ import { CLOCKS } from './time.ts'
 export interface Mutation {
   guard: string
   /** How the sentence of the broken law begins. */
-  breaks: 'laws 1, 3, 4' | 'law 2' | 'law 7' | 'one record' | 'bound' | 'stall'
+  breaks: 'laws 1, 3, 4' | 'law 2' | 'law 7' | 'law 8' | 'one record' | 'bound' | 'stall'
   subject: Subject
   config: Config
 }
@@ -154,6 +154,25 @@ const SLEEPING: Config = { ...CALM, high: 2, sleeps: true, ends: 1, endings: ['r
 const replicated: Config = { ...CALM, replicas: 3 }
 
 export const MUTATIONS: Record<string, Mutation> = {
+  'cut runs count on after progress': {
+    guard: 'a run that has changed something forgets the runs before it that were cut short',
+    breaks: 'law 8',
+    subject: withMachines({
+      renew: { ...renew, start: (input, now) => renew.start({ ...input, progressed: false }, now) },
+    }),
+    config: { ...CALM, crashes: 1, progresses: 1 },
+  },
+  'a run that ends hands on a count that grows': {
+    guard: 'only a run that was cut short is counted as one',
+    breaks: 'law 8',
+    subject: withMachines({
+      finish: asking(
+        finish,
+        publishing((message) => (message.role === 'token' ? { ...message, cuts: (message.cuts ?? 0) + 1 } : message)),
+      ),
+    }),
+    config: { ...CALM, ends: 1, endings: ['handback'] },
+  },
   'TAKE without CAS': {
     guard: 'a running record is only created where none stands',
     breaks: 'law 2',

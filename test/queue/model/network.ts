@@ -51,7 +51,8 @@ function publishes(
 ): Outcome[] {
   const name = nameOf(message)
   const completes = completesRun(process)
-  const stored = store(state, message)
+  const progresses = process?.phase === 'renewing' && process.progressed
+  const stored = store(state, message, progresses)
   const applied = stored && account(stored, message, completes)
   const found: Outcome[] = [
     applied
@@ -64,7 +65,7 @@ function publishes(
   if (applied) found.push({ label: `stores ${name}, the answer is lost`, state: spend(applied), answer })
   if (process && REMEMBERS_DOUBT.has(process.phase)) found.push({ label: `loses ${name}`, state: spend(state), answer })
   if (config.delays && state.network.length === 0) {
-    const delayed = { ...state, network: [{ message, completes }] }
+    const delayed = { ...state, network: [{ message, completes, progresses }] }
     found.push({ label: `delays ${name}`, state: spend(delayed), answer })
   }
   return found

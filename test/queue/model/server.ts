@@ -1,3 +1,4 @@
+import type { Failures } from '../../../queue/failures.ts'
 import { type KeyRecord, LANES, type Lane, type Publish } from '../../../queue/record.ts'
 import type { Config, Delayed, Move, Process, Slot, State } from './state.ts'
 
@@ -12,18 +13,51 @@ const standing = (state: State, { expected, ...message }: Publish): number => {
 }
 
 /** One atomic publish; undefined is a conflict. */
-export function store(state: State, message: Publish): State | undefined {
+export function store(before: State, message: Publish, progresses: boolean): State | undefined {
+  const state = judged(before, message, progresses)
   const { sequence: expected } = message.expected
   if (expected !== UNGUARDED && expected !== standing(state, message)) return undefined
   const sequence = state.counter + 1
   const records = message.cancels === undefined ? state.records : without(state.records, message.cancels)
   const next = { ...state, counter: sequence, records }
-  if (message.role === 'token') return withToken(next, message.lane, { sequence, attempt: message.attempt, ...ALIVE })
+  if (message.role === 'token')
+    return withToken(next, message.lane, {
+      sequence,
+      attempt: message.attempt,
+      cuts: cutsIn(message),
+      ...ALIVE,
+    })
   if (message.role === 'done') return next
   const { record } = message
   const others = without(records, record.generation)
   return { ...next, records: [...others, { record: { ...record, sequence }, due: false, givenUp: false }] }
 }
+
+const cutsIn = ({ cuts = 0 }: Partial<Failures>): number => cuts
+
+const countIn = (message: Publish): number =>
+  message.role === 'record' ? cutsIn(message.record) : message.role === 'token' ? cutsIn(message) : 0
+
+/** Compares the cut runs that a message counts with those that there were. */
+function judged(state: State, message: Publish, progresses: boolean): State {
+  const lost = progresses ? queued(state) : state.lost
+  const count = countIn(message)
+  if (count > lost) return { ...state, broken: 'law 8: a key counts more cut runs than there were since its progress' }
+  const goesOn = message.role === 'record' && message.record.state === 'running'
+  const last = lastRecord(state)
+  const isEnd = !goesOn && last?.state === 'running' && message.cancels === last.generation
+  return { ...state, lost: isEnd ? Math.max(count, queued(state)) : lost }
+}
+
+/** What tokens count, processes that are about to take one, and publishes in the network. */
+const queued = ({ tokens, fires, network, processes }: State): number =>
+  Math.max(
+    0,
+    ...LANES.map((lane) => tokens[lane]?.cuts ?? 0),
+    ...fires.map(({ cuts }) => cuts),
+    ...network.map(({ message }) => countIn(message)),
+    ...processes.map((process) => (process.phase === 'taking' ? cutsIn(process.step.claim) : 0)),
+  )
 
 const ALIVE = { delivered: false, acking: false, gone: false, dead: false }
 
@@ -92,7 +126,7 @@ export function serverMoves(state: State, config: Config): Move[] {
     ...arrivals(state),
     ...LANES.flatMap((lane) => tokenMoves(state, lane, config)),
     ...timeMoves(state),
-    ...fireMoves(state),
+    ...fireMoves(state, config),
   ]
 }
 
@@ -103,8 +137,8 @@ function arrivals(state: State): Move[] {
   }))
 }
 
-function arrive(state: State, { message, completes }: Delayed): State {
-  const stored = store(state, message)
+function arrive(state: State, { message, completes, progresses }: Delayed): State {
+  const stored = store(state, message, progresses)
   return stored ? account(stored, message, completes) : state
 }
 
@@ -165,12 +199,13 @@ function timeMoves(state: State): Move[] {
 }
 
 /** Reading a schedule and carrying it out are two steps; anything may happen between them. */
-function fireMoves(state: State): Move[] {
+function fireMoves(state: State, config: Config): Move[] {
   const [fire] = state.fires
   if (fire) {
     const sequence = state.counter + 1
-    const token = { sequence, attempt: fire.attempt, ...ALIVE }
-    const next = { ...state, counter: sequence, fires: [], records: without(state.records, fire.generation) }
+    const token = { sequence, attempt: fire.attempt, cuts: fire.cuts, ...ALIVE }
+    const lost = Math.max(state.lost, fire.lost)
+    const next = { ...state, lost, counter: sequence, fires: [], records: without(state.records, fire.generation) }
     return [
       {
         label: () =>
@@ -182,10 +217,23 @@ function fireMoves(state: State): Move[] {
   }
   return state.records
     .filter(({ record, due, givenUp }) => due && !givenUp && record.slot === undefined)
-    .map(({ record: { generation, lane, attempt } }) => ({
-      label: () => `server: reads the due schedule ${generation}`,
-      state: { ...state, fires: [{ generation, lane, attempt }] },
+    .map(({ record }) => ({
+      label: () => `server: reads the due schedule ${record.generation}`,
+      state: { ...state, fires: [firing(record, state.lost, config)] },
     }))
+}
+
+/** The counts end here, so that there are finitely many states. */
+const MOST_CUTS = 2
+
+/** The token of a running record stands for a run that was cut short. It is counted where a run may progress. */
+function firing(
+  { state, generation, lane, attempt, cuts = 0 }: KeyRecord,
+  lost: number,
+  { progresses }: Config,
+): State['fires'][number] {
+  const counted = (runs: number) => Math.min(state === 'running' && progresses > 0 ? runs + 1 : runs, MOST_CUTS)
+  return { generation, lane, attempt, cuts: counted(cuts), lost: counted(lost) }
 }
 
 function refusals(state: State, { generation }: State['fires'][number]): Move[] {

@@ -50,6 +50,8 @@ export interface Budget {
   /** Runs that end otherwise than in done. */
   ends: number
   renews: number
+  /** Runs that change something after a run before them was cut short. */
+  progresses: number
   /** Workers that look at the clock late, before the server's watchdog. */
   lates: number
   /** Deliveries once more of a token while its key is busy or its acknowledgement on the way. */
@@ -89,6 +91,7 @@ export interface Config extends Budget {
 export interface Slot {
   sequence: number
   attempt: number
+  cuts: number
   delivered: boolean
   /** An acknowledgement of it is on its way. */
   acking: boolean
@@ -111,6 +114,9 @@ interface Fire {
   generation: string
   lane: Lane
   attempt: number
+  cuts: number
+  /** `lost` when it was read. */
+  lost: number
 }
 
 /** A publish that is still in the network. */
@@ -118,6 +124,8 @@ export interface Delayed {
   message: Publish
   /** It ends a run that has read the newest state. */
   completes: boolean
+  /** It records that a run has changed something. */
+  progresses: boolean
 }
 
 /** A change that a process has received directly, or the token that announced it. */
@@ -145,7 +153,7 @@ export type Process = Common &
     | { phase: 'taking'; lane: Lane; token: number | undefined; step: TakeStep }
     | { phase: 'running'; held: HeldKey }
     | { phase: 'absorbing'; held: HeldKey; tokens: readonly Note[]; lane: Lane; token: number; step: AbsorbStep }
-    | { phase: 'renewing'; held: HeldKey; step: RenewStep }
+    | { phase: 'renewing'; held: HeldKey; step: RenewStep; progressed: boolean }
     | { phase: 'finishing'; held: HeldKey; ending: Ending; step: FinishStep }
     | { phase: 'requeueing'; lane: Lane; step: AnyStep | undefined }
     | { phase: 'enqueueing'; lane: Lane; step: AnyStep }
@@ -164,6 +172,11 @@ export interface State {
   /** A run that has read the newest state has completed. */
   covered: boolean
   left: Budget
+  /**
+   * Leases in a row that the server ended, since a run of the key has ended or changed something. What is
+   * queued already may count more.
+   */
+  lost: number
   /** Runs begun; counted only where they are limited. */
   runs: number
   /** Last sequence, and last nonce. */

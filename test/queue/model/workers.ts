@@ -1,4 +1,5 @@
 import type { AbsorbResult } from '../../../queue/absorb.ts'
+import { type Failures, worst } from '../../../queue/failures.ts'
 import type { Ending, FinishResult } from '../../../queue/finish.ts'
 import type { RetryResult, WithdrawResult } from '../../../queue/intervene.ts'
 import type { Ended } from '../../../queue/machine.ts'
@@ -55,7 +56,7 @@ function deliveries(state: State, lane: Lane, subject: Subject, config: Config):
   return [
     {
       label: () => `n${state.counter + 1}: receives token ${lane} ${slot.sequence}`,
-      state: pursue(next, note, subject, config, slot.attempt),
+      state: pursue(next, note, subject, config, slot),
     },
     ...(config.tokenLaps ? noted(next, note, subject) : []),
   ]
@@ -68,7 +69,7 @@ function sightings(state: State, lane: Lane, { machines }: Subject, config: Conf
   const counter = state.counter + 1
   const nonce = `n${counter}`
   const { sequence } = slot
-  const token = { lane, attempt: slot.attempt }
+  const token = { lane, ...worst(slot) }
   const step = begun(machines.take.start({ token, seen: { sequence }, ...takeTerms(nonce, config) }, CLOCKS.inTime))
   const left = { ...state.left, sightings: state.left.sightings - 1 }
   return [
@@ -87,19 +88,21 @@ function sightings(state: State, lane: Lane, { machines }: Subject, config: Conf
 }
 
 /** What a note becomes that no run covers: its token is taken, or the change is queued. */
-function pursue(state: State, note: Note, subject: Subject, config: Config, attempt = 0): State {
+function pursue(state: State, note: Note, subject: Subject, config: Config, failures: Failures = NONE): State {
   const counter = state.counter + 1
   const common = { lane: note.lane, nonce: `n${counter}`, ...NEWBORN }
   const next = { ...state, counter }
   if (note.sequence !== undefined) {
-    const token = { lane: note.lane, attempt, sequence: note.sequence }
+    const token = { lane: note.lane, ...worst(failures), sequence: note.sequence }
     const step = begun(subject.machines.take.start({ token, ...takeTerms(common.nonce, config) }, CLOCKS.inTime))
     return withProcess(next, undefined, { ...common, phase: 'taking', token: note.sequence, step })
   }
   if (!subject.queuesRefused) return next
-  const step = begun(subject.machines.enqueue.start({ lane: note.lane, attempt }, CLOCKS.inTime))
+  const step = begun(subject.machines.enqueue.start({ lane: note.lane, attempt: 0 }, CLOCKS.inTime))
   return withProcess(next, undefined, { ...common, phase: 'enqueueing', step })
 }
+
+const NONE: Failures = { attempt: 0 }
 
 const pursueAll = (state: State, notes: readonly Note[], subject: Subject, config: Config): State =>
   notes.reduce((next, note) => pursue(next, note, subject, config), state)
@@ -220,7 +223,7 @@ function interventions(state: State, subject: Subject, config: Config): Move[] {
   const spent = { ...state, counter: state.counter + 1, left }
   const tokens = LANES.flatMap((lane) => {
     const slot = state.tokens[lane]
-    return slot ? [{ lane, sequence: slot.sequence, attempt: slot.attempt }] : []
+    return slot ? [{ lane, sequence: slot.sequence, ...worst(slot) }] : []
   })
   const { retry, withdraw } = subject.machines
   return config.byHand.flatMap((act) => {
@@ -261,7 +264,7 @@ function revival(state: State, lane: Lane, { machines }: Subject): Move[] {
 }
 
 function revive(state: State, lane: Lane, slot: Slot, machines: Subject['machines']): Move[] {
-  const step = machines.revive.start({ lane, sequence: slot.sequence, attempt: slot.attempt }, CLOCKS.inTime)
+  const step = machines.revive.start({ lane, sequence: slot.sequence, ...worst(slot) }, CLOCKS.inTime)
   if (!('io' in step)) return []
   return outcomes(state, undefined, step.io, undefined).map((outcome) => ({
     label: () => `janitor: replaces token ${lane} ${slot.sequence}: ${outcome.label}`,
@@ -320,11 +323,15 @@ function runMoves(state: State, process: Of<'running'>, subject: Subject, config
   const { held } = process
   const now = process.overdue ? CLOCKS.overdue : CLOCKS.inTime
   const moves: Move[] = lapMoves(state, process, subject, config)
-  if (state.left.renews > 0) {
-    const spent = { ...state, left: { ...state.left, renews: state.left.renews - 1 } }
-    const step = onCoarseClock(begun(machines.renew.start({ held, terms: TERMS[config.replicas] }, now)), now)
-    moves.push(...firstIo(spent, { ...process, phase: 'renewing', step: step }, subject, config, process))
+  const renewed = (progressed: boolean, left: State['left']) => {
+    const input = { held, progressed, terms: TERMS[config.replicas] }
+    const step = onCoarseClock(begun(machines.renew.start(input, now)), now)
+    const renewing = { ...process, phase: 'renewing' as const, progressed, step }
+    moves.push(...firstIo({ ...state, left }, renewing, subject, config, process, progressed ? 'has progressed; ' : ''))
   }
+  if (state.left.renews > 0) renewed(false, { ...state.left, renews: state.left.renews - 1 })
+  if (state.left.progresses > 0 && held.record.cuts !== undefined)
+    renewed(true, { ...state.left, progresses: state.left.progresses - 1 })
   for (const kind of ['done', ...config.endings] as const) {
     if (kind !== 'done' && state.left.ends === 0) continue
     const left = kind === 'done' ? state.left : { ...state.left, ends: state.left.ends - 1 }
