@@ -15,6 +15,7 @@ import { Adoptions } from './observe/adoptions.ts'
 import { createObjectCache } from './observe/object-cache.ts'
 import { References } from './observe/references.ts'
 import { StateBudget } from './observe/state-budget.ts'
+import { Outage } from './outage.ts'
 import type { ReconciliationDependencies } from './run/dependencies.ts'
 import { type FunctionCall, FunctionCalls, type IgnoredSignal } from './run/function-calls.ts'
 import { seedsFrom } from './run/seed.ts'
@@ -107,7 +108,7 @@ class LiveDispatcher implements Dispatcher {
 
   constructor(options: DispatcherOptions) {
     const { kube, events, instance, log, now = () => new Date(), random = Math.random } = options
-    const gate = new Gate(options.apiConcurrency ?? 10)
+    const gate = new Gate(options.apiConcurrency ?? 10, new Outage(kube, random))
     const { eventDropped = () => undefined } = options
     this.#options = options
     this.#deps = {

@@ -2,6 +2,7 @@ import type { KubeObject } from '#contracts'
 import { ApiConnectionError, ApiError, ApiPathError, isConflict, isForbidden, isInvalid, isNotFound } from '#kube'
 import { type Failed, NamespaceTerminatingError, RefusedError, type TakenField } from '#reconcile'
 import { escalationIn } from './apply/escalation.ts'
+import { ApiServerAwayError } from './outage.ts'
 
 /** The Reconciler has changed, so the results of this run are no longer wanted. */
 export class SupersededError extends Error {
@@ -110,6 +111,8 @@ export function undefinedIfGone(error: unknown): undefined {
 
 /** Returns a failure in the form of the reconcile machine. */
 export function failedBy(error: unknown): Failed {
+  if (error instanceof ApiServerAwayError)
+    return { failed: error, server: { retryAfterSeconds: undefined, isAway: true } }
   if (error instanceof ApiError) return { failed: error, server: { retryAfterSeconds: error.retryAfterSeconds } }
   return error instanceof ApiConnectionError
     ? { failed: error, server: { retryAfterSeconds: undefined } }

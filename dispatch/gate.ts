@@ -1,3 +1,4 @@
+import type { Outage } from './outage.ts'
 import { Turns } from './turns.ts'
 
 /** The order of one reconciler's writes. Lower values go first. */
@@ -35,12 +36,15 @@ const FALLBACK: readonly Class[] = ['write', 'read', 'event']
  */
 export class Gate {
   readonly #limit: number
+  readonly #outage: Outage | undefined
   readonly #waiting: Record<Class, Turns<() => void>> = { read: new Turns(), write: new Turns(), event: new Turns() }
   #inFlight = 0
   #turn = 0
 
-  constructor(limit: number) {
+  /** `outage`: requests wait while the API server is away. Left out: each request is sent in its turn. */
+  constructor(limit: number, outage?: Outage) {
     this.#limit = limit
+    this.#outage = outage
   }
 
   get inFlight(): number {
@@ -58,10 +62,13 @@ export class Gate {
     { signal, unwanted }: GateOptions = {},
   ): Promise<T | typeof DROPPED> {
     signal?.throwIfAborted()
+    if (this.#outage?.isPresent) await this.#outage.over(signal)
     if (unwanted?.aborted) return DROPPED
     if ((await this.#admission(caller, signal, unwanted)) === DROPPED) return DROPPED
     try {
       return await request()
+    } catch (error) {
+      throw this.#outage === undefined ? error : await this.#outage.judge(error)
     } finally {
       this.#inFlight--
       this.#admit()

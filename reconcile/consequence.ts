@@ -14,6 +14,9 @@ const TERMINATING_RETRY_MS = 60_000
 /** Each attempt reads objects up to the limit. A change of one of these objects runs the key at once. */
 const TOO_MUCH_STATE_RETRY_MS = 300_000
 
+/** The next run waits until the API server answers. The dispatcher looks for it every two seconds. */
+const AWAY_RETRY_MS = 1000
+
 /** The number of refusals that one message lists. */
 const REFUSALS_TOLD = 8
 const LONGEST_TOLD = 1000
@@ -53,6 +56,8 @@ export function consequenceOf(error: unknown, failing: Failing): Consequence {
   if (error instanceof RefusedError) return { finish: backedOff(), report: failure(error) }
   if (error instanceof TooMuchStateError) return { finish: after(TOO_MUCH_STATE_RETRY_MS), report: failure(error) }
   if (error instanceof NamespaceTerminatingError) return { finish: after(TERMINATING_RETRY_MS), report: undefined }
+  if (server?.isAway === true)
+    return { finish: { ...after(AWAY_RETRY_MS * (1 + random())), isCounted: false }, report: undefined }
   if (server?.retryAfterSeconds !== undefined)
     return { finish: after(server.retryAfterSeconds * 1000), report: undefined }
   return { finish: backedOff(), report: server === undefined ? lasting(asError) : undefined }

@@ -84,8 +84,9 @@ export interface Failed {
   failed: unknown
   /**
    * Present if the API server failed, rather than refused the request. It may ask for a delay before the next request.
+   * `isAway`: it answers no request at all.
    */
-  server?: { retryAfterSeconds: number | undefined }
+  server?: { retryAfterSeconds: number | undefined; isAway?: boolean }
 }
 
 /** A report of the run to its driver. The run does not wait for it. */

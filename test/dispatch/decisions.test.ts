@@ -3,6 +3,7 @@ import { ConflictError, RetryAfterError, TerminalError } from '#contracts'
 import { ApiConnectionError, ApiError } from '#kube'
 import { readReconciler, reconcilerSpec, selectionOf } from '#spec'
 import { failedBy, refusalOf } from '../../dispatch/errors.ts'
+import { ApiServerAwayError } from '../../dispatch/outage.ts'
 import { consequenceOf, gravest } from '../../reconcile/consequence.ts'
 import { FunctionError, NamespaceTerminatingError, RefusedError } from '../../reconcile/errors.ts'
 import { widget } from './objects.ts'
@@ -11,13 +12,22 @@ const backoff = { initialSeconds: 1, maxSeconds: 60, jitter: 0 }
 const apiError = (code: number, more: object = {}, retryAfterSeconds?: number) =>
   new ApiError('POST /x', { apiVersion: 'v1', kind: 'Status', code, message: 'no', ...more }, retryAfterSeconds)
 
+const away = new ApiServerAwayError('refused', { server: 'h:1', mayHaveTakenEffect: false })
+
 describe('the consequence of a failure', () => {
+  it('of an API server that is away is no failure of the key', () => {
+    const { server } = failedBy(away)
+    const { finish } = consequenceOf(away, { attempt: 12, backoff, random: () => 0.99, server })
+    expect(finish).toMatchObject({ kind: 'error', isCounted: false, retryAt: { afterMs: 1990 } })
+  })
+
   it.each([
     ['terminal: parked and shown', new TerminalError('bad', { reason: 'Bad' }), undefined, 'Bad'],
     ['retry-after: then, and shown', new RetryAfterError('later', { afterSeconds: 7, reason: 'Busy' }), 7, 'Busy'],
     ['refused: backoff, and shown', new RefusedError('taken', { reason: 'NameTaken' }), 8, 'NameTaken'],
     ['the API server says when', apiError(429, {}, 3), 3, undefined],
     ['the API server is in trouble: backoff', apiError(500), 8, undefined],
+    ['the API server is away: soon, though backoff would be long', away, 1.5, undefined],
     ['the namespace goes: seldom', new NamespaceTerminatingError('going'), 60, undefined],
     ['anything else: backoff', new Error('oops'), 8, undefined],
     ['something thrown that is no error', 'oops', 8, undefined],

@@ -81,17 +81,19 @@ async function sharedServers(): Promise<SharedServers> {
 
 /**
  * Starts real servers, a store and a queue. Tests do the bridge's work themselves, so that each test states the known
- * events.
+ * events. `kubeconfig` is that of another API server, which the file may stop.
  */
-export async function startFixture() {
+export async function startFixture({ kubeconfig: own }: { kubeconfig?: string } = {}) {
   ready ??= sharedServers()
-  const { kubeconfig, natsUrl } = await ready
+  const { natsUrl, ...shared } = await ready
+  const kubeconfig = own ?? shared.kubeconfig
   const requests: RequestReport[] = []
   const kube = createKubeClient({
     ...(await loadKubeConfig({ paths: [kubeconfig] })),
     userAgent: 'fairlead-test',
     onRequest: (request) => requests.push(request),
   })
+  if (own !== undefined) await installCrds(kube)
   const js = await connectJetStream({ servers: natsUrl, name: 'test' })
   const events = await openEventStore(js, { prefix: `file${process.pid}-${++files}`, cluster: 'test', log: silent })
   const fixture = new Fixture(kube, js, events, requests)
