@@ -81,7 +81,7 @@ export function identityFrom(subject: string, message: StoredMessage): Identity 
 
 export function storedObject(
   subject: string,
-  message: Pick<StoredMessage, 'sequence' | 'headers'>,
+  message: Pick<StoredMessage, 'sequence' | 'storedAt' | 'headers'>,
   event: ObjectEvent,
   object: KubeObject,
 ): StoredObject {
@@ -90,6 +90,7 @@ export function storedObject(
     key,
     owner,
     sequence: message.sequence,
+    storedAt: message.storedAt,
     resourceVersion: event.resourceversion,
     uid: event.objectuid,
     origin: originOf(message.headers),

@@ -109,8 +109,9 @@ export interface PutResult {
 export interface StoredObject {
   key: ObjectKey
   owner: OwnerKey | undefined
-  /** The sequence in EVENTS. */
+  /** The sequence in EVENTS, and the time when EVENTS stored it, in epoch milliseconds. */
   sequence: number
+  storedAt: number
   resourceVersion: string
   uid: string
   origin: string | undefined

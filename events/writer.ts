@@ -286,14 +286,11 @@ export class Writer {
   }
 }
 
-function knownFrom(
-  { identity, event, wanted }: Write,
-  subject: string,
-  sequence: number,
-  { headers, data }: NatsMessage,
-): KnownObject {
+function knownFrom(write: Write, subject: string, sequence: number, { headers, data }: NatsMessage): KnownObject {
+  const { identity, event, wanted } = write
   const isGone = wanted.verb === 'deleted' || event === undefined
-  const object = isGone ? undefined : storedObject(subject, { sequence, headers }, event, event.data)
+  const told = { sequence, storedAt: Date.now(), headers }
+  const object = isGone ? undefined : storedObject(subject, told, event, event.data)
   return { identity, subject, sequence, object, bytes: sizeOf({ data }) }
 }
 

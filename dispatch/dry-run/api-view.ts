@@ -88,6 +88,7 @@ const stored = (ref: ResourceRef, objects: readonly KubeObject[]): StoredObject[
       uid,
       origin: undefined,
       traceparent: undefined,
+      storedAt: Date.now(),
       referenceOnly: false,
       object,
     }

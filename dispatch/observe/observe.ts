@@ -15,6 +15,8 @@ export interface Observation extends World {
   owner: OwnerKey | undefined
   /** The traceparent of the newest change of the primary, or of its owned and related objects. */
   traceparent: string | undefined
+  /** When EVENTS stored this version of the primary, in epoch milliseconds. */
+  storedAt: number
   /** The owned and related objects exceed the limit of a run. Both lists are empty, and the function is not called. */
   excess?: TooMuchStateError
 }
@@ -111,6 +113,7 @@ async function observeAll(
     owned,
     related: related.map((other) => other.object),
     owner: primary.owner,
+    storedAt: primary.storedAt,
     traceparent: newest.traceparent,
   }
 }

@@ -3,6 +3,7 @@ import { parseKey, type Span, spanAfter, traceparentOf } from '#events'
 import { pause } from '#primitives'
 import type { Finish, Lease } from '#queue'
 import { type Answer, type Ask, fieldManagerOf, type Note, next, type Observed, start } from '#reconcile'
+import { keepsStatus } from '#spec'
 import { originOf } from '../apply/write-origin.ts'
 import { type Writers, writersOf } from '../apply/writers.ts'
 import { failedBy, SupersededError } from '../errors.ts'
@@ -15,6 +16,9 @@ import { reportNote } from './notes.ts'
 import { withRequeue } from './requeue.ts'
 import { type Logged, RunLines } from './run-lines.ts'
 import { Trail, type TrailLap } from './trail.ts'
+
+/** An edit that has waited this long is logged. */
+const LATE_MS = 30_000
 
 /**
  * One run of one key under a lease. Performs the requests of the machine in reconcile/ on EVENTS and the API server.
@@ -171,10 +175,28 @@ export class Reconciliation {
         observe: this.#deps.observe,
         report: (event) => this.#report({ note: 'event', object: seen.object, event }),
       })
+      if (this.#pass === undefined) this.#noteLateEdit(seen)
       this.#pass = { writers, beganAt: performance.now() }
     }
     const settled = this.#deps.settled.of(seen)
     return { world: seen, now: this.#deps.now(), seed: this.#deps.seed(), settled, excess: seen.excess }
+  }
+
+  /** Logs an edit that no run has handled for long, with everything that shows why. */
+  #noteLateEdit({ object: { metadata, status }, storedAt }: Observation): void {
+    const { lane, attempt, fired, cutShort, enqueuedAt } = this.#lease
+    const { generation } = metadata
+    const handled = (status as { observedGeneration?: unknown } | undefined)?.observedGeneration
+    const now = this.#deps.now().getTime()
+    const waitedMs = now - storedAt
+    // After a failure, an earlier run has handled the edit.
+    if (attempt > 0 || waitedMs < LATE_MS || !keepsStatus(this.#served.spec)) return
+    if (typeof handled !== 'number' || generation === undefined || generation <= handled) return
+    const queuedMs = now - enqueuedAt.getTime()
+    this.#log.warn(
+      { generation, handled, waitedMs, queuedMs, lane, fired, cutShort },
+      'an edit has waited long for a run',
+    )
   }
 
   get #writers(): Writers {

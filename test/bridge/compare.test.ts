@@ -52,6 +52,7 @@ describe('the keys of a version are known to be enqueued', () => {
     uid: 'u1',
     resourceVersion,
     sequence,
+    storedAt: 0,
     deleted: false,
     owner: undefined,
     origin: undefined,

@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Outcome, TerminalError } from '#contracts'
 import { keyOf } from '#events'
+import { resourcePath } from '#kube'
 import { recordFrom } from '../../queue/codec.ts'
 import { Names } from '../../queue/names.ts'
-import { configMap, startFixture, until } from './fixture.ts'
+import { configMap, startFixture, until, WIDGETS } from './fixture.ts'
 
 interface Line {
   message: string
@@ -121,4 +122,36 @@ it('a key whose runs were cut short begins to count anew when a run has written 
   await fixture.js.publish(names.token(scene.name, 'high', key), '', { 'Fairlead-Cuts': '3' })
   await scene.ended('cut', from)
   expect(counts).toEqual([3, undefined])
+})
+
+it('an edit that waited for long is logged with what shows why, e.g. that only a resync has run it', async () => {
+  let ahead = 0
+  const late = await fixture.scene('late-edits', {
+    dispatcher: {
+      now: () => new Date(Date.now() + ahead),
+      log: { debug: keep, info: keep, warn: keep, error: keep },
+    },
+  })
+  const said = () => lines.filter(({ message }) => message === 'an edit has waited long for a run')
+  const path = resourcePath(WIDGETS, late.name, 'edited')
+  const edit = async (size: number) => {
+    await fixture.kube.patch(path, { spec: { size } }, 'merge')
+    await late.see(WIDGETS, 'edited')
+  }
+  const resync = async () => {
+    const from = late.steps.length
+    await late.queue.enqueue(late.name, keyOf(late.name, 'edited'), { lane: 'low' })
+    await late.ended('edited', from)
+  }
+  await late.widget('edited', () => ({ status: {} }))
+  await late.ended('edited')
+  await edit(1)
+  await late.run('edited')
+  ahead = 100_000
+  await resync()
+  expect(said()).toEqual([])
+  await edit(2)
+  await resync()
+  expect(said()).toMatchObject([{ fields: { key: 'late-edits/edited', generation: 3, handled: 2, lane: 'low' } }])
+  await late.stop()
 })
