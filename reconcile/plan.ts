@@ -31,7 +31,8 @@ export type Write =
   | { verb: 'create'; resource: OwnedResource; object: KubeObject }
   /**
    * Server-side apply, bound to the uid that was observed, or to the absence of the object. It is also bound to the
-   * resourceVersion if it adopts the object, because another reconciler may adopt it at the same time.
+   * resourceVersion if it adopts the object, because another reconciler may adopt it at the same time. To an apply with
+   * the uid alone, the driver adds a resourceVersion that it has read under the lease.
    */
   | {
       verb: 'apply'

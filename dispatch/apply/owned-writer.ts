@@ -73,7 +73,9 @@ export class OwnedWriter {
       return this.#through.present(resource, this.#owner, after)
     }
     const isObserved = write.observed !== undefined
-    const applied = { ...target, taking: write.taking }
+    // An apply that creates or adopts the object names a version itself.
+    const isOwn = object.metadata.resourceVersion === undefined
+    const applied = { ...target, taking: write.taking, observed: isOwn ? write.observed : undefined }
     const after = await this.#requests.apply(applied, PRIORITY.create, this.#run.fieldManager, () => isObserved)
     return this.#through.present(resource, this.#owner, after, isObserved ? 'modified' : 'added')
   }

@@ -2,7 +2,7 @@ import { type EventReport, type KubeObject, type ResourceRef, resourceName } fro
 import { type OwnerKey, type Span, spanAfter, traceparentOf } from '#events'
 import { type KubeClient, resourcePath, type Status } from '#kube'
 import { contestOf, delayMs, type Write } from '#reconcile'
-import { undefinedIfGone } from '../errors.ts'
+import { fieldsOfOthers, isStale, undefinedIfGone } from '../errors.ts'
 import { type DROPPED, type Gate, PRIORITY, type Priority } from '../gate.ts'
 import { readLive } from '../read-live.ts'
 import type { RunObserver } from '../run-steps.ts'
@@ -42,6 +42,9 @@ export interface Target {
 
 type ApiAnswer = KubeObject | Status | undefined
 
+/** The number of requests for one apply while others keep changing the object. */
+const TRIES = 5
+
 /**
  * The API requests for the writes of one run. Each waits at the gate, and is sent only while the run holds its lease.
  */
@@ -65,18 +68,24 @@ export class WriteRequests {
     return this.#send({ verb: 'create', ref, object }, PRIORITY.create, send)
   }
 
-  /** Applies the object of `target`. A second request takes fields back from other managers. */
+  /**
+   * Applies the object of `target`. A second request takes fields back from other managers. `observed`: the existing
+   * object, if the apply is bound to its uid only.
+   */
   async apply(
-    target: Target & Applied,
+    target: Target & Applied & { observed?: KubeObject | undefined },
     priority: Priority,
     fieldManager: string,
     mayTakeBack: (fields: string[]) => boolean,
   ): Promise<KubeObject> {
-    const { verb, ref, taking } = target
+    const { verb, ref, taking, observed } = target
     const { reconciler, key, signal, report, observe } = this.#run
-    const send = (object: KubeObject, force: boolean) =>
-      this.#send({ verb, ref, object }, priority, () =>
-        this.#kube.apply(pathOf(ref, object), object, { signal, fieldManager, force }),
+    const atVersion = this.#versionsOf(ref, observed)
+    const send = (wanted: KubeObject, force: boolean) =>
+      atVersion(wanted, (object) =>
+        this.#send({ verb, ref, object }, priority, () =>
+          this.#kube.apply(pathOf(ref, object), object, { signal, fieldManager, force }),
+        ),
       )
     const after = await takingBack(target, send, { fieldManager, mayTakeBack, report })
     const contest = taking && contestOf(after, taking.now, taking.annotation)
@@ -117,6 +126,28 @@ export class WriteRequests {
 
   get(ref: ResourceRef, object: KubeObject): Promise<KubeObject | undefined> {
     return readLive({ kube: this.#kube, gate: this.#deps.gate }, ref, object, this.#run)
+  }
+
+  /**
+   * Binds each apply to a version that was read while the lease stood. A newer run cannot have written before that, so
+   * an apply that the API server carries out late is refused if a newer run has written. If another manager has
+   * changed the object, e.g. a controller its status, the object is read again and the apply is repeated.
+   */
+  #versionsOf(ref: ResourceRef, observed: KubeObject | undefined) {
+    let { resourceVersion = '' } = observed?.metadata ?? {}
+    return async (wanted: KubeObject, send: (object: KubeObject) => Promise<KubeObject>): Promise<KubeObject> => {
+      if (observed === undefined) return send(wanted)
+      for (let tries = 1; ; tries++)
+        try {
+          return await send({ ...wanted, metadata: { ...wanted.metadata, resourceVersion } })
+        } catch (error) {
+          if (tries === TRIES || !isStale(error) || fieldsOfOthers(error).length > 0) throw error
+          const found = await this.get(ref, wanted)
+          const { uid, resourceVersion: present = '' } = found?.metadata ?? {}
+          if (uid !== observed.metadata.uid || present === resourceVersion) throw error
+          resourceVersion = present
+        }
+    }
   }
 
   async #send<T extends ApiAnswer>(target: Target, priority: Priority, send: () => Promise<T>): Promise<T> {
