@@ -29,9 +29,9 @@ export class KeyedLimiter {
     this.#tails.set(key, tail)
   }
 
-  /** Resolves when no task is admitted. */
+  /** Resolves when every task that was admitted before the call has ended. */
   async idle(): Promise<void> {
-    while (this.#active > 0) await this.#nextEnd()
+    await Promise.all(this.#tails.values())
   }
 
   async #runAfter(before: Promise<void> | undefined, task: () => Promise<void>): Promise<void> {

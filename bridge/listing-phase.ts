@@ -79,10 +79,12 @@ export class ListingPhase {
         publish: (found) => pipeline.publish(found, context),
         stored: () => pipeline.idle(),
       })
+      signal.throwIfAborted()
       coverage.endList(coverageIds())
       await pipeline.catchUp((id) => isOwed(id) && coverage.covers([id]))
       health.succeeded()
-      progress.mark(report.resourceVersion, streams)
+      signal.throwIfAborted()
+      progress.listed(report.resourceVersion, streams)
       const about = { resource: resourceName(this.#ref), because }
       observer?.relisted?.({ ...report, ...about })
       log.info({ ...about, namespace: this.#namespace, ...report }, 'listed')

@@ -1,3 +1,4 @@
+import { setImmediate as endOfTurn } from 'node:timers/promises'
 import { apiVersionOf, type KubeObject, type ResourceRef } from '#contracts'
 import { type EventStore, keyOf, parseKey } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
@@ -41,6 +42,9 @@ export interface RelistDeps {
   /** Receives every listed object, and then its changes during the list. */
   listed?: ((object: KubeObject, isGone: boolean) => void) | undefined
 }
+
+/** The number of objects of EVENTS that are read in one turn of the event loop. */
+const KNOWN_IN_A_TURN = 100
 
 /**
  * Lists a resource, compares the list with EVENTS, and publishes the difference: new and changed objects, and missing
@@ -86,10 +90,13 @@ async function readKnown(
 ): Promise<{ stored: KnownObjects; kind: string }> {
   const stored = new KnownObjects()
   let kind = ''
+  let read = 0
   for await (const identity of events.identities(ref, namespace)) {
     signal.throwIfAborted()
     stored.add(keyOf(identity.key.namespace, identity.key.name), known(identity, coveredUpTo))
     kind = identity.object.kind
+    // Up to 24 MiB of objects arrive at once. Changes must not wait until all of them are parsed.
+    if (++read % KNOWN_IN_A_TURN === 0) await endOfTurn()
   }
   return { stored, kind }
 }

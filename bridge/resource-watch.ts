@@ -1,6 +1,6 @@
 import { setTimeout } from 'node:timers'
 import { type ResourceRef, resourceName } from '#contracts'
-import { pause, unlessAborted } from '#primitives'
+import { doubling, pause, retry, unlessAborted } from '#primitives'
 import { ChangePipeline } from './change-pipeline.ts'
 import { classify } from './failure.ts'
 import type { ResourceEventHandler } from './lister.ts'
@@ -35,6 +35,9 @@ export interface ResourceWatchDeps
 
 /** The longest time for which a stop waits for confirmations, and then again for the last cursor. */
 const CONFIRM_MS = 1500
+/** The pauses between the attempts of a list beside the watch. */
+const FIRST_PAUSE_MS = 1000
+const LAST_PAUSE_MS = 30_000
 
 /** Lists and watches one resource until it is stopped. Publishes every change, and stores the progress in a cursor. */
 export class ResourceWatch {
@@ -49,6 +52,8 @@ export class ResourceWatch {
   /** Aborted to interrupt a watch or a pause when a list is demanded. */
   #interrupt = new AbortController()
   #demand: Relist | undefined
+  /** The list that runs beside the watch. */
+  #beside: { stop: AbortController; ended: Promise<void> } | undefined
   #isDoubted = false
   #state: State = { phase: 'starting', attempt: 0 }
   #since: Date
@@ -133,6 +138,7 @@ export class ResourceWatch {
       })
       if (input) this.#enter(step(this.#state, input, this.#deps.random()))
     }
+    await this.#endBeside()
     await this.#pipeline.idle()
     await this.#progress.writeLast(CONFIRM_MS)
   }
@@ -147,19 +153,55 @@ export class ResourceWatch {
     }
     if (because !== undefined && state.phase !== 'starting') {
       this.#demand = undefined
-      return { type: 'demanded', because }
+      return { type: 'demanded', because, mayWatch: this.#deps.handler === undefined }
     }
     switch (state.phase) {
       case 'starting':
-        return this.#attempt(signal, () => this.#progress.resume())
+        return this.#attempt(signal, async () => {
+          await this.#endBeside()
+          return this.#progress.resume()
+        })
       case 'listing':
-        return this.#attempt(signal, () => this.#listing.run(state, signal))
+        return this.#attempt(signal, async () => {
+          await this.#endBeside()
+          return this.#listing.run(state, signal)
+        })
       case 'watching':
+        if (state.lists !== undefined) this.#listBeside(state.lists, signal)
         return this.#watching.run(state, AbortSignal.any([signal, this.#interrupt.signal]))
       case 'waiting':
         await pause(state.ms, AbortSignal.any([signal, this.#interrupt.signal]))
         return { type: 'waited' }
     }
+  }
+
+  /** Lists beside the watch, until the list has ended or another list is necessary. */
+  #listBeside(because: Relist, signal: AbortSignal): void {
+    const before = this.#endBeside()
+    const stop = new AbortController()
+    const until = AbortSignal.any([signal, stop.signal])
+    const nextDelay = doubling(FIRST_PAUSE_MS, LAST_PAUSE_MS)
+    let stream = true
+    const list = async () => {
+      await before
+      // Until the list has begun: it will cover every Reconciler of then.
+      this.#progress.coverage.beginList(this.#coverageIds())
+      await this.#listing.run({ phase: 'listing', because, stream, attempt: 0 }, until)
+    }
+    const pauseMs = (error: unknown): number => {
+      const ms = nextDelay()
+      stream = false
+      this.#deps.log.warn({ err: error, resource: resourceName(this.#ref), ms }, 'a list beside the watch is repeated')
+      return ms
+    }
+    this.#progress.hold()
+    this.#beside = { stop, ended: retry(list, { signal: until, pauseMs }).catch(() => undefined) }
+  }
+
+  async #endBeside(): Promise<void> {
+    const beside = this.#beside
+    beside?.stop.abort()
+    await beside?.ended
   }
 
   async #attempt(signal: AbortSignal, act: () => Promise<Input>): Promise<Input> {

@@ -32,6 +32,7 @@ export class WatchProgress {
   /** The part of each position of this watch that concerns the streams. */
   #streams: StreamState = { incarnation: undefined, certain: AbortSignal.abort() }
   #wasSynced = false
+  #isHeld = false
 
   constructor(ref: ResourceRef, namespace: string | undefined, deps: WatchProgressDeps) {
     this.#ref = ref
@@ -41,6 +42,7 @@ export class WatchProgress {
 
   /** Reads the cursor. Returns the position from which the watch continues, and whether a list comes first. */
   async resume(): Promise<Input> {
+    this.#isHeld = false
     const ids = this.#deps.coverageIds()
     const streams = await this.#deps.continuity.current()
     this.#streams = streams
@@ -48,7 +50,8 @@ export class WatchProgress {
     const isKept = cursor !== undefined && (await this.#deps.continuity.keeps(cursor, streams))
     // A cursor whose events or keys may be lost proves nothing.
     this.coverage.resume((isKept && cursor.covers) || [], ids)
-    return { type: 'resumed', resourceVersion: cursor?.resourceVersion, relist: this.#mustList(isKept, ids) }
+    const relist = this.#mustList(isKept, ids)
+    return { type: 'resumed', resourceVersion: cursor?.resourceVersion, relist, mayWatch: !this.#deps.listsAtStart }
   }
 
   #mustList(isKept: boolean, ids: string[]): Relist | undefined {
@@ -62,16 +65,31 @@ export class WatchProgress {
     this.#wasSynced = false
   }
 
-  position(resourceVersion: string): Position {
+  /** Keeps the cursor where it is until the list that runs beside the watch has ended. */
+  hold(): void {
+    this.#isHeld = true
+  }
+
+  /** Undefined while a list runs beside the watch. */
+  position(resourceVersion: string): Position | undefined {
+    if (this.#isHeld) return undefined
     const covers = [...this.coverage.ids]
     return { resourceVersion, covers, ...this.#streams }
   }
 
-  /** Notes that everything up to here has been read. `streams`: their new state, if it has changed. */
-  mark(resourceVersion: string, streams = this.#streams): void {
-    this.#streams = streams
-    this.checkpoint.mark(this.position(resourceVersion))
+  /** Notes that the watch has read everything up to here. */
+  mark(resourceVersion: string): void {
+    const position = this.position(resourceVersion)
+    if (position === undefined) return
+    this.checkpoint.mark(position)
     this.note()
+  }
+
+  /** Notes that a list has ended here. `streams`: their state when the list began. */
+  listed(resourceVersion: string, streams: StreamState): void {
+    this.#isHeld = false
+    this.#streams = streams
+    this.mark(resourceVersion)
   }
 
   /** Notes that the safe position may have moved. */

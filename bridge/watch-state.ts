@@ -15,20 +15,24 @@ interface Try {
 type Starting = { phase: 'starting' } & Try
 /** `stream`: lists as a stream, until an attempt of this list has failed. */
 export type Listing = { phase: 'listing'; because: Relist; stream: boolean } & Try
-export type Watching = { phase: 'watching'; resourceVersion: string } & Try
+/** `lists`: a list begins beside the watch, so that changes do not wait for it. */
+export type Watching = { phase: 'watching'; resourceVersion: string; lists?: Relist } & Try
 type Waiting = { phase: 'waiting'; ms: number; failure: Failure; next: Starting | Listing | Watching }
 
 export type State = Starting | Listing | Watching | Waiting
 
 export type Input =
-  /** The cursor was read. A list comes first if there is no cursor, or if it does not cover all keys. */
-  | { type: 'resumed'; resourceVersion: string | undefined; relist: Relist | undefined }
+  /**
+   * The cursor was read. A list comes first if there is no cursor, or if it does not cover all keys. `mayWatch`: it may
+   * be watched during a list.
+   */
+  | { type: 'resumed'; resourceVersion: string | undefined; relist: Relist | undefined; mayWatch?: boolean }
   | { type: 'listed'; resourceVersion: string }
   /** The server ended the watch normally. resourceVersion is the newest that it sent. */
   | { type: 'ended'; resourceVersion: string; events: number; openMs: number }
   | { type: 'failed'; failure: Failure; resourceVersion?: string; openMs: number }
   | { type: 'waited' }
-  | { type: 'demanded'; because: Relist }
+  | { type: 'demanded'; because: Relist; mayWatch?: boolean }
   /** Confirmed messages may be lost. Only the cursor proves progress. */
   | { type: 'doubted' }
 
@@ -48,11 +52,16 @@ export function step(state: State, input: Input, random: number): State {
   switch (input.type) {
     case 'resumed':
       if (input.resourceVersion === undefined) return listing('initial')
-      return input.relist === undefined ? watching(input.resourceVersion) : listing(input.relist)
+      if (input.relist === undefined) return watching(input.resourceVersion)
+      return isBeside(input.relist, input)
+        ? { ...watching(input.resourceVersion), lists: input.relist }
+        : listing(input.relist)
     case 'listed':
       return watching(input.resourceVersion, state.phase === 'listing' && !wasUnanswered(state) ? state.attempt : 0)
     case 'demanded':
-      return listing(input.because)
+      return state.phase === 'watching' && isBeside(input.because, input)
+        ? { ...state, lists: input.because }
+        : listing(input.because)
     case 'doubted':
       return { phase: 'starting', attempt: 0 }
     case 'waited':
@@ -63,6 +72,10 @@ export function step(state: State, input: Input, random: number): State {
       return afterFailure(state, input, random)
   }
 }
+
+/** A loss in NATS leaves the position in the history of the API server: the watch continues there during the list. */
+const isBeside = (because: Relist, { mayWatch = false }: { mayWatch?: boolean }): boolean =>
+  mayWatch && because === 'store-restarted'
 
 /** Delays a watch that ends at once without data. Otherwise it would be requested in a hot loop. */
 function afterEnd(end: Input & { type: 'ended' }, attempt: number, random: number): State {

@@ -112,6 +112,53 @@ it('a change is published, and its key queued in the high lane, while a list of 
   expect(bridge.relists.some(({ resource }) => resource === 'configmaps.v1')).toBe(false)
 })
 
+it('after a restart of NATS a change is queued in the high lane while everything is listed again, and the cursor waits for the list', async () => {
+  await using own = await startTestNats()
+  const answers = { list: [] as ServerResponse[], watch: [] as ServerResponse[] }
+  await using api: ScriptedApi = await startScriptedApi(({ kind, number }, response) => {
+    hold(response)
+    if (kind === 'streamed list' && number === 1)
+      return void response.write(line('ADDED', map('a', 7)) + line('ADDED', map('b', 8)) + end(10))
+    answers[kind === 'watch' ? 'watch' : 'list'].push(response)
+  })
+  const prefix = 'beside'
+  await using bridge = await startBridge(api.kube, own.url, { prefix, noticeRestarts: true })
+  const { length: watches } = answers.watch
+  const lanesOf = (name: string) =>
+    bridge.enqueued.filter(({ key }) => key === `default.${name}`).map(({ lane }) => lane)
+  await bridge.synced('configmaps.v1')
+  await until(() => answers.watch.length > watches, { what: 'the ConfigMaps are watched' })
+  const cursor = async () => {
+    const { resourceVersion, covers } = (await bridge.events.cursor(configMaps)) ?? {}
+    return { resourceVersion, covers: covers?.length }
+  }
+  await until(async () => (await cursor()).resourceVersion === '10', { what: 'the cursor is stored' })
+  const before = answers.watch.length
+  own.signal('SIGKILL')
+  await own.restart()
+
+  await until(() => answers.list.length > 0 && answers.watch.length > before, { what: 'both are asked for' })
+  answers.list[0]?.write(line('ADDED', map('a', 7)))
+  await until(() => lanesOf('a').includes('low') && lanesOf('a').length > 1, { what: 'the list is being published' })
+  bridge.enqueued.length = 0
+  answers.watch.at(-1)?.write(line('MODIFIED', map('b', 11)))
+  await until(() => lanesOf('b').length > 0, { what: 'the change is queued' })
+  expect(lanesOf('b')).toEqual(['high'])
+  const status = () => bridge.bridge.status().resources.find(({ resource }) => resource === 'configmaps.v1')
+  expect(status()?.resourceVersion).toBe('10')
+
+  // The list is of a state before the change.
+  answers.list[0]?.write(line('ADDED', map('b', 8)) + end(10))
+  await until(() => lanesOf('b').length > 1, { what: 'the list has ended' })
+  const seen = await bridge.events.observe({ primary: { ref: configMaps, namespace: 'default', name: 'b' } })
+  expect(seen.primary?.resourceVersion).toBe('11')
+  answers.watch.at(-1)?.write(line('MODIFIED', map('b', 12)))
+  await until(async () => (await cursor()).resourceVersion === '12', { what: 'the cursor follows the watch' })
+  expect((await cursor()).covers).toBe(1)
+  const lists = bridge.relists.filter(({ resource }) => resource === 'configmaps.v1')
+  expect(lists.map(({ because }) => because)).toEqual(['initial', 'store-restarted'])
+})
+
 describe('of each object that it knows, however large that is', () => {
   const BYTES = 256
   const WARM_UP = 1000

@@ -26,8 +26,19 @@ describe('a watch begins', () => {
       { type: 'resumed', resourceVersion: '7', relist: 'routes' },
       listing('routes'),
     ],
+    [
+      'at once where NATS may have lost messages, with a list beside it',
+      { type: 'resumed', resourceVersion: '7', relist: 'store-restarted', mayWatch: true },
+      { ...watching('7'), lists: 'store-restarted' } as State,
+    ],
   ])('%s', (_name, input, next) => {
     expect(after({ phase: 'starting', attempt: 0 }, input)).toEqual(next)
+  })
+
+  it('without a list beside it, if it was interrupted', () => {
+    const beside = after(watching('7'), { type: 'demanded', because: 'store-restarted', mayWatch: true })
+    expect(beside).toEqual({ ...watching('7'), lists: 'store-restarted' })
+    expect(after(beside, { type: 'ended', resourceVersion: '9', events: 1, openMs: 20 })).toEqual(watching('9'))
   })
 
   it('where its list ended', () => {
