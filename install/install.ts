@@ -9,9 +9,10 @@ import {
   type Reconciler,
   type ReconcilerManifest,
 } from '#sdk'
-import { RECONCILERS, SHARD_LABEL, SYSTEM_NAMESPACE } from '#spec'
+import { identityOf, RECONCILERS, SHARD_LABEL, SYSTEM_NAMESPACE } from '#spec'
 import { refuseBreaking } from './compatibility.ts'
-import { CRDS, FIELD_MANAGER, found, pathOf, storedUnder } from './installed-objects.ts'
+import { earlierRights, type StoredReconciler, storedReconcilers } from './earlier-rights.ts'
+import { CRDS, deleteExactly, FIELD_MANAGER, found, holders, pathOf, storedUnder } from './installed-objects.ts'
 import { functionRbac, platformRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
 import { RefusedDefinitionError } from './refused-definition.ts'
@@ -36,11 +37,12 @@ export interface Installed {
   kind: string
   namespace?: string
   name: string
-  result: 'created' | 'configured' | 'unchanged'
+  result: 'created' | 'configured' | 'unchanged' | 'deleted'
 }
 
 /**
- * Applies accounts and RBAC, then CRDs, and the Reconcilers when the CRDs are served. Repeating it changes nothing.
+ * Applies accounts and RBAC, then CRDs, and the Reconcilers when the CRDs are served. Then deletes the accounts and RBAC
+ * of earlier versions of these functions that they no longer need. Repeating it changes nothing.
  * Unless forced, rejects before the first write if a definition would break stored objects.
  */
 export async function install(
@@ -58,12 +60,21 @@ export async function install(
   if (!force) await checkDefinitions(kube, functions)
   const crds = [reconcilerCrd(), ...own]
   const installed: Installed[] = []
-  const rights = (await Promise.all(manifests.map((one) => rightsOf(kube, one)))).flat()
+  const stored = await storedReconcilers(kube)
+  const rights: KubeObject[] = []
+  for (const one of manifests) rights.push(...(await rightsOf(kube, one, stored.get(one.metadata.name))))
+  // Listed before the first write: a user who may not list changes nothing.
+  const names = functions.map(({ name }) => name)
+  const earlier = await earlierRights(kube, names, rights, stored)
   for (const object of [...platformRbac(), ...rights]) installed.push(await applied(kube, object))
   for (const crd of crds) installed.push(await defined(kube, crd))
   await Promise.all(crds.map((crd) => established(kube, crd.metadata.name)))
   await Promise.all([RECONCILERS, ...functions.map((one) => one.for)].map((ref) => watchable(kube, ref)))
   for (const one of manifests) installed.push(await applied(kube, one))
+  for (const object of earlier) {
+    await deleteExactly(kube, object)
+    installed.push({ ...named(object), result: 'deleted' })
+  }
   if (natsCertificates) installed.push(...(await certified(kube)))
   return installed
 }
@@ -80,15 +91,24 @@ export async function checkDefinitions(kube: KubeClient, functions: readonly Rec
 export const installCertificates = (kube: KubeClient): Promise<Installed[]> => certified(kube)
 
 /**
- * Returns the RBAC of a function. A function without `finalize` keeps the permission to remove its finalizer if it had
- * one: otherwise an object with the finalizer could be neither reconciled nor deleted.
+ * Returns the RBAC of a function. A function that no longer has `finalize` keeps the permission to remove its finalizer
+ * until no object has it: otherwise such an object could be neither reconciled nor deleted. The installation that
+ * removes `finalize` does not look at the objects, because a run in progress may add the finalizer.
  */
-async function rightsOf(kube: KubeClient, { metadata, spec }: ReconcilerManifest): Promise<KubeObject[]> {
-  if (spec.finalize) return functionRbac({ metadata, spec })
+async function rightsOf(
+  kube: KubeClient,
+  { metadata, spec }: ReconcilerManifest,
+  stored: StoredReconciler | undefined,
+): Promise<KubeObject[]> {
+  const own = functionRbac({ metadata, spec })
+  const role = `fairlead-${metadata.name}`
+  const isAllowed = (object: KubeObject) => object.metadata.name === role && canPatch(object, spec.for)
+  if (own.some(isAllowed)) return own
   const finalizing = functionRbac({ metadata, spec: { ...spec, finalize: true } })
-  const role = finalizing.find((object) => object.kind === 'ClusterRole' && canPatch(object, spec.for))
-  const before = role && (await found<KubeObject>(kube, pathOf(role.kind, undefined, role.metadata.name)))
-  return before && canPatch(before, spec.for) ? finalizing : functionRbac({ metadata, spec })
+  if (stored?.spec?.finalize === true) return finalizing
+  const before = await found<KubeObject>(kube, pathOf('ClusterRole', undefined, role))
+  if (before === undefined || !canPatch(before, spec.for)) return own
+  return (await holders(kube, spec.for, identityOf(metadata.name, spec))).length > 0 ? finalizing : own
 }
 
 function canPatch(role: KubeObject, { group, resource }: Pick<ResourceRef, 'group' | 'resource'>): boolean {
@@ -140,8 +160,14 @@ async function applied(kube: KubeClient, object: KubeObject): Promise<Installed>
   const after = await kube.apply(path, object, { fieldManager: FIELD_MANAGER, force: true })
   const same = before?.metadata.resourceVersion === after.metadata.resourceVersion
   const result = before === undefined ? 'created' : same ? 'unchanged' : 'configured'
-  return { kind: object.kind, ...(namespace !== undefined && { namespace }), name, result }
+  return { ...named(object), result }
 }
+
+const named = ({ kind, metadata: { namespace, name } }: KubeObject) => ({
+  kind,
+  ...(namespace !== undefined && { namespace }),
+  name,
+})
 
 async function defined(kube: KubeClient, crd: CustomResourceDefinition): Promise<Installed> {
   try {

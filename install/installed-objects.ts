@@ -1,7 +1,7 @@
 import type { KubeObject, ResourceRef } from '#contracts'
-import { isNotFound, type KubeClient, resourcePath } from '#kube'
+import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
 import type { CustomResourceDefinition } from '#sdk'
-import { RECONCILERS } from '#spec'
+import { holdsFinalizer, RECONCILERS } from '#spec'
 
 export const CRDS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'customresourcedefinitions' }
 const RBAC = { group: 'rbac.authorization.k8s.io', version: 'v1' }
@@ -19,10 +19,25 @@ const RESOURCES: Record<string, ResourceRef> = {
   Reconciler: RECONCILERS,
 }
 
+export const collectionOf = (kind: string, namespace: string | undefined): string =>
+  resourcePath(resourceOf(kind), namespace)
+
 export function pathOf(kind: string, namespace: string | undefined, name: string): string {
+  return resourcePath(resourceOf(kind), namespace, name)
+}
+
+function resourceOf(kind: string): ResourceRef {
   const ref = RESOURCES[kind]
   if (ref === undefined) throw new TypeError(`the resource of the kind ${kind} is not known`)
-  return resourcePath(ref, namespace, name)
+  return ref
+}
+
+/** Deletes exactly this object: not another one that has its name since. */
+export const deleteExactly = async (kube: KubeClient, { kind, metadata }: KubeObject): Promise<void> => {
+  const { namespace, name, uid } = metadata
+  await kube.delete(pathOf(kind, namespace, name), { uid }).catch((error: unknown) => {
+    if (!isNotFound(error) && !isConflict(error)) throw error
+  })
 }
 
 export const found = <T extends object>(kube: KubeClient, path: string): Promise<T | undefined> =>
@@ -60,6 +75,19 @@ export async function storedUnder(
     if (!isNotFound(error)) throw error
   }
   return undefined
+}
+
+/** Returns the objects of the kind that have the finalizer of the reconciler with this identity. */
+export async function holders(kube: KubeClient, kind: ResourceRef, identity: string): Promise<KubeObject[]> {
+  const found: KubeObject[] = []
+  try {
+    for await (const { items } of kube.list(resourcePath(kind)))
+      found.push(...items.filter((object) => holdsFinalizer(object, identity)))
+  } catch (error) {
+    // The definition does not exist, so its objects do not exist either.
+    if (!isNotFound(error)) throw error
+  }
+  return found
 }
 
 /** Returns `namespace/name`, or the name. */

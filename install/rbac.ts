@@ -6,6 +6,7 @@ import {
   RECONCILERS,
   type ReconcilerSpec,
   type RelatedResource,
+  reconcilerLabel,
   SYSTEM_NAMESPACE,
 } from '#spec'
 import {
@@ -70,12 +71,21 @@ export function platformRbac(): KubeObject[] {
 }
 
 /**
- * Returns the RBAC of one function: its account with the permissions to write its declared kinds, and the permissions
+ * Returns the RBAC of one function, with the label by which a later installation finds what it no longer needs: its account with the permissions to write its declared kinds, and the permissions
  * that it adds to those of bridge, dispatcher and console. `for.namespaces` restricts its writes to these namespaces;
  * beyond them, it may read only related kinds that may be in another namespace.
  */
 export function functionRbac({ metadata: { name }, spec }: RbacInput): KubeObject[] {
   refuseTaken(name)
+  return permissionsOf(name, spec).map((object) => {
+    // Functions may share an account that a declaration names, so the account has no label of one of them.
+    if (object.kind === 'ServiceAccount' && object.metadata.name !== `fairlead-${name}`) return object
+    const { metadata } = object
+    return { ...object, metadata: { ...metadata, labels: { ...metadata.labels, ...reconcilerLabel(name) } } }
+  })
+}
+
+function permissionsOf(name: string, spec: RbacInput['spec']): KubeObject[] {
   const { serviceAccount: account } = spec
   const role = `fairlead-${name}`
   const watched = [spec.for, ...spec.owns, ...spec.related]
@@ -116,6 +126,10 @@ const inspectRules = (kinds: readonly Pick<ResourceRef, 'group' | 'resource'>[])
       .filter(({ group, resource }) => group !== '' || resource !== 'secrets')
       .map((ref) => ruleOf(ref, ['get', 'list'])),
   )
+
+/** The names of the roles and bindings of a function. */
+export const roleNamesOf = (name: string): string[] =>
+  ['', '-watch', '-inspect', '-related', '-impersonate'].map((part) => `fairlead-${name}${part}`)
 
 const TAKEN =
   /^(?:bridge|dispatcher|common|own-pod|console(?:-(?:own|events|reader|operator))?)$|-(?:watch|inspect|related|impersonate)$/

@@ -2,9 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject } from '#contracts'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
 import { definitionsOf, manifest, type Reconciler } from '#sdk'
-import { finalizerOf, finalizersWithout, holdsFinalizer, identityOf, RECONCILERS } from '#spec'
+import { finalizerOf, finalizersWithout, identityOf } from '#spec'
+import { earlierRights, isAccountOf, type StoredReconciler, storedReconcilers } from './earlier-rights.ts'
 import type { Installed } from './install.ts'
-import { found, isInstalled, pathOf, storedUnder, titleOf } from './installed-objects.ts'
+import { found, holders, isInstalled, pathOf, storedUnder, titleOf } from './installed-objects.ts'
 import { functionRbac, platformRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
 
@@ -44,14 +45,18 @@ export async function planUninstall(
   { crds = false }: UninstallOptions = {},
 ): Promise<UninstallPlan> {
   const manifests = functions.map((one) => manifest(one))
-  const others = await otherReconcilers(kube, new Set(functions.map(({ name }) => name)))
+  const names = functions.map(({ name }) => name)
+  const stored = await storedReconcilers(kube)
+  const others = [...stored.values()].filter(({ metadata }) => !names.includes(metadata.name))
   const removals: Removal[] = []
   const add = async (objects: readonly KubeObject[], because?: string): Promise<void> => {
     for (const object of objects) removals.push(...(await removalOf(kube, object, because)))
   }
   await add(manifests.map((one) => one as unknown as KubeObject))
-  await add(manifests.flatMap((one) => functionRbac(one)).toReversed())
-  const needed = others.length === 0 ? undefined : `Reconcilers of others need it: ${others.join(', ')}`
+  const rights = manifests.flatMap((one) => functionRbac(one))
+  for (const object of [...(await earlierRights(kube, names, rights, stored)), ...rights.toReversed()])
+    await add([object], usedBy(others, object))
+  const needed = neededBy(others)
   const asked = crds ? undefined : 'definitions are removed with --crds'
   for (const crd of definitionsOf(functions)) await add([crd], asked ?? (await storedUnder(kube, crd)))
   await add([reconcilerCrd()], needed ?? asked)
@@ -60,6 +65,15 @@ export async function planUninstall(
   if (namespace) await add([namespace], 'other objects may be in it; kubectl delete namespace removes it with them')
   return { removals, held: await heldBy(kube, functions) }
 }
+
+/** Why an account has to stay. */
+const usedBy = (others: readonly StoredReconciler[], { kind, metadata }: KubeObject): string | undefined =>
+  kind === 'ServiceAccount' ? neededBy(others.filter((one) => isAccountOf(one, metadata))) : undefined
+
+const neededBy = (others: readonly StoredReconciler[]): string | undefined =>
+  others.length === 0
+    ? undefined
+    : `Reconcilers of others need it: ${others.map(({ metadata }) => metadata.name).join(', ')}`
 
 /**
  * Carries out the plan. With `release`, removes the finalizers of the functions from objects after the functions have
@@ -89,17 +103,6 @@ export async function deleteInstalled(kube: KubeClient, objects: readonly Omit<I
     })
 }
 
-async function otherReconcilers(kube: KubeClient, ours: ReadonlySet<string>): Promise<string[]> {
-  const names: string[] = []
-  try {
-    for await (const { items } of kube.list(resourcePath(RECONCILERS)))
-      names.push(...items.map(({ metadata }) => metadata.name))
-  } catch (error) {
-    if (!isNotFound(error)) throw error
-  }
-  return names.filter((name) => !ours.has(name))
-}
-
 async function removalOf(kube: KubeClient, object: KubeObject, because?: string): Promise<Removal[]> {
   const { kind } = object
   const { name, namespace } = object.metadata
@@ -117,26 +120,13 @@ async function removalOf(kube: KubeClient, object: KubeObject, because?: string)
 export async function heldBy(kube: KubeClient, functions: readonly Reconciler[]): Promise<Held[]> {
   const held: Held[] = []
   for (const one of functions) {
-    const objects = (await holders(kube, one)).map(titleOf)
+    const objects = (await holders(kube, one.for, identity(one))).map(titleOf)
     if (objects.length > 0) held.push({ reconciler: one.name, finalizer: finalizerOf(identity(one)), objects })
   }
   return held
 }
 
 const identity = (one: Reconciler): string => identityOf(one.name, manifest(one).spec)
-
-async function holders(kube: KubeClient, one: Reconciler): Promise<KubeObject[]> {
-  const own = identity(one)
-  const found: KubeObject[] = []
-  try {
-    for await (const { items } of kube.list(resourcePath(one.for)))
-      found.push(...items.filter((object) => holdsFinalizer(object, own)))
-  } catch (error) {
-    // The definition does not exist, so its objects do not exist either.
-    if (!isNotFound(error)) throw error
-  }
-  return found
-}
 
 const QUIET_MS = 1000
 
@@ -145,7 +135,7 @@ async function giveBack(kube: KubeClient, functions: readonly Reconciler[]): Pro
   for (let quiet = 0; functions.length > 0 && quiet < 2; ) {
     let released = 0
     for (const one of functions)
-      for (const object of await holders(kube, one)) {
+      for (const object of await holders(kube, one.for, identity(one))) {
         await release(kube, one, object)
         released++
       }

@@ -10,7 +10,9 @@ export {
   identityOf,
   METADATA_MANAGERS,
   metadataManagerOf,
+  RECONCILER_LABEL,
   reconcilerFinalizers,
+  reconcilerLabel,
 } from './names.ts'
 export { isNamedAs, isOwnedBy, type Owner, ownerOf, RETAINED_FOR, retainedFor, retainerOf } from './owner.ts'
 export { isRefused, LONGEST_RECONCILER_NAME, type Refused, readReconciler } from './read-reconciler.ts'

@@ -11,6 +11,12 @@ export const identityOf = (name: string, { identity = name }: Pick<ReconcilerSpe
 /** Kubernetes limits the part of a key after the slash to 63 characters. */
 const keyName = (identity: string): string => (identity.length <= 63 ? identity : hash('sha256', identity).slice(0, 63))
 
+/** The label of the permissions of a reconciler, with its name. */
+export const RECONCILER_LABEL = 'fairlead.dev/reconciler'
+
+/** Returns the label of the permissions of a reconciler. */
+export const reconcilerLabel = (name: string): Record<string, string> => ({ [RECONCILER_LABEL]: keyName(name) })
+
 const FINALIZERS = 'fairlead.dev/'
 
 /** Returns the finalizer of a reconciler that has `finalize`. */
