@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject } from '#contracts'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
-import { definitionsOf, manifest, type Reconciler } from '#sdk'
+import { type CustomResourceDefinition, definitionsOf, manifest, type Reconciler } from '#sdk'
 import { finalizerOf, finalizersWithout, identityOf } from '#spec'
 import { earlierRights, isAccountOf, type StoredReconciler, storedReconcilers } from './earlier-rights.ts'
 import type { Installed } from './install.ts'
@@ -15,6 +15,8 @@ export interface Removal extends Omit<Installed, 'result'> {
   /** The reason for keeping it. */
   because?: string
 }
+
+const NOT_INSTALLED = 'fairlead install has not applied it'
 
 /** Objects with a finalizer that only their function removes. */
 export interface Held {
@@ -58,7 +60,7 @@ export async function planUninstall(
     await add([object], usedBy(others, object))
   const needed = neededBy(others)
   const asked = crds ? undefined : 'definitions are removed with --crds'
-  for (const crd of definitionsOf(functions)) await add([crd], asked ?? (await storedUnder(kube, crd)))
+  for (const crd of definitionsOf(functions)) await add([crd], asked ?? (await neededFor(kube, crd, others)))
   await add([reconcilerCrd()], needed ?? asked)
   const [namespace, ...platform] = platformRbac()
   await add(platform.toReversed(), needed)
@@ -75,15 +77,28 @@ const neededBy = (others: readonly StoredReconciler[]): string | undefined =>
     ? undefined
     : `Reconcilers of others need it: ${others.map(({ metadata }) => metadata.name).join(', ')}`
 
+/** Why a definition has to stay: a Reconciler names its kind, or an object is stored. */
+const neededFor = async (
+  kube: KubeClient,
+  crd: CustomResourceDefinition,
+  reconcilers: readonly StoredReconciler[],
+): Promise<string | undefined> =>
+  neededBy(reconcilers.filter((one) => isNamedIn(one, crd))) ?? (await storedUnder(kube, crd))
+
+const isNamedIn = ({ spec }: StoredReconciler, { spec: { group, names } }: CustomResourceDefinition): boolean =>
+  [spec?.for, ...(spec?.owns ?? []), ...(spec?.related ?? [])].some(
+    (ref) => ref?.group === group && ref.resource === names.plural,
+  )
+
 /**
- * Carries out the plan. With `release`, removes the finalizers of the functions from objects after the functions have
- * lost their permissions.
+ * Carries out the plan, and returns the results: a definition that somebody needs since the plan is kept. With `release`,
+ * removes the finalizers of the functions from objects after the functions have lost their permissions.
  */
 export async function uninstall(
   kube: KubeClient,
   { removals, held }: UninstallPlan,
   release: Reconciler[] = [],
-): Promise<void> {
+): Promise<Removal[]> {
   if (held.length > 0 && release.length === 0) throw new TypeError('objects are held: release them, or wait')
   const deleted = removals.filter(({ result }) => result === 'deleted')
   const isLast = ({ kind }: Removal): boolean => kind === 'CustomResourceDefinition'
@@ -92,7 +107,30 @@ export async function uninstall(
     deleted.filter((one) => !isLast(one)),
   )
   await giveBack(kube, release)
-  await deleteInstalled(kube, deleted.filter(isLast))
+  const results = new Map<Removal, Removal>()
+  for (const one of deleted.filter(isLast)) results.set(one, await removedDefinition(kube, one))
+  return removals.map((one) => results.get(one) ?? one)
+}
+
+/**
+ * Deletes a definition if no Reconciler and no stored object needs it at this moment. The plan may be old: objects are
+ * created while finalizers are removed, or while the user confirms it.
+ */
+async function removedDefinition(kube: KubeClient, removal: Removal): Promise<Removal> {
+  const path = pathOf(removal.kind, undefined, removal.name)
+  const crd = await found<CustomResourceDefinition & KubeObject>(kube, path)
+  if (crd === undefined) return removal
+  const kept = (because: string): Removal => ({ ...removal, result: 'kept', because })
+  if (!isInstalled(crd)) return kept(NOT_INSTALLED)
+  const because = await neededFor(kube, crd, [...(await storedReconcilers(kube)).values()])
+  if (because !== undefined) return kept(because)
+  try {
+    await kube.delete(path, { uid: crd.metadata.uid })
+  } catch (error) {
+    if (isConflict(error)) return kept('it has been created again')
+    if (!isNotFound(error)) throw error
+  }
+  return removal
 }
 
 /** Deletes objects that exist. */
@@ -108,7 +146,7 @@ async function removalOf(kube: KubeClient, object: KubeObject, because?: string)
   const { name, namespace } = object.metadata
   const there = await found<KubeObject>(kube, pathOf(kind, namespace, name))
   if (there === undefined) return []
-  const why = isInstalled(there) ? because : 'fairlead install has not applied it'
+  const why = isInstalled(there) ? because : NOT_INSTALLED
   const removal = { kind, ...(namespace !== undefined && { namespace }), name }
   return [why === undefined ? { ...removal, result: 'deleted' } : { ...removal, result: 'kept', because: why }]
 }

@@ -32,8 +32,10 @@ export async function uninstallFunctions(options: UninstallCommandOptions, conte
   const plan = await planUninstall(kube, functions, options)
   const isRefused = plan.held.length > 0 && !options.releaseFinalizers
   const keys = await keysOf(functions, context)
-  const removals = isRefused || options.dryRun ? plan.removals.map(asPlanned) : plan.removals
-  if (!options.dryRun && !isRefused) await uninstall(kube, plan, options.releaseFinalizers ? [...functions] : [])
+  const isPlan = isRefused || options.dryRun
+  const removals = isPlan
+    ? plan.removals.map(asPlanned)
+    : await uninstall(kube, plan, options.releaseFinalizers ? [...functions] : [])
   if (options.output === 'json') print(JSON.stringify({ removals, held: plan.held, keys }, null, 2))
   else print(shown(removals, plan.held, keys))
   if (!isRefused) return

@@ -1,7 +1,10 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { planUninstall, type Removal, uninstall } from '#install'
+import { createKubeClient, type KubeClient, loadKubeConfig } from '#kube'
+import type { Reconciler } from '#sdk'
 import { borrowCluster } from '../support/borrowed.ts'
 import { command } from '../support/command.ts'
 import { startFairlead } from '../support/fairlead.ts'
@@ -108,6 +111,72 @@ it('nothing of install is left in the end, but for the Namespace; what others ha
   const all = await kubectl(['get', 'clusterroles,clusterrolebindings,crds,serviceaccounts', '-A', '-o', 'name'])
   expect(all.split('\n').filter((name) => /fairlead|shops/.test(name))).toEqual(['serviceaccount/fairlead-foreign'])
   expect(await fairlead(['uninstall', '-f', file, '--crds'])).toMatchObject({ code: 0 })
+})
+
+describe('a definition', () => {
+  const CRD = 'shops.shops.test'
+  const OTHER = { metadata: { name: 'other' }, spec: { owns: [], related: [], finalize: false, invoke: { pull: {} } } }
+  const SHOPS = { group: 'shops.test', version: 'v1', resource: 'shops', kind: 'Shop' }
+  const FOR_MAPS = { group: '', version: 'v1', resource: 'configmaps', kind: 'ConfigMap', status: 'Untouched' }
+  const clientOf = async () =>
+    createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'test' })
+  const planned = async (kube: KubeClient) => {
+    await fairlead(['install', '-f', file])
+    const { shop: one } = (await import(file)) as { shop: Reconciler }
+    return planUninstall(kube, [one], { crds: true })
+  }
+  const fateOf = (removals: readonly Removal[]) => removals.find(({ name }) => name === CRD)
+  const uidOf = () => kubectl(['get', 'crd', CRD, '-o', 'jsonpath={.metadata.uid}'])
+
+  it('stays if an object is stored under it after the plan', async () => {
+    await using kube = await clientOf()
+    const plan = await planned(kube)
+    expect(fateOf(plan.removals)).toMatchObject({ result: 'deleted' })
+    await kubectl(['create', '-f', '-'], SHOP)
+    expect(fateOf(await uninstall(kube, plan))).toMatchObject({
+      result: 'kept',
+      because: 'objects are stored under it, such as default/a',
+    })
+    await kubectl(['delete', 'shop/a', '--timeout=10s'])
+  })
+
+  it.each([
+    ['reconciles', { for: SHOPS }],
+    ['owns', { for: FOR_MAPS, owns: [SHOPS] }],
+    ['reads', { for: FOR_MAPS, related: [SHOPS] }],
+  ])('stays if another Reconciler %s its kind, before the plan or after it', async (_, spec) => {
+    await using kube = await clientOf()
+    const plan = await planned(kube)
+    const other = {
+      ...OTHER,
+      apiVersion: 'fairlead.dev/v1alpha1',
+      kind: 'Reconciler',
+      spec: { ...OTHER.spec, ...spec },
+    }
+    await kubectl(['create', '-f', '-'], other)
+    const kept = { result: 'kept', because: 'Reconcilers of others need it: other' }
+    expect(fateOf((await planned(kube)).removals)).toMatchObject(kept)
+    expect(fateOf(await uninstall(kube, plan))).toMatchObject(kept)
+    await kubectl(['delete', 'reconciler/other'])
+  })
+
+  it('stays if it was created again directly before its deletion', async () => {
+    await using kube = await clientOf()
+    const plan = await planned(kube)
+    const before = await uidOf()
+    const late: KubeClient = {
+      ...kube,
+      async delete(path, options) {
+        if (path.endsWith(`/${CRD}`)) {
+          await kubectl(['delete', 'crd', CRD])
+          await fairlead(['install', '-f', file])
+        }
+        return kube.delete(path, options)
+      },
+    }
+    expect(fateOf(await uninstall(late, plan))).toMatchObject({ result: 'kept', because: 'it has been created again' })
+    expect(await uidOf()).not.toBe(before)
+  })
 })
 
 it('a function that is served over HTTP is called there', async () => {
