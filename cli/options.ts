@@ -43,12 +43,33 @@ export const outputOption = (...choices: string[]): Option =>
   new Option('-o, --output <format>', 'of the result').choices(choices).default(choices[0])
 
 export const functionOption = (): Option =>
-  new Option(
-    '-f, --function <file>',
-    'a module that exports reconcilers, instead of the built-in ones; may be repeated',
-  )
+  new Option('-f, --function <file>', 'a module that exports reconcilers; may be repeated')
     .argParser(collect)
-    .default([] as string[], 'the built-in functions')
+    .default([] as string[], 'none')
+
+/** Returns the option of a command that names one function. */
+export const namedFunctionOption = (): Option =>
+  functionOption().default([] as string[], 'the function of that name among the built-in ones')
+
+const separated = (text: string): string[] => {
+  const values = text.split(',').map((value) => value.trim())
+  if (values.includes('')) throw new InvalidArgumentError('give names with commas between.')
+  return values
+}
+
+export const builtinOption = (): Option =>
+  new Option(
+    '--builtin <names>',
+    'built-in functions, with commas between: at, etcd (with backups and restores), memcached, visitors, or all',
+  )
+    .argParser((text, previous: string[]) => [...previous, ...separated(text)])
+    .default([] as string[], 'none')
+
+export const namespacesOption = (): Option =>
+  new Option(
+    '--namespaces <names>',
+    'restrict the built-in functions to these, with commas between: their permissions are bound only there',
+  ).argParser((text) => separated(text).map(objectName))
 
 export const revisionOption = (): Option =>
   new Option(

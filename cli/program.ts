@@ -65,7 +65,7 @@ Start here:
   fairlead new my-operator              a project for functions of yours
   fairlead dev -f my-operator.ts        a function of yours on the same servers, reloaded as you write
   fairlead local up                     the same servers for your own development
-  fairlead up --install                 bridge and dispatcher on the cluster of KUBECONFIG
+  fairlead up --install --builtin at    bridge and dispatcher on the cluster of KUBECONFIG
   fairlead explain website/hello        why an object is as it is, and what to do
   fairlead console                      queue, objects, runs and events in a browser
   fairlead queue ls                     keys that are queued, running, waiting or parked

@@ -6,5 +6,12 @@ import { memcached } from '#functions/memcached'
 import { visitors } from '#functions/visitors'
 import type { Reconciler } from '#sdk'
 
-/** The built-in functions, which every dispatcher runs in its process. */
-export const builtins: readonly Reconciler[] = [at, etcd, etcdBackup, etcdRestore, memcached, visitors]
+/** The built-in functions, keyed by the name that selects them. None is installed or run unless it is selected. */
+export const builtinsByName: Readonly<Record<string, readonly Reconciler[]>> = {
+  at: [at],
+  etcd: [etcd, etcdBackup, etcdRestore],
+  memcached: [memcached],
+  visitors: [visitors],
+}
+
+export const builtins: readonly Reconciler[] = Object.values(builtinsByName).flat()

@@ -44,9 +44,12 @@ async function charts(): Promise<Map<string, string>> {
   const own = await functionsChart(builtins, {
     name: 'fairlead-functions',
     version,
-    description: 'The functions that are built into Fairlead, with their kinds and rights',
+    description:
+      'The functions that are built into Fairlead, with their kinds and rights. The values enable each of them',
     image: { repository: 'fairlead', tag: 'latest', digest: '' },
     modules: [],
+    builtin: ['all'],
+    optIn: true,
   })
   const functions = [...own].map(([path, text]) => [`${folder}/${path}`, text] as const)
   return new Map([...(await platformChart(version)), ...functions])

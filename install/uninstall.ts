@@ -91,7 +91,7 @@ const isNamedIn = ({ spec }: StoredReconciler, { spec: { group, names } }: Custo
   )
 
 /**
- * Carries out the plan, and returns the results: a definition that somebody needs since the plan is kept. With `release`,
+ * Carries out the plan, and returns the results: a definition that is needed since the plan is kept. With `release`,
  * removes the finalizers of the functions from objects after the functions have lost their permissions.
  */
 export async function uninstall(

@@ -2,7 +2,7 @@ import type { KubeObject } from '#contracts'
 import { type DryRunResult, dryRunAll } from '#dispatch'
 import { referenceRule } from '#events'
 import { dieBecause, EXIT, UsageError, untilStopped } from '#host/exit'
-import { functionNamed, loadFunctions } from '#host/functions'
+import { demandFunctions, functionNamed, type Selection } from '#host/functions'
 import { guardFunctions } from '#host/isolation'
 import { openKube } from '#host/kube'
 import { createLogger } from '#host/logging'
@@ -15,13 +15,12 @@ import { type FleetDiff, textOf } from '../diff/text.ts'
 import { existing, namespaceFor } from '../one-object.ts'
 import type { CommandContext } from '../options.ts'
 
-export interface DiffOptions {
+export interface DiffOptions extends Selection {
   all?: true
   namespace?: string
   selector?: string
   reconciler?: string
   concurrency: number
-  function: string[]
   output: 'text' | 'json'
 }
 
@@ -34,7 +33,7 @@ export async function printDiff(
     throw new UsageError('no objects are selected: give names, or --all, -n NAMESPACE or -l SELECTOR')
   const settings = await config()
   await using kube = await openKube(settings)
-  const functions = await loadFunctions(options.function)
+  const functions = await demandFunctions(options)
   const chosen = options.reconciler === undefined ? functions : [functionNamed(functions, options.reconciler)]
   const log = await createLogger({ ...settings, LOG_LEVEL: 'silent' })
   const { signal } = untilStopped()

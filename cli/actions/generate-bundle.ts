@@ -2,13 +2,12 @@ import { existsSync } from 'node:fs'
 import { readFile, rm } from 'node:fs/promises'
 import { extname, join } from 'node:path'
 import { UsageError } from '#host/exit'
-import { loadFunctions } from '#host/functions'
+import { demandFunctions, type Selection } from '#host/functions'
 import { bundlePackage, CAPABILITIES, CATEGORIES, olmBundle, type PackageJson } from '#install'
 import { examplesIn } from '../dev/examples.ts'
 import { writeFiles } from '../write-files.ts'
 
-export interface BundleCommandOptions {
-  function: string[]
+export interface BundleCommandOptions extends Selection {
   to: string
   image: string
   module?: string
@@ -35,7 +34,7 @@ export async function generateBundle(options: BundleCommandOptions): Promise<str
   refuseUnknown('category', category, CATEGORIES)
   refuseUnknown('capabilities', capabilities, CAPABILITIES)
   const about = bundlePackage(await packageJson(options.package), options.package)
-  const functions = await loadFunctions(options.function)
+  const functions = await demandFunctions(options)
   const files = await olmBundle(functions, {
     about,
     image,

@@ -3,7 +3,7 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { KubeObject } from '#contracts'
 import { UsageError } from '#host/exit'
-import { functionNamed, loadFunctions } from '#host/functions'
+import { demandFunctions, functionNamed, loadFunctions, namableFunctions, type Selection } from '#host/functions'
 import {
   functionRbac,
   type KnativeOptions,
@@ -16,18 +16,14 @@ import {
 import { type CustomResourceDefinition, definitionsOf, manifest, type Reconciler } from '#sdk'
 import { objectsIn } from '../events/objects.ts'
 
-interface OfFunctions {
-  /** The modules that export the functions. */
-  function: string[]
-}
-export type RbacOptions = OfFunctions & { platform: boolean }
+export type RbacOptions = Selection & { platform: boolean }
 export type CrdsOptions = RbacOptions & { compatibleWith: string[]; new: string[] }
-export type ManifestsOptions = OfFunctions & { to: string; force: boolean }
-export type KnativeOfOptions = OfFunctions & KnativeOptions
+export type ManifestsOptions = Selection & { to: string; force: boolean }
+export type KnativeOfOptions = Selection & KnativeOptions
 
 /** Returns the CustomResourceDefinitions of the functions, for `kubectl apply --server-side -f -`. */
 export async function generateCrds(options: CrdsOptions): Promise<string> {
-  const functions = await loadFunctions(options.function)
+  const functions = await (options.platform ? loadFunctions : demandFunctions)(options)
   await refuseBreakingChanges(functions, options)
   const crds = definitionsOf(functions)
   return (await yamlOf([...(options.platform ? [reconcilerCrd()] : []), ...crds])).trimEnd()
@@ -39,7 +35,7 @@ export async function generateCrds(options: CrdsOptions): Promise<string> {
  */
 async function refuseBreakingChanges(
   functions: readonly Reconciler[],
-  { compatibleWith: files, new: brandNew }: CrdsOptions,
+  { compatibleWith: files, new: brandNew }: Pick<CrdsOptions, 'compatibleWith' | 'new'>,
 ): Promise<void> {
   if (files.length === 0) return
   const earlier = (await Promise.all(files.map(objectsIn))).flat().filter(isDefinition)
@@ -60,17 +56,13 @@ const isDefinition = (object: KubeObject): object is CustomResourceDefinition =>
  * Writes the definitions and the RBAC into a folder, and returns their paths. Writes nothing if a definition has a
  * breaking change.
  */
-export async function generateManifests({ function: modules, to, force }: ManifestsOptions): Promise<string[]> {
+export async function generateManifests(options: ManifestsOptions): Promise<string[]> {
+  const { to, force } = options
   const [crds, rbac] = [join(to, 'crds.yaml'), join(to, 'rbac.yaml')]
-  const functions = await loadFunctions(modules)
+  const functions = await demandFunctions(options)
   if (!force && existsSync(crds)) {
     const brandNew = definitionsOf(functions).map(({ metadata }) => metadata.name)
-    await refuseBreakingChanges(functions, {
-      function: modules,
-      platform: false,
-      compatibleWith: [crds],
-      new: brandNew,
-    })
+    await refuseBreakingChanges(functions, { compatibleWith: [crds], new: brandNew })
   }
   await mkdir(to, { recursive: true })
   await writeFile(crds, await yamlOf(definitionsOf(functions)))
@@ -80,14 +72,15 @@ export async function generateManifests({ function: modules, to, force }: Manife
 
 /** Returns the RBAC that the functions need, for `kubectl apply -f -`. */
 export async function generateRbac(options: RbacOptions): Promise<string> {
-  const functions = await loadFunctions(options.function)
+  const functions = await (options.platform ? loadFunctions : demandFunctions)(options)
   const rights = functions.flatMap((one) => functionRbac(manifest(one)))
   return (await yamlOf([...(options.platform ? platformRbac() : []), ...rights])).trimEnd()
 }
 
 /** Returns a Knative Service for each function, or for the named one, and the Reconciler that calls it. */
 export async function generateKnative(name: string | undefined, options: KnativeOfOptions): Promise<string> {
-  const all = await loadFunctions(options.function)
+  const isNamed = name !== undefined && options.builtin.length === 0
+  const all = await (isNamed ? namableFunctions(options.function) : demandFunctions(options))
   const functions = name === undefined ? all : [functionNamed(all, name)]
   return (await yamlOf(functions.flatMap((one) => knativeManifests(one, options)))).trimEnd()
 }

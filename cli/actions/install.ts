@@ -1,12 +1,11 @@
 import { table, UsageError } from '#host/exit'
-import { loadFunctions } from '#host/functions'
+import { loadFunctions, type Selection } from '#host/functions'
 import { openKube } from '#host/kube'
 import { checkDefinitions, type Installed, install, installCertificates } from '#install'
 import type { KubeClient } from '#kube'
 import type { CommandContext } from '../options.ts'
 
-export interface InstallOptions {
-  function: string[]
+export interface InstallOptions extends Selection {
   output: 'table' | 'json'
   revision?: string
   url?: string
@@ -30,7 +29,7 @@ async function applied(kube: KubeClient, options: InstallOptions, shard: string 
     throw new UsageError(`--url is "${url}": give an address, such as http://{name}.functions.svc`)
   if (check && onlyNatsCertificates) throw new UsageError('--check applies nothing: leave out --only-nats-certificates')
   if (onlyNatsCertificates) return installCertificates(kube)
-  const functions = await loadFunctions(options.function)
+  const functions = await loadFunctions(options)
   if (!check) return install(kube, functions, { ...options, shard })
   await checkDefinitions(kube, functions)
   return []

@@ -30,7 +30,7 @@ export async function localUp(options: LocalUpOptions): Promise<string> {
   const inDir = options.dir === undefined ? '' : ` --dir ${options.dir}`
   return [
     `kube-apiserver ${apiServer}, nats-server ${natsUrl}, node: ${node}; data and logs in ${status.dir}`,
-    `Use it:   eval "$(fairlead local env${inDir})"; fairlead up --install`,
+    `Use it:   eval "$(fairlead local env${inDir})"; fairlead up --install -f FILE`,
     `Stop it:  fairlead local down${inDir}`,
   ].join('\n')
 }

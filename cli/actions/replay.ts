@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { namespacedName, type RunRecord } from '#contracts'
 import { viewRuns } from '#events'
 import { EXIT, oneLine, UsageError } from '#host/exit'
-import { functionNamed, loadFunctions } from '#host/functions'
+import { functionNamed, namableFunctions } from '#host/functions'
 import { openJetStream } from '#host/nats'
 import { changeText, type ReplayedRun, recordsIn, replayRun } from '#testing'
 import type { CommandContext } from '../options.ts'
@@ -24,7 +24,7 @@ export async function replayRuns(
   context: CommandContext,
 ): Promise<void> {
   const records = await recordsOf(ids, options.from, context)
-  const functions = await loadFunctions(options.function)
+  const functions = await namableFunctions(options.function)
   const replayed: ReplayedRun[] = []
   for (const record of records) {
     const found = functionNamed(functions, record.reconciler)

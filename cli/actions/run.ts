@@ -3,7 +3,7 @@ import { namespacedName, type Outcome } from '#contracts'
 import { type DryRunResult, type DryRunStep, dryRun } from '#dispatch'
 import { referenceRule } from '#events'
 import { dieBecause, EXIT, untilStopped } from '#host/exit'
-import { functionNamed, loadFunctions } from '#host/functions'
+import { functionNamed, namableFunctions } from '#host/functions'
 import { guardFunctions } from '#host/isolation'
 import { openKube } from '#host/kube'
 import { createLogger } from '#host/logging'
@@ -28,7 +28,7 @@ export async function printDryRun(
 ): Promise<void> {
   const settings = await config()
   await using kube = await openKube(settings)
-  const found = functionNamed(await loadFunctions(options.function), name)
+  const found = functionNamed(await namableFunctions(options.function), name)
   const key = { namespace: await namespaceFor(kube, found.for, options.namespace ?? 'default'), name: object }
   const log = await createLogger({ ...settings, LOG_LEVEL: 'error' })
   const { signal } = untilStopped()

@@ -1,5 +1,5 @@
 import { UsageError, untilStopped } from '#host/exit'
-import { functionNamed, loadFunctions } from '#host/functions'
+import { functionNamed, namableFunctions } from '#host/functions'
 import { createLogger } from '#host/logging'
 import { serve } from '#sdk/serve'
 import type { CommandContext } from '../options.ts'
@@ -22,7 +22,7 @@ export async function serveFunction(
   const log = await createLogger(settings)
   const { graceSeconds, maxBodyBytes, port = 8080 } = options
   const revision = options.revision ?? settings.FAIRLEAD_REVISION ?? settings.K_REVISION
-  const one = functionNamed(await loadFunctions(options.function), name)
+  const one = functionNamed(await namableFunctions(options.function), name)
   const server = await serve(one, { port, maxBodyBytes, revision, log }).catch((cause: Error) => {
     throw new UsageError(`cannot listen on port ${port}: ${cause.message}`, { cause })
   })

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { EXIT, table } from '#host/exit'
-import { loadFunctions } from '#host/functions'
+import { loadFunctions, type Selection } from '#host/functions'
 import { openKube } from '#host/kube'
 import { withExistingStreams } from '#inspect'
 import { type Held, heldBy, planUninstall, type Removal, uninstall } from '#install'
@@ -8,8 +8,7 @@ import type { KubeClient } from '#kube'
 import type { Reconciler } from '#sdk'
 import type { CommandContext } from '../options.ts'
 
-export interface UninstallCommandOptions {
-  function: string[]
+export interface UninstallCommandOptions extends Selection {
   output: 'table' | 'json'
   dryRun: boolean
   crds: boolean
@@ -26,7 +25,7 @@ const SHOWN = 5
  */
 export async function uninstallFunctions(options: UninstallCommandOptions, context: CommandContext): Promise<void> {
   const { print, config, setExitCode } = context
-  const functions = await loadFunctions(options.function)
+  const functions = await loadFunctions(options)
   await using kube = await openKube(await config())
   if (!options.dryRun && !options.releaseFinalizers) await untilFree(kube, functions, options.wait ?? 0)
   const plan = await planUninstall(kube, functions, options)

@@ -3,7 +3,7 @@ import { shownKey, viewRuns } from '#events'
 import type { Config } from '#host/config'
 import { openStreams, retryWhileUnreachable } from '#host/connections'
 import { dieBecause, endInTime, IgnoredSignalError, untilStopped } from '#host/exit'
-import { loadFunctions, readFunctionAccess } from '#host/functions'
+import { loadFunctions, readFunctionAccess, type Selection } from '#host/functions'
 import { openHistory } from '#host/history'
 import { guardFunctions } from '#host/isolation'
 import { openKube } from '#host/kube'
@@ -12,10 +12,9 @@ import { certificateGauge, createMetrics, depthGauges, serveMetrics, storageGaug
 import { createRuntime, ownRevision, type RuntimeOptions, releaseMemoryWhenIdle } from '#host/runtime'
 import { openTraceKeeper } from '#host/tracing'
 
-export interface UpOptions {
+export interface UpOptions extends Selection {
   install?: boolean
   revision?: string
-  function: string[]
   listen?: string
   apiConcurrency: number
   concurrency?: number
@@ -29,9 +28,11 @@ const MAX_NAMES = 20
 export async function up(config: Config, parts: RuntimeOptions['parts'], options: UpOptions): Promise<void> {
   const log = await createLogger(config)
   const metrics = createMetrics()
-  // A bridge without a dispatcher calls no function, and the built-in functions take 12 MiB.
-  const areNeeded = parts.dispatch || options.install || options.function.length > 0
-  const functions = areNeeded ? await loadFunctions(options.function) : []
+  const functions = await loadFunctions(options)
+  if (parts.dispatch && functions.length === 0)
+    log.warn(
+      'no functions are selected: only functions over HTTP are called; -f FILE and --builtin NAMES select others',
+    )
   const access = await readFunctionAccess(config.FAIRLEAD_FUNCTION_ACCESS)
   await using kube = await openKube(config, metrics.onRequest)
   const whenThere = <T>(open: () => Promise<T>) => retryWhileUnreachable(options.waitSeconds, log, open)

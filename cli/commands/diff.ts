@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import type { DiffOptions } from '../actions/diff.ts'
-import { type CommandContext, functionOption, objectName, outputOption, whole } from '../options.ts'
+import { builtinOption, type CommandContext, functionOption, objectName, outputOption, whole } from '../options.ts'
 
 const HELP = `
 Exit codes: 0 nothing would change, 1 something would change, 5 a run would fail or the schema refuses an object.
@@ -19,6 +19,7 @@ export function diffCommand(program: Command, context: CommandContext): void {
     .option('--reconciler <name>', 'one of the functions of the file', objectName)
     .option('--concurrency <number>', 'dry runs at a time', whole(1, 64), 8)
     .addOption(functionOption())
+    .addOption(builtinOption())
     .addOption(outputOption('text', 'json'))
     .addHelpText('after', HELP)
     .action(async (names: string[], options: DiffOptions) => {

@@ -1,12 +1,23 @@
 import type { Command } from 'commander'
 import type { InstallOptions } from '../actions/install.ts'
-import { type CommandContext, functionOption, outputOption, revisionOption } from '../options.ts'
+import {
+  builtinOption,
+  type CommandContext,
+  functionOption,
+  namespacesOption,
+  outputOption,
+  revisionOption,
+} from '../options.ts'
 
 export function installCommand(program: Command, context: CommandContext): void {
   program
     .command('install')
-    .description('apply accounts, their rights, CRDs and Reconcilers of the functions; may be repeated')
+    .description(
+      'apply what Fairlead needs, and accounts, rights, CRDs and Reconcilers of the functions; may be repeated',
+    )
     .addOption(functionOption())
+    .addOption(builtinOption())
+    .addOption(namespacesOption())
     .addOption(outputOption('table', 'json'))
     .addOption(revisionOption())
     .option('--url <url>', 'where the functions are served over HTTP; {name} stands for that of each function')

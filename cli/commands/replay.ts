@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import type { ReplayOptions } from '../actions/replay.ts'
-import { type CommandContext, functionOption, outputOption, runNumbers } from '../options.ts'
+import { type CommandContext, namedFunctionOption, outputOption, runNumbers } from '../options.ts'
 
 const HELP = `
 The exit code is 1 if a function decides otherwise than it did. Under a debugger:
@@ -13,7 +13,7 @@ export function replayCommand(program: Command, context: CommandContext): void {
     .description('recorded runs against the function as it is on disk: what it decided then and decides now')
     .argument('[runs...]', 'their numbers, from `runs ls`', runNumbers, [])
     .option('--from <file>', 'what `runs get` has printed, instead: neither cluster nor NATS is needed')
-    .addOption(functionOption())
+    .addOption(namedFunctionOption())
     .addOption(outputOption('text', 'json'))
     .addHelpText('after', HELP)
     .action(async (ids: number[], options: ReplayOptions) => {

@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import { UsageError } from '#host/exit'
 import type { RunOptions } from '../actions/run.ts'
-import { type CommandContext, functionOption, objectName, outputOption } from '../options.ts'
+import { type CommandContext, namedFunctionOption, objectName, outputOption } from '../options.ts'
 
 /** `fairlead run NAME OBJECT --dry-run` */
 export function runCommand(program: Command, context: CommandContext): void {
@@ -12,7 +12,7 @@ export function runCommand(program: Command, context: CommandContext): void {
     .argument('<object>', 'the name of the object', objectName)
     .option('-n, --namespace <name>', 'of the object (default: default)', objectName)
     .option('--dry-run', 'write nothing: show the outcome, and what would differ')
-    .addOption(functionOption())
+    .addOption(namedFunctionOption())
     .addOption(outputOption('text', 'json'))
     .action(async (name: string, object: string, { dryRun: isDry, ...options }: RunOptions & { dryRun?: true }) => {
       if (!isDry)

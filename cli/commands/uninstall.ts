@@ -1,12 +1,13 @@
 import type { Command } from 'commander'
 import type { UninstallCommandOptions } from '../actions/uninstall.ts'
-import { type CommandContext, functionOption, outputOption, whole } from '../options.ts'
+import { builtinOption, type CommandContext, functionOption, outputOption, whole } from '../options.ts'
 
 export function uninstallCommand(program: Command, context: CommandContext): void {
   program
     .command('uninstall')
     .description('remove what install has applied; refuses while objects wait for a function to let them go')
     .addOption(functionOption())
+    .addOption(builtinOption())
     .addOption(outputOption('table', 'json'))
     .option('--dry-run', 'show what would be removed, what would stay and why', false)
     .option('--crds', 'also definitions under which no object is stored', false)

@@ -1,6 +1,13 @@
 import type { Command } from 'commander'
 import type { UpOptions } from '../actions/up.ts'
-import { type CommandContext, functionOption, revisionOption, whole } from '../options.ts'
+import {
+  builtinOption,
+  type CommandContext,
+  functionOption,
+  namespacesOption,
+  revisionOption,
+  whole,
+} from '../options.ts'
 
 /** Declares `up`, `bridge` and `dispatch`, which run one program with different parts. */
 export function upCommands(program: Command, { config }: CommandContext): void {
@@ -12,12 +19,14 @@ export function upCommands(program: Command, { config }: CommandContext): void {
   const dispatching = (command: Command) =>
     serving(command)
       .addOption(functionOption())
+      .addOption(builtinOption())
       .option('--api-concurrency <n>', 'API requests in flight', whole(1, 1000), 10)
       .option('--concurrency <n>', 'keys held at once, of all reconcilers together', whole(1, 100_000), 1000)
 
   dispatching(program.command('up'))
     .description('bridge and dispatcher in one process; any number may run')
     .option('--install', 'apply CRDs and Reconcilers first')
+    .addOption(namespacesOption())
     .addOption(revisionOption())
     .action(async (options: UpOptions) => {
       const { up } = await import('../actions/up.ts')
@@ -26,9 +35,10 @@ export function upCommands(program: Command, { config }: CommandContext): void {
 
   serving(program.command('bridge'))
     .description('the bridge alone: the API server’s changes become CloudEvents on NATS')
-    .action(async (options: Omit<UpOptions, 'function' | 'apiConcurrency'>) => {
+    .action(async (options: Omit<UpOptions, 'function' | 'builtin' | 'apiConcurrency'>) => {
       const { up } = await import('../actions/up.ts')
-      await up(await config(), { bridge: true, dispatch: false }, { ...options, function: [], apiConcurrency: 1 })
+      const none = { function: [], builtin: [] }
+      await up(await config(), { bridge: true, dispatch: false }, { ...options, ...none, apiConcurrency: 1 })
     })
 
   dispatching(program.command('dispatch'))

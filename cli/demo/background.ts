@@ -20,7 +20,7 @@ export async function startInBackground(
   await processes.start({
     name: NAME,
     command: process.execPath,
-    args: [BIN, 'up'],
+    args: [BIN, 'up', '--builtin', 'at'],
     env: { ...Object.fromEntries(settings), PATH, HOME, KUBECONFIG: kubeconfig, NATS_URL: natsUrl },
   })
 }
@@ -32,7 +32,7 @@ export function continueByHand({ dir, kubeconfig, natsUrl }: DemoServers): strin
   const servers =
     dir === undefined
       ? [
-          `  ${fairlead} up                                # bridge and dispatcher; not started: the servers are your own`,
+          `  ${fairlead} up --builtin at                   # bridge and dispatcher; not started: the servers are your own`,
         ]
       : [`  tail -f ${join(dir, 'log', 'fairlead-up.log')}   # bridge and dispatcher run in the background`]
   return `

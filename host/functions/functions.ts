@@ -4,13 +4,50 @@ import { pathToFileURL } from 'node:url'
 import { UsageError } from '#host/exit'
 import type { Reconciler } from '#sdk'
 
-/** Returns the functions that the modules export; without modules, the built-in functions. */
-export async function loadFunctions(files: readonly string[]): Promise<Reconciler[]> {
-  if (files.length === 0) return [...(await import('#functions')).builtins]
-  const functions = (await Promise.all(files.map(exported))).flat()
+/** The functions that a command line selects. */
+export interface Selection {
+  /** Modules that export functions. */
+  function: readonly string[]
+  /** Names of built-in functions, or `all`. */
+  builtin: readonly string[]
+  /** Restricts the built-in functions to these namespaces. */
+  namespaces?: string[] | undefined
+}
+
+/** Returns the selected functions, or none. */
+export async function loadFunctions({ function: files, builtin, namespaces }: Selection): Promise<Reconciler[]> {
+  if (namespaces !== undefined && builtin.length === 0)
+    throw new UsageError('--namespaces is for built-in functions: add --builtin NAMES; others declare their namespaces')
+  const selected = await builtinFunctions(builtin)
+  const restricted = namespaces === undefined ? selected : selected.map((one) => ({ ...one, namespaces }))
+  const functions = [...(await Promise.all(files.map(exported))).flat(), ...restricted]
   const twice = functions.find((one, index) => functions.findIndex((other) => other.name === one.name) < index)
   if (twice) throw new UsageError(`two functions are named "${twice.name}": a Reconciler's name is unique in a cluster`)
   return functions
+}
+
+/** Returns the selected functions. Rejects if none is selected. */
+export async function demandFunctions(selection: Selection): Promise<Reconciler[]> {
+  const functions = await loadFunctions(selection)
+  if (functions.length > 0) return functions
+  const names = Object.keys((await import('#functions')).builtinsByName)
+  throw new UsageError(`no functions are selected: give -f FILE, or --builtin with ${names.join(', ')} or all`)
+}
+
+/** Returns the functions of which a command names one: those of the modules, or the built-in ones. */
+export const namableFunctions = (files: readonly string[]): Promise<Reconciler[]> =>
+  loadFunctions({ function: files, builtin: files.length === 0 ? ['all'] : [] })
+
+async function builtinFunctions(names: readonly string[]): Promise<Reconciler[]> {
+  if (names.length === 0) return []
+  const { builtins, builtinsByName } = await import('#functions')
+  const unknown = names.find((name) => name !== 'all' && !Object.hasOwn(builtinsByName, name))
+  if (unknown !== undefined)
+    throw new UsageError(
+      `--builtin is "${unknown}", and no built-in function has this name: give ${Object.keys(builtinsByName).join(', ')} or all`,
+    )
+  if (names.includes('all')) return [...builtins]
+  return [...new Set(names)].flatMap((name) => builtinsByName[name] ?? [])
 }
 
 /** Returns the function with that name; without a name, the only function. */

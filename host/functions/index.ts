@@ -1,2 +1,2 @@
 export { readFunctionAccess } from './function-access.ts'
-export { functionNamed, loadFunctions } from './functions.ts'
+export { demandFunctions, functionNamed, loadFunctions, namableFunctions, type Selection } from './functions.ts'

@@ -8,7 +8,7 @@ import type { FunctionInput } from '#contracts'
 export interface Isolated {
   /** The number of the call, unique in its process. */
   id: number
-  /** The modules of the functions; empty for the built-in functions. */
+  /** The modules of the functions. A function that is in none of them is a built-in one. */
   files: readonly string[]
   reconciler: string
   input: FunctionInput

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parentPort } from 'node:worker_threads'
 import type { RunLog } from '#contracts'
-import { loadFunctions } from '#host/functions'
+import { loadFunctions, namableFunctions } from '#host/functions'
 import { toInvoke } from '#sdk'
 import { COMES_TO_REST_MS, type FromFunction, type Isolated, thrownBy } from './isolation-messages.ts'
 
@@ -13,8 +13,10 @@ async function call({ id, files, reconciler, input }: Isolated): Promise<void> {
     tell({ kind: 'log', id, level, fields: JSON.parse(JSON.stringify(fields)) as object, message })
   const log: RunLog = { debug: logAs('debug'), info: logAs('info'), warn: logAs('warn'), error: logAs('error') }
   try {
-    const found = (await loadFunctions(files)).find(({ name }) => name === reconciler)
-    if (found === undefined) throw new Error(`no function ${reconciler} in ${files.join(', ')}`)
+    const isCalled = ({ name }: { name: string }) => name === reconciler
+    const own = (await loadFunctions({ function: files, builtin: [] })).find(isCalled)
+    const found = own ?? (await namableFunctions([])).find(isCalled)
+    if (found === undefined) throw new Error(`no function ${reconciler} in ${files.join(', ') || 'Fairlead'}`)
     // The signal is never aborted: the end of the run ends the process.
     const answer = await toInvoke(found)(input, { signal: new AbortController().signal, log, suspect: true })
     tell({ kind: 'answer', id, answer, leftBehind: !isAtRest() })

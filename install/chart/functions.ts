@@ -15,8 +15,12 @@ const COMMON = ['templates/check.yaml', 'templates/_helpers.tpl', 'templates/NOT
 export interface FunctionsChart extends ChartFile {
   /** The image of the functions: `registry/name:tag@digest`, some parts of which may be empty. */
   image: { repository: string; tag: string; digest: string }
-  /** The modules in the image that export the functions; empty for built-in functions. */
+  /** The modules in the image that export the functions. */
   modules: readonly string[]
+  /** Built-in functions, by the names that `--builtin` takes. */
+  builtin: readonly string[]
+  /** Whether the chart installs a function only if the values enable it. */
+  optIn?: boolean
 }
 
 /** Returns a chart of functions, keyed by path: the objects that `fairlead install` applies for each of them. */
@@ -39,13 +43,16 @@ export async function functionsChart(
   ])
 }
 
-const valuesOf = (functions: readonly Reconciler[], { image, modules }: FunctionsChart): object => ({
+const valuesOf = (
+  functions: readonly Reconciler[],
+  { image, modules, builtin, optIn = false }: FunctionsChart,
+): object => ({
   image: { ...image, pullPolicy: '' },
   imagePullSecrets: [],
   crds: { enabled: true, keep: true },
-  check: { enabled: true, modules, apiServerPorts: [443, 6443] },
+  check: { enabled: true, modules, builtin, apiServerPorts: [443, 6443] },
   shard: '',
-  functions: Object.fromEntries(functions.map(({ name }) => [name, { enabled: true, url: '', revision: '' }])),
+  functions: Object.fromEntries(functions.map(({ name }) => [name, { enabled: !optIn, url: '', revision: '' }])),
 })
 
 /**

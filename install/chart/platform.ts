@@ -63,7 +63,16 @@ function bridge(objects: readonly KubeObject[]): Promise<string> {
 function dispatcher(objects: readonly KubeObject[]): Promise<string> {
   const template = new Templated()
   const deployment = objectOf(objects, 'Deployment', 'fairlead-dispatcher')
-  const modules = template.items('{{- range .Values.dispatcher.functions }}', '- -f', '- {{ . | quote }}', '{{- end }}')
+  const modules = template.items(
+    '{{- range .Values.dispatcher.functions }}',
+    '- -f',
+    '- {{ . | quote }}',
+    '{{- end }}',
+    '{{- with .Values.dispatcher.builtin }}',
+    '- --builtin',
+    '- {{ join "," . | quote }}',
+    '{{- end }}',
+  )
   set(deployment, `${CONTAINER}/args/-`, modules)
   return processOf('dispatcher', objects, template, [replicasOf(template), shardIn(objects, 'dispatcher', template)])
 }

@@ -33,7 +33,7 @@ const TOLERATED_MS = 20
 await using cluster = await startTestCluster({ nats: true })
 const env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '', LOG_LEVEL: 'info' }
 await using kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'soak' })
-await fairlead(['install'], env)
+await fairlead(['install', '--builtin', 'all'], env)
 await kube.delete(resourcePath(RECONCILERS, undefined, 'at'))
 await kube.create('/api/v1/namespaces', { metadata: { name: HOT_NAMESPACE } })
 await reconcile(kube, 'maps', CONFIG_MAPS)

@@ -47,7 +47,7 @@ function row(rows: string[][], ...cells: string[]): void {
 await using cluster = await startTestCluster({ nats: true })
 const env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '', LOG_LEVEL: 'info' }
 await using kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'bench' })
-await fairlead(['install'], env)
+await fairlead(['install', '--builtin', 'all'], env)
 await kube.delete(resourcePath(RECONCILERS, undefined, 'at')).catch(() => undefined)
 const js = await connectJetStream({ servers: env.NATS_URL, name: 'bench' })
 

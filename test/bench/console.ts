@@ -18,7 +18,7 @@ const PAGES = ['/', '/queue', '/runs', '/events', '/objects/at/default/']
 
 await using cluster = await startTestCluster({ nats: true })
 const env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '', LOG_LEVEL: 'info' }
-await fairlead(['install'], env)
+await fairlead(['install', '--builtin', 'all'], env)
 await using kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'bench' })
 const stop = new AbortController()
 await kube
@@ -32,7 +32,7 @@ for (let round = 0; round < ROUNDS; round++)
     await forget(kube)
     const prefix = `${how}-${round}`
     const own = { ...env, FAIRLEAD_PREFIX: prefix }
-    await using up = startFairlead(['up'], own)
+    await using up = startFairlead(['up', '--builtin', 'all'], own)
     await up.logged(({ msg }) => msg === 'reconciler served')
     await lives(kube, `warm-${prefix}`, WARM_UP)
     const tabs = how === 'with' ? await openConsole(own, `at-${prefix}-0`) : undefined

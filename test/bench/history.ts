@@ -16,7 +16,7 @@ const WARM_UP = 200
 
 await using cluster = await startTestCluster({ nats: true })
 const env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '', LOG_LEVEL: 'info' }
-await fairlead(['install'], env)
+await fairlead(['install', '--builtin', 'all'], env)
 await using kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'bench' })
 const stop = new AbortController()
 await kube
@@ -32,7 +32,7 @@ for (let round = 0; round < ROUNDS; round++)
   for (const keep of round % 2 === 0 ? KINDS : KINDS.toReversed()) {
     await forget(kube)
     const prefix = `${keep}-${round}`
-    await using up = startFairlead(['up'], { ...env, FAIRLEAD_PREFIX: prefix, FAIRLEAD_RUNS: keep })
+    await using up = startFairlead(['up', '--builtin', 'all'], { ...env, FAIRLEAD_PREFIX: prefix, FAIRLEAD_RUNS: keep })
     await up.logged(({ msg }) => msg === 'reconciler served')
     await lives(kube, `warm-${prefix}`, WARM_UP)
     const before = { cpu: cpuMsOf(up.pid), ...(await recorded(prefix, keep)) }

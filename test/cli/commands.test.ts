@@ -191,9 +191,9 @@ describe('servers that cannot be used', () => {
 })
 
 it('installs twice, and says that the second time changed nothing', async () => {
-  const first = await fairlead(['install', '-o', 'json'], env)
+  const first = await fairlead(['install', '--builtin', 'all', '-o', 'json'], env)
   expect(first.code).toBe(0)
-  const second = await command(['install', '-o', 'json'], env)
+  const second = await command(['install', '--builtin', 'all', '-o', 'json'], env)
   const results = (JSON.parse(second.stdout) as { result: string }[]).map(({ result }) => result)
   expect(new Set(results)).toEqual(new Set(['unchanged']))
 })
@@ -219,7 +219,7 @@ describe('waits, when it is told to, for servers that are still starting:', () =
     })
     const [latePort] = await freePorts(1)
     const there = { ...env, ...(await at(`${protocol}//${host}:${latePort}`)) }
-    await using up = startFairlead(['up', '--install', '--wait-seconds', '50'], there)
+    await using up = startFairlead(['up', '--install', '--builtin', 'at', '--wait-seconds', '50'], there)
     await up.logged(({ msg }) => msg === 'not there yet, trying again')
     late.listen(latePort, host)
     await up.logged(({ msg }) => msg === 'started')
@@ -233,14 +233,14 @@ it.each(['--server-side=false', '--server-side'])(
     const kubectl = await kubectlFor(cluster)
     const invoke = async () => JSON.parse(await kubectl(['get', 'reconciler', 'at', '-o', 'jsonpath={.spec.invoke}']))
     await kubectl(['delete', 'reconciler', 'at', '--ignore-not-found'])
-    await command(['install'], env)
+    await command(['install', '--builtin', 'at'], env)
     expect(await invoke()).toEqual({ pull: {} })
     const { stdout } = await command(['generate', 'knative', 'at', '--image', 'x'], env)
     const [, reconciler = ''] = stdout.split('---\n')
     await kubectl(['apply', how, ...(how === '--server-side' ? ['--force-conflicts'] : []), '-f', '-'], reconciler)
     const onKnative = { http: { url: 'http://at.fairlead-functions.svc.cluster.local' } }
     expect(await invoke()).toMatchObject(onKnative)
-    expect(await command(['install'], env)).toMatchObject({ code: 0 })
+    expect(await command(['install', '--builtin', 'at'], env)).toMatchObject({ code: 0 })
     expect(await invoke()).toMatchObject(onKnative)
     await kubectl(['delete', 'reconciler', 'at'])
   },
@@ -248,17 +248,17 @@ it.each(['--server-side=false', '--server-side'])(
 
 it('installs over the Reconcilers of an earlier version, whose rules were stricter', async () => {
   const kubectl = await kubectlFor(cluster)
-  await command(['install'], env)
+  await command(['install', '--builtin', 'at'], env)
   const crd = 'crd/reconcilers.fairlead.dev'
   const rules = '/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/invoke/x-kubernetes-validations'
   const earlier = [{ op: 'replace', path: `${rules}/0/rule`, value: 'has(self.http) != has(self.pull)' }]
   await kubectl(['patch', crd, '--type=json', '-p', JSON.stringify(earlier)])
-  expect(await command(['install'], env)).toMatchObject({ code: 0 })
+  expect(await command(['install', '--builtin', 'at'], env)).toMatchObject({ code: 0 })
   expect(await kubectl(['get', crd, '-o', 'json'])).toContain('has(self.http) || has(self.pull)')
 })
 
 it('keys of a Reconciler that is gone go to the dead letters, others stay', async () => {
-  await command(['install'], env)
+  await command(['install', '--builtin', 'at'], env)
   await using kube = await openKube(readConfig(env))
   await using test = await openTestQueue(cluster.nats?.url ?? '', 'gone')
   const { queue } = test
@@ -287,7 +287,7 @@ it('has nothing to stop where nothing runs', async () => {
 })
 
 it.each(['SIGTERM', 'SIGINT'] as const)('ends with 0 after %s, which asks `up` to stop', async (signal) => {
-  await using up = startFairlead(['up', '--install'], env)
+  await using up = startFairlead(['up', '--install', '--builtin', 'at'], env)
   await up.logged(({ msg }) => msg === 'reconciler served')
   up.kill(signal)
   expect((await up.exited).code).toBe(0)
@@ -295,7 +295,7 @@ it.each(['SIGTERM', 'SIGINT'] as const)('ends with 0 after %s, which asks `up` t
 })
 
 it('ends soon after its grace although NATS is gone, and says so if it could hand nothing back', async () => {
-  await using up = startFairlead(['up', '--install', '--grace-seconds', '1'], env)
+  await using up = startFairlead(['up', '--install', '--builtin', 'at', '--grace-seconds', '1'], env)
   await up.logged(({ msg }) => msg === 'reconciler served')
   const { nats } = cluster
   nats?.signal('SIGKILL')
@@ -312,5 +312,74 @@ it('ends soon after its grace although NATS is gone, and says so if it could han
     code,
     isDone: up.logs.some(({ msg }) => msg === 'stopped'),
     isCut: up.logs.some(({ msg }) => msg.includes('keys in hand are run again')),
+  })
+})
+
+describe('built-in functions', () => {
+  const PRESENT = ['reconcilers,crds,clusterroles,clusterrolebindings,serviceaccounts', '-A', '-o', 'name']
+  /** What belongs to functions, not to the platform. */
+  const ofFunctions = async () =>
+    (await (await kubectlFor(cluster))(['get', ...PRESENT]))
+      .split('\n')
+      .filter((name) =>
+        /fairlead-(?:at|etcd|memcached|visitors)|fairlead\.dev\/(?:at|memcached|visitors)|cnat|memcacheds|visitorsapps|etcd/.test(
+          name,
+        ),
+      )
+
+  /** The API server deletes a CRD after it has answered. */
+  const untilNone = () => vi.waitFor(async () => expect(await ofFunctions()).toEqual([]), { timeout: 15_000 })
+
+  it('are installed only by name: install alone installs the platform', async () => {
+    await command(['uninstall', '--builtin', 'all', '--crds'], env)
+    await untilNone()
+    expect(await command(['install'], env)).toMatchObject({ code: 0 })
+    expect(await ofFunctions()).toEqual([])
+    expect(await command(['install', '--builtin', 'at'], env)).toMatchObject({ code: 0 })
+    const installed = await ofFunctions()
+    expect(installed).toContain('reconciler.fairlead.dev/at')
+    expect(installed.filter((name) => name.includes('etcd'))).toEqual([])
+    expect(await command(['uninstall', '--builtin', 'at', '--crds'], env)).toMatchObject({ code: 0 })
+    await untilNone()
+  })
+
+  it('have permissions in the namespaces of --namespaces, and in no others', async () => {
+    const kubectl = await kubectlFor(cluster)
+    await kubectl(['create', 'namespace', 'etcd-there'])
+    expect(await command(['install', '--builtin', 'etcd', '--namespaces', 'etcd-there'], env)).toMatchObject({
+      code: 0,
+    })
+    const account = 'system:serviceaccount:fairlead-system:fairlead-etcd'
+    const may = (namespace: string) =>
+      kubectl(['auth', 'can-i', 'delete', 'secrets', '-n', namespace, '--as', account]).catch(() => 'no')
+    await vi.waitFor(async () => expect((await may('etcd-there')).trim()).toBe('yes'), { timeout: 15_000 })
+    expect((await may('default')).trim()).toBe('no')
+    const namespaces = ['get', 'reconcilers', '-o', 'jsonpath={.items[*].spec.for.namespaces[*]}']
+    expect(await kubectl(namespaces)).toBe('etcd-there etcd-there etcd-there')
+    await command(['uninstall', '--builtin', 'etcd', '--crds'], env)
+  })
+
+  it.each([
+    [
+      ['install', '--builtin', 'at,etc'],
+      '--builtin is "etc", and no built-in function has this name: give at, etcd, memcached, visitors or all',
+    ],
+    [['up', '--builtin', 'nope'], 'give at, etcd, memcached, visitors or all'],
+    [['install', '--namespaces', 'a'], 'add --builtin NAMES'],
+    [
+      ['generate', 'crds'],
+      'no functions are selected: give -f FILE, or --builtin with at, etcd, memcached, visitors or all',
+    ],
+    [['diff', '--all'], 'no functions are selected'],
+  ])('%j is refused, and the names are listed', async (args, message) => {
+    expect(await command(args, env)).toMatchObject({ code: 2, stderr: expect.stringContaining(message) })
+  })
+
+  it('are not run by a process that names none: it says so, and calls functions over HTTP', async () => {
+    await command(['install', '--builtin', 'at'], env)
+    await using up = startFairlead(['up'], env)
+    await up.logged(({ level, msg }) => level === 'warn' && msg.startsWith('no functions are selected'))
+    const started = await up.logged(({ msg }) => msg === 'started')
+    expect(started).toMatchObject({ functions: [] })
   })
 })

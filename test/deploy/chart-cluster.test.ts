@@ -2,6 +2,7 @@ import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { builtins } from '#functions'
 import type { Cluster } from '#local'
 import { command } from '../support/command.ts'
 import { CHART, FUNCTIONS_CHART, type Helm, helmIn, SYSTEM, TAKE_OVER } from '../support/helm.ts'
@@ -50,9 +51,13 @@ const replicas = () =>
   kubectl(['-n', 'fairlead-system', 'get', 'deployment/fairlead-bridge', '-o', 'jsonpath={.spec.replicas}'])
 const AT = 'ats.cnat.programming-kubernetes.info'
 
+const EACH = builtins.flatMap(({ name }) => ['--set', `functions.${name}.enabled=true`])
+
 describe('on a cluster, by Helm', () => {
   it('is installed, takes over what the command has installed, and says what comes next', async () => {
-    expect(await command(['install'], { KUBECONFIG: cluster.kubeconfig })).toMatchObject({ code: 0 })
+    expect(await command(['install', '--builtin', 'all'], { KUBECONFIG: cluster.kubeconfig })).toMatchObject({
+      code: 0,
+    })
     const said = await helm(['install', 'fairlead', await earlier(), ...SYSTEM, ...TAKE_OVER])
     expect(said).toContain('rollout status deployment/fairlead-dispatcher')
     expect(await columns()).not.toContain('Synced')
@@ -77,7 +82,7 @@ describe('on a cluster, by Helm', () => {
   })
 
   it('has functions of a chart of their own', async () => {
-    await helm(['install', 'functions', FUNCTIONS_CHART, ...SYSTEM, ...TAKE_OVER])
+    await helm(['install', 'functions', FUNCTIONS_CHART, ...SYSTEM, ...TAKE_OVER, ...EACH])
     await kubectl(['wait', '--for=condition=Established', `crd/${AT}`])
     const spec = { schedule: '2100-01-01T00:00:00Z', command: 'x' }
     await kubectl(['apply', '-f', '-'], { ...AT_OBJECT, spec })
@@ -86,15 +91,15 @@ describe('on a cluster, by Helm', () => {
 
   it('is checked before an upgrade: nothing changes where stored objects would not survive', async () => {
     const env = { KUBECONFIG: cluster.kubeconfig }
-    expect(await command(['install', '--check'], env)).toMatchObject({ code: 0 })
+    expect(await command(['install', '--builtin', 'all', '--check'], env)).toMatchObject({ code: 0 })
     const properties = '/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties'
     const more = [{ op: 'add', path: `${properties}/extra`, value: { type: 'string' } }]
     await kubectl(['patch', 'crd', AT, '--type=json', '-p', JSON.stringify(more)])
-    const { code, stderr } = await command(['install', '--check'], env)
+    const { code, stderr } = await command(['install', '--builtin', 'all', '--check'], env)
     expect(stderr).toContain(`${AT} would break objects that are stored`)
     expect(code).toBe(1)
     const hooks = await helm(['get', 'hooks', 'functions', ...SYSTEM])
-    expect(hooks).toMatch(/args:\n\s+- install\n\s+- --check/)
+    expect(hooks).toMatch(/args:\n\s+- install\n\s+- --check\n\s+- --builtin\n\s+- "all"/)
   })
 
   it('is uninstalled, and definitions and objects stay', async () => {
@@ -108,10 +113,10 @@ describe('on a cluster, by Helm', () => {
   })
 
   it('is applied by kubectl as well, as Argo CD and Flux do it', async () => {
-    const apply = async (chart: string) =>
-      kubectl(['apply', '-f', '-'], await helm(['template', 'fairlead', chart, ...SYSTEM]))
+    const apply = async (chart: string, ...sets: string[]) =>
+      kubectl(['apply', '-f', '-'], await helm(['template', 'fairlead', chart, ...SYSTEM, ...sets]))
     expect(await apply(CHART)).toContain('deployment.apps/fairlead-bridge created')
-    expect(await apply(FUNCTIONS_CHART)).toContain('reconciler.fairlead.dev/at created')
+    expect(await apply(FUNCTIONS_CHART, ...EACH)).toContain('reconciler.fairlead.dev/at created')
     expect(await apply(CHART)).not.toContain('created')
   })
 })

@@ -195,6 +195,31 @@ describe('the chart of Fairlead', () => {
     expect(made).toEqual(byTitle(await rendered(CHART, '--set', 'shard=b,nats.eventsMaxBytes=')))
   })
 
+  it.each([
+    ['docs/guides/deploying.md', 'node_modules/fairlead/deploy'],
+    ['docs/deploy.md', 'RELATIVE-PATH-OR-GIT-URL/deploy'],
+  ])(
+    'by the kustomization of %s, dispatchers run the module that is in the image and was installed',
+    async (file, at) => {
+      const page = await readFile(join(DEPLOY, '..', file), 'utf8')
+      const [, indent = '', indented = ''] = /( *)```yaml\n( *apiVersion: kustomize[^`]*)```/.exec(page) ?? []
+      const own = await mkdtemp(join(dir, 'first-'))
+      const yaml = indented.replaceAll(new RegExp(`^${indent}`, 'gm'), '').replaceAll('DIGEST', 'b'.repeat(64))
+      await writeFile(
+        join(own, 'kustomization.yaml'),
+        yaml.replace(at, relative(own, DEPLOY)).replaceAll('REGISTRY', 'r.test'),
+      )
+      const dispatcher = (await kustomized(own)).find(({ metadata }) => metadata.name === 'fairlead-dispatcher')
+      expect(JSON.stringify(dispatcher)).toContain(
+        '"args":["dispatch","--listen",":8080","--wait-seconds","50","-f","src/index.ts"]',
+      )
+      expect(JSON.stringify(dispatcher)).toContain(`"image":"r.test/my-operator@sha256:${'b'.repeat(64)}"`)
+      // `fairlead image` without --include packs src.
+      expect(page).toMatch(/npx fairlead image --push REGISTRY\/my-operator:TAG\n/)
+      expect(page).toContain('npx fairlead install -f src/index.ts --nats-certificates')
+    },
+  )
+
   it('takes the users of NATS for shards', async () => {
     const users = join(dir, 'users.conf')
     await writeFile(users, 'accounts: { "OF": { "shards": [] } }\n')
@@ -223,24 +248,27 @@ describe('the chart of Fairlead', () => {
   })
 })
 
+const EACH = builtins.flatMap(({ name }) => ['--set', `functions.${name}.enabled=true`])
+
 describe('the chart of the functions', () => {
   it('has what install applies for them', async () => {
-    const made = (await rendered(FUNCTIONS_CHART)).filter((one) => !isHook(one))
+    const made = (await rendered(FUNCTIONS_CHART, ...EACH)).filter((one) => !isHook(one))
     const manifests = builtins.map((one) => manifest(one))
     const wanted = [...manifests.flatMap((one) => functionRbac(one)), ...definitionsOf(builtins), ...manifests]
     expect(byTitle(made)).toEqual(byTitle(plain(wanted) as unknown as KubeObject[]))
   })
 
+  it('has no function that its values do not enable', async () => {
+    const made = (await rendered(FUNCTIONS_CHART)).filter((one) => !isHook(one))
+    expect(made.map(titleOf)).toEqual([])
+  })
+
   it('leaves functions out, and has others called over HTTP', async () => {
-    const others = builtins
-      .filter(({ name }) => name !== 'at')
-      .flatMap(({ name }) => ['--set', `functions.${name}.enabled=false`])
     const url = 'http://at.fairlead-functions.svc.cluster.local'
     const objects = await rendered(
       FUNCTIONS_CHART,
-      ...others,
       '--set',
-      `functions.at.url=${url},functions.at.revision=v7`,
+      `functions.at.enabled=true,functions.at.url=${url},functions.at.revision=v7`,
     )
     const reconcilers = objects.filter(({ kind }) => kind === 'Reconciler')
     expect(reconcilers).toMatchObject([
@@ -249,7 +277,7 @@ describe('the chart of the functions', () => {
   })
 
   it('gives Reconcilers the label of a shard', async () => {
-    const reconcilers = (await rendered(FUNCTIONS_CHART, '--set', 'shard=b')).filter(
+    const reconcilers = (await rendered(FUNCTIONS_CHART, ...EACH, '--set', 'shard=b')).filter(
       ({ kind }) => kind === 'Reconciler',
     )
     expect(reconcilers.map(({ metadata }) => metadata.labels)).toEqual(

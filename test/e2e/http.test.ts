@@ -24,7 +24,7 @@ describe('the function of Ats, served over HTTP by a process of its own', () => 
     ;[world, port] = await Promise.all([worldOn(borrowCluster({ nats: true })), serveAt(0)])
     const invoke = { http: { url: `http://127.0.0.1:${port}` }, pull: null }
     await world.kube.patch(resourcePath(RECONCILERS, undefined, 'at'), { spec: { invoke } }, 'merge')
-    up = startFairlead(['up'], world.env)
+    up = startFairlead(['up', '--builtin', 'all'], world.env)
   })
   afterAll(async () => {
     await up?.[Symbol.asyncDispose]()

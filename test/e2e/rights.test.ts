@@ -36,7 +36,7 @@ beforeAll(async () => {
     KUBECONFIG: await kubeconfigOf(world.kube, world.cluster.kubeconfig, { namespace: 'fairlead-system', name }),
   })
   bridge = startFairlead(['bridge'], await as('fairlead-bridge'))
-  dispatcher = startFairlead(['dispatch'], await as('fairlead-dispatcher'))
+  dispatcher = startFairlead(['dispatch', '--builtin', 'all'], await as('fairlead-dispatcher'))
   await dispatcher.logged(({ msg, reconciler }) => msg === 'reconciler served' && reconciler === 'at')
 })
 

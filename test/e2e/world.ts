@@ -32,7 +32,7 @@ export const at = (name: string, due: Date, command = 'echo YAY'): object => ({
 type Environment = Record<string, string>
 
 async function install(env: Environment): Promise<void> {
-  const installed = await command(['install'], env)
+  const installed = await command(['install', '--builtin', 'all'], env)
   if (installed.code !== 0) throw new Error(`fairlead install failed: ${installed.stderr}`)
 }
 
@@ -66,7 +66,7 @@ export class World {
   }
 
   up(): FairleadProcess {
-    return startFairlead(['up'], this.env)
+    return startFairlead(['up', '--builtin', 'all'], this.env)
   }
 
   /** Created as soon as the API server can be reached. */

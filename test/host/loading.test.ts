@@ -50,10 +50,13 @@ const NATS = ['@nats-io/jetstream', 'contracts', 'events', 'jetstream', 'nats', 
 it.each([
   ['--help', []],
   ['serve nope', HTTP],
-  ['--kubeconfig config install', [...FUNCTIONS, 'install', 'kube', 'yaml']],
+  ['--kubeconfig config install --builtin all', [...FUNCTIONS, 'install', 'kube', 'yaml']],
   ['queue ls', [...NATS, 'queue']],
   // Without a kubeconfig, as in a pod, and with a log that is not a terminal.
-  ['up', [...new Set([...NATS, ...FUNCTIONS]), 'bridge', 'dispatch', 'kube', 'prom-client', 'queue', 'reconcile']],
+  [
+    'up --builtin all',
+    [...new Set([...NATS, ...FUNCTIONS]), 'bridge', 'dispatch', 'kube', 'prom-client', 'queue', 'reconcile'],
+  ],
 ])('a command loads what it needs and nothing else: %s', async (line, needed) => {
   const args = line.split(' ').map((word) => (word === 'config' ? join(dir, word) : word))
   const loaded = await loadedBy([BIN, ...args], NOWHERE)

@@ -191,7 +191,7 @@ it('a function that is served over HTTP is called there', async () => {
 })
 
 it('what Reconcilers of others need stays', async () => {
-  await fairlead(['install'])
+  await fairlead(['install', '--builtin', 'all'])
   const { code, stdout } = await fairlead(['uninstall', '-f', file, '--crds'])
   expect(code).toBe(0)
   expect(stdout).toMatch(/ClusterRole +fairlead-bridge +kept +Reconcilers of others need it: at, /)
