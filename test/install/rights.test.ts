@@ -220,4 +220,23 @@ describe('a declaration with fewer permissions', () => {
       await kube.delete(resourcePath(KINDS.ClusterRole, undefined, metadata.name))
     }
   })
+
+  it('keeps an account that another Reconciler names, until that one is uninstalled or names another', async () => {
+    const shared = { serviceAccount: { name: 'shared', namespace: SYSTEM } }
+    const [shop, mall] = [declared('shop', shared), declared('mall', shared)]
+    const isThere = async () => (await all('ServiceAccount')).some(({ metadata }) => metadata.name === 'shared')
+    await install(kube, [shop, mall])
+    await install(kube, [declared('shop')])
+    expect(await isThere()).toBe(true)
+    await install(kube, [shop])
+    const { removals } = await planUninstall(kube, [shop])
+    const because = 'Reconcilers of others need it: mall'
+    expect(removals.find(({ name }) => name === 'shared')).toMatchObject({ result: 'kept', because })
+    await uninstalled([shop])
+    expect(await isThere()).toBe(true)
+    await install(kube, [declared('mall')])
+    expect(await isThere()).toBe(false)
+    await uninstalled([declared('mall')])
+    expect(await installed()).toEqual([])
+  })
 })
