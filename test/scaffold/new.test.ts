@@ -189,8 +189,9 @@ describe('a new project in another language', () => {
       const reconcilerFile = await readFile(join(project, 'deploy/reconciler.yaml'), 'utf8')
       await kubectl(['apply', '-f', '-'], reconcilerFile.replace(/url: .*/, `url: ${url}`))
       await kubectl(['wait', '--for=condition=Established', `crd/${lower}s.sites.test`])
-      // The Deployment of the earlier project has the same name.
-      await kubectl(['wait', '--for=delete', 'deployment/hello', '--timeout=30s'])
+      // The Deployment of the earlier project has the same name. The garbage collector looks for new kinds of owners every
+      // 30 s.
+      await kubectl(['wait', '--for=delete', 'deployment/hello', '--timeout=90s'])
       await kubectl(['apply', '-f', join(project, `examples/${lower}.yaml`)])
       await using _up = startFairlead(['up'], { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '' })
       await kubectl(['wait', '--for=condition=Ready', `${lower}/hello`, '--timeout=60s'])
