@@ -20,7 +20,7 @@ export interface WorkerSettings {
   /** Holds `log`, and a file per key with its version. */
   dir: string
   workMs: number
-  /** Of how long its runs take. */
+  /** Seed of the lengths of its runs. */
   seed?: number
   /** Kill -9 itself before that many accesses to the stream in the course of taking and finishing. */
   dieBefore?: number
