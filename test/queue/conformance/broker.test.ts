@@ -31,6 +31,7 @@ describe.each([{ replicas: 1 as const }, { replicas: 3 as const }])('with $repli
     const prefix = freshPrefix()
     const resumes = gate()
     let stalling = false
+    let ranAgain = false
     await using stalled = await open(prefix, { onIo: () => (stalling ? resumes.opened : undefined) })
     await using other = await open(prefix)
     const world = new World()
@@ -40,7 +41,10 @@ describe.each([{ replicas: 1 as const }, { replicas: 3 as const }])('with $repli
       slots: 1,
       handler: async (lease) => {
         // The key that is queued again after the fence may come here, too.
-        if (stalling) return DONE
+        if (stalling) {
+          ranAgain = true
+          return DONE
+        }
         stalling = true
         await until(() => expect(() => lease.hold()).toThrow(LeaseLostError))
         resumes.open()
@@ -51,7 +55,7 @@ describe.each([{ replicas: 1 as const }, { replicas: 3 as const }])('with $repli
     await world.change(stalled.queue, 'n.a')
     await until(() => expect(stalling).toBe(true))
     const worker = world.serve(other.queue)
-    await until(() => expect(world.dealtWith.get('n.a')).toBe(1))
+    await until(() => ranAgain || world.dealtWith.get('n.a') === 1)
     await until(() => expect(outcomes[0]).toBe('fenced'))
     await idle(other)
     await worker.drain(1000)
