@@ -148,8 +148,7 @@ describe('runs', () => {
     await using tail = startFairlead(['runs', 'ls', 'website', 'shop/hello', '--watch', '-o', 'json'], {
       NATS_URL: nats.url,
     })
-    const shown = (count: number) =>
-      until(async () => tail.output.length >= count, { timeoutMs: 20_000, what: 'shown', leastMs: 50 })
+    const shown = (count: number) => until(async () => tail.output.length >= count, { what: 'shown', leastMs: 50 })
     await shown(2)
     send({ ...SECOND, id: 'four' })
     await shown(3)

@@ -9,7 +9,7 @@ it('without the definition of Reconcilers up says once what to do, and begins wh
   const env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '' }
   await using running = startFairlead(['up', '--builtin', 'all'], env)
   const tries = () => running.logs.filter(({ msg }) => msg === 'a watch waits to go on').length
-  await until(() => expect(tries()).toBeGreaterThan(2), { timeoutMs: 30_000 })
+  await until(() => expect(tries()).toBeGreaterThan(2))
   const told = running.logs.filter(({ level }) => level === 'warn' || level === 'error')
   expect(told.map(({ msg }) => msg)).toEqual([expect.stringContaining('run fairlead install, or up --install')])
   expect(await command(['install', '--builtin', 'all'], env)).toMatchObject({ code: 0 })

@@ -59,7 +59,7 @@ describe('a Reconciler whose function is at an address', () => {
       response.writeHead(204, { 'fairlead-function': NAME }).end(),
     ).listen(port, '127.0.0.1')
     await once(server, 'listening')
-    await until(async () => (await readyOf())?.status === 'True', { timeoutMs: 30_000 })
+    await until(async () => (await readyOf())?.status === 'True')
     expect(await readyOf()).toMatchObject({ reason: 'Serving' })
     await scene.stop()
   })

@@ -31,7 +31,7 @@ const PARTS = [
 ] as const
 
 /** Other tests may be running on the same cores. */
-export const until = <T>(condition: () => T | Promise<T>): Promise<T> => untilHolds(condition, { timeoutMs: 50_000 })
+export const until = <T>(condition: () => T | Promise<T>): Promise<T> => untilHolds(condition)
 
 type Spec = Parameters<typeof Workspace.of>[0]['spec']
 

@@ -161,7 +161,7 @@ describe('objects that a selection selects', () => {
     const index = await read()
     await inChunks(3000, (at) => put(writer, 'added', `f${at}`, at + 3, 'other'))
     // No run has asked for it.
-    await until(() => index.size === 3001, { timeoutMs: 30_000 })
+    await until(() => index.size === 3001)
     const found = await received(store, async () => expect((await read()).locate(mine)).toHaveLength(1))
     // One answer, and those to background reads of that time.
     expect(found.messages).toBeLessThan(100)

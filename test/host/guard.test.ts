@@ -36,7 +36,7 @@ const phaseOf = async (name: string) => {
   const { status } = await kube.get(resourcePath(NAUGHTIES, 'default', name))
   return (status as { phase?: string } | undefined)?.phase
 }
-const isDone = (name: string) => until(async () => expect(await phaseOf(name)).toBe('DONE'), { timeoutMs: 30_000 })
+const isDone = (name: string) => until(async () => expect(await phaseOf(name)).toBe('DONE'))
 const doInstead = (name: string, does: string) =>
   kube.patch(resourcePath(NAUGHTIES, 'default', name), { spec: { does } }, 'merge')
 const errorsOf = ({ logs }: FairleadProcess, name: string) =>

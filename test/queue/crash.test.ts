@@ -143,13 +143,13 @@ describe.each([
       // Each time the queue is at work again, and the last time it goes on under load.
       for (let kills = 0; ; kills++) {
         const ended = endedRuns(world) + RUNS_BETWEEN_KILLS
-        await until(() => expect(endedRuns(world)).toBeGreaterThanOrEqual(ended), { timeoutMs: 30_000 })
+        await until(() => expect(endedRuns(world)).toBeGreaterThanOrEqual(ended))
         if (kills === restarts) break
         await nats.restart(Math.floor(random() * replicas))
       }
     })().finally(() => over.abort())
     await Promise.all([changing, killingWorkers, killingServers])
-    await until(() => expect(world.dealtWith()).toEqual(world.versions), { timeoutMs: 30_000 })
+    await until(() => expect(world.dealtWith()).toEqual(world.versions))
     await until(
       async () => expect(await test.queue.depth('f')).toEqual({ queued: 0, running: 0, waiting: 0, parked: 0 }),
       { timeoutMs: 30_000 },
@@ -203,7 +203,7 @@ it('a token that a killed server brought back from the dead is replaced', async 
   for (const key of keys) expect(await test.queue.enqueue('f', key)).toBe('coalesced')
   const worker = serve(test)
   // The janitor looks twice before it replaces one.
-  await until(() => expect(runs).toBe(6), { timeoutMs: 50_000 })
+  await until(() => expect(runs).toBe(6))
   expect(test.logged.filter((line) => line.startsWith('token that would never'))).toHaveLength(3)
   await worker.drain(1000)
 })

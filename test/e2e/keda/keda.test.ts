@@ -64,7 +64,7 @@ describe.skipIf(process.env['FAIRLEAD_KEDA'] === undefined)('KEDA, by npm run so
   /** Takes all that is queued, as dispatchers do. */
   async function work(reconciler: string): Promise<void> {
     const worker = test.queue.serve({ reconciler, slots: 50, handler: async () => ({ kind: 'done' }) })
-    await until(async () => (await test.queue.depth(reconciler)).queued === 0, { timeoutMs: 60_000 })
+    await until(async () => (await test.queue.depth(reconciler)).queued === 0)
     await worker.drain(5000)
   }
   const wait = (reconciler: string, count: number) =>

@@ -21,8 +21,7 @@ import {
   World,
 } from '../support.ts'
 
-const idle = ({ queue }: TestQueue) =>
-  until(async () => expect(await statesOf(queue)).toEqual([]), { timeoutMs: 30_000 })
+const idle = ({ queue }: TestQueue) => until(async () => expect(await statesOf(queue)).toEqual([]))
 
 describe.each([{ replicas: 1 as const }, { replicas: 3 as const }])('with $replicas server(s)', ({ replicas }) => {
   const { nats, open } = useTestNats({ replicas })
@@ -108,7 +107,7 @@ describe.each([{ replicas: 1 as const }, { replicas: 3 as const }])('with $repli
     await nats().restart(replicas === 1 ? 0 : nats().names.indexOf(cluster?.leader ?? ''))
     await adding
     for (const key of keys.slice(0, 30)) await world.change(test.queue, key)
-    await until(() => expect(world.dealtWith).toEqual(world.versions), { timeoutMs: 40_000 })
+    await until(() => expect(world.dealtWith).toEqual(world.versions))
     await idle(test)
     expect(world.overlaps).toEqual([])
     await worker.drain(1000)
@@ -128,7 +127,7 @@ describe.each([{ replicas: 1 as const }, { replicas: 3 as const }])('with $repli
     await Promise.all([...nats().names.keys()].map((server) => nats().restart(server)))
     const world = new World()
     const worker = world.serve(test.queue)
-    await until(() => expect(world.starts.toSorted()).toEqual(['n.failed', 'n.soon']), { timeoutMs: 40_000 })
+    await until(() => expect(world.starts.toSorted()).toEqual(['n.failed', 'n.soon']))
     expect(world.leases.find(({ key }) => key === 'n.failed')?.attempt).toBe(1)
     await until(async () => expect((await statesOf(test.queue)).sort()).toEqual(['n.later waiting', 'n.parked parked']))
     await worker.drain(1000)
