@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { defineConfig } from 'vitest/config'
-import { cacheDir } from './local/build.ts'
+import { cacheDir } from './packages/lab/build.ts'
 import { LongestFirst } from './test/support/order.ts'
 
 // Tests are of the versions that are pinned.
@@ -8,7 +8,7 @@ process.env['FAIRLEAD_PREBUILT'] ??= 'no'
 
 export default defineConfig({
   test: {
-    include: ['{test,examples}/**/*.test.ts'],
+    include: ['{test,docs/examples}/**/*.test.ts'],
     exclude: ['test/bench/**'],
     // Real servers on two cores: files side by side only as far as they do not starve each other. Many of them wait
     // for a time or a lease, so that four load two cores.

@@ -1,30 +1,22 @@
+import { setTimeout } from 'node:timers'
 import { type ResourceRef, resourceName } from '#contracts'
 import { pause } from '#primitives'
 import { holderOf, RECONCILERS } from '#spec'
-import { Admission } from './admission.ts'
-import { ConditionWriter } from './condition-writer.ts'
-import type { OverlappingCondition } from './conditions.ts'
-import { currentConditions } from './current-conditions.ts'
-import { demandOf } from './demand.ts'
-import { isStarting } from './failure.ts'
-import { OrphanedFinalizers } from './orphaned-finalizers.ts'
-import { overlapsOf } from './overlaps.ts'
-import { Paced } from './paced.ts'
-import { Publisher } from './publisher.ts'
-import type { Reconciler } from './reconcilers.ts'
+import { Semaphore } from './change-pipeline.ts'
+import { Admission, ConditionWriter, currentConditions, type OverlappingCondition, overlapsOf } from './conditions.ts'
+import { FINALIZED, OrphanedFinalizers } from './orphaned-finalizers.ts'
+import { Publisher, Scopes } from './publisher.ts'
+import type { Reconciler, RefusedReconciler } from './reconcilers.ts'
 import { Registry } from './registry.ts'
 import { Relations } from './relations.ts'
 import { Releases } from './releases.ts'
 import { ResourceWatch } from './resource-watch.ts'
-import { Resyncs } from './resyncs.ts'
-import { Routes } from './routing.ts'
-import { Scopes } from './scopes.ts'
-import { Semaphore } from './semaphore.ts'
-import { StreamContinuity } from './stream-continuity.ts'
+import { RESYNCS, Resyncs } from './resyncs.ts'
+import { type IsClusterScoped, type KeptAsk, Routes } from './routing.ts'
 import { Sweeper, type SweeperDeps } from './sweeper.ts'
 import type { Bridge, BridgeOptions, BridgeStatus, ResourceStatus } from './types.ts'
-import { nameOf, type WatchScope } from './watch-scope.ts'
-import type { State } from './watch-state.ts'
+import { StreamContinuity } from './watch-progress.ts'
+import { isStarting, type State } from './watch-state.ts'
 
 /** Returns a bridge. Several bridges may run at once: each recognises the changes that EVENTS has already. */
 export const createBridge = (options: BridgeOptions): Bridge => new WatchingBridge(options)
@@ -297,3 +289,83 @@ class WatchingBridge implements Bridge {
 
   readonly #now = (): Date => (this.#options.now ?? (() => new Date()))()
 }
+
+/**
+ * Returns whether a Reconciler asks for a resource in a scope. The scope is a namespace, or undefined for all of them.
+ * The time of the last resync is stored as a cursor too; its scope is the Reconciler's name.
+ */
+export function demandOf(
+  served: readonly Reconciler[],
+  refused: readonly RefusedReconciler[],
+  isClusterScoped: IsClusterScoped,
+  kept: readonly KeptAsk[] = [],
+): (ref: ResourceRef, scope: string | undefined) => boolean {
+  const routes = new Routes(served, undefined, kept)
+  const places = routes.refs.flatMap((ref) => {
+    const namespaces = isClusterScoped(ref) ? undefined : routes.namespacesOf(ref)
+    return (namespaces ?? [undefined]).map((namespace) => placeName(ref, namespace))
+  })
+  const resyncs = [...served, ...refused].map(({ name }) => placeName(RESYNCS, name))
+  const wanted = new Set([placeName(RECONCILERS, undefined), ...places, ...resyncs])
+  const untold = new Set(refused.flatMap(({ object }) => refsIn(object.spec)).map(resourceName))
+  return (ref, scope) =>
+    wanted.has(placeName(ref, scope)) ||
+    untold.has(resourceName(ref)) ||
+    // OrphanedFinalizers removes these records itself.
+    resourceName(ref) === resourceName(FINALIZED)
+}
+
+const placeName = (ref: ResourceRef, scope = ''): string => `${resourceName(ref)} ${scope}`
+
+/**
+ * Returns everything that looks like a resource in a refused specification, because another version of Fairlead may
+ * accept it.
+ */
+function refsIn(value: unknown): ResourceRef[] {
+  if (typeof value !== 'object' || value === null) return []
+  const { group, version, resource } = value as Partial<Record<keyof ResourceRef, unknown>>
+  const isRef = [group, version, resource].every((part) => typeof part === 'string')
+  return [...(isRef ? [value as ResourceRef] : []), ...Object.values(value).flatMap(refsIn)]
+}
+
+/** The length of the pause after the work, as a multiple of the time of the work. */
+const PAUSES = 9
+
+/** Repeats an action after each poke, at once. A long action takes a tenth of the time at most. */
+class Paced {
+  readonly #act: () => void
+  #notBefore = 0
+  #waiting: NodeJS.Timeout | undefined
+
+  constructor(act: () => void) {
+    this.#act = act
+  }
+
+  poke(): void {
+    if (this.#waiting !== undefined) return
+    const waitMs = this.#notBefore - performance.now()
+    if (waitMs <= 0) this.#run()
+    else this.#waiting = setTimeout(() => this.#run(), waitMs)
+  }
+
+  stop(): void {
+    clearTimeout(this.#waiting)
+  }
+
+  #run(): void {
+    this.#waiting = undefined
+    const began = performance.now()
+    this.#act()
+    const now = performance.now()
+    this.#notBefore = now + PAUSES * (now - began)
+  }
+}
+
+/** The scope of one watch. */
+interface WatchScope {
+  ref: ResourceRef
+  /** Undefined: all namespaces. */
+  namespace: string | undefined
+}
+
+const nameOf = ({ ref, namespace }: WatchScope): string => [resourceName(ref), namespace ?? ''].join(' ')

@@ -1,11 +1,8 @@
 import { type ResourceRef, type RunLog, resourceName } from '#contracts'
-import type { Checkpoint } from './checkpoint.ts'
-import { KeyedLimiter } from './keyed-limiter.ts'
-import type { Position } from './position.ts'
 import type { Publication, Publisher } from './publisher.ts'
+import type { Selection } from './reconcilers.ts'
 import type { ListedChange } from './relist.ts'
-import type { Selection } from './selection.ts'
-import type { Semaphore } from './semaphore.ts'
+import type { Checkpoint, Position } from './watch-progress.ts'
 
 /** The context of all changes that one list or watch reads. */
 export interface ReadContext extends Pick<Publication, 'routes' | 'lane' | 'isListed' | 'isOwed'> {
@@ -112,5 +109,107 @@ export class ChangePipeline {
       this.#deps.log.error({ err: error, resource: resourceName(this.#ref), key }, 'the cursor cannot pass a change')
     }
     return { markSafe, fail }
+  }
+}
+
+/**
+ * Runs tasks concurrently, but those of one key one after the other, in order. At most `limit` tasks are admitted at
+ * once, including those that wait, so that the caller is slowed down. Tasks must not reject.
+ */
+export class KeyedLimiter {
+  readonly #limit: number
+  readonly #tails = new Map<string, Promise<void>>()
+  #active = 0
+  #waiters: (() => void)[] = []
+
+  constructor(limit: number) {
+    this.#limit = limit
+  }
+
+  /** The number of tasks that are admitted and not finished. */
+  get active(): number {
+    return this.#active
+  }
+
+  /** Resolves when the task has been admitted. The task may end later. */
+  async admit(key: string, task: () => Promise<void>): Promise<void> {
+    while (this.#active >= this.#limit) await this.#nextEnd()
+    this.#active++
+    const tail = this.#runAfter(this.#tails.get(key), task).then(() => {
+      this.#active--
+      if (this.#tails.get(key) === tail) this.#tails.delete(key)
+      this.#wake()
+    })
+    this.#tails.set(key, tail)
+  }
+
+  /** Resolves when every task that was admitted before the call has ended. */
+  async idle(): Promise<void> {
+    await Promise.all(this.#tails.values())
+  }
+
+  async #runAfter(before: Promise<void> | undefined, task: () => Promise<void>): Promise<void> {
+    await before
+    await task()
+  }
+
+  #nextEnd(): Promise<void> {
+    return new Promise((resolve) => this.#waiters.push(resolve))
+  }
+
+  #wake(): void {
+    const waiters = this.#waiters
+    this.#waiters = []
+    for (const wake of waiters) wake()
+  }
+}
+
+interface SemaphoreOptions {
+  /**
+   * The number of holders that are admitted in one turn of the event loop. Default: as many as there are free permits.
+   */
+  perTurn?: number
+}
+
+/** Limits how many tasks run at once. Later callers wait in order. */
+export class Semaphore {
+  readonly #perTurn: number
+  readonly #waiting: (() => void)[] = []
+  #free: number
+  #admittedThisTurn = 0
+
+  constructor(permits: number, { perTurn = Number.POSITIVE_INFINITY }: SemaphoreOptions = {}) {
+    this.#free = permits
+    this.#perTurn = perTurn
+  }
+
+  /** Resolves with a function that releases the permit. */
+  async acquire(): Promise<() => void> {
+    await new Promise<void>((resolve) => {
+      this.#waiting.push(resolve)
+      this.#admit()
+    })
+    let isHeld = true
+    return () => {
+      if (!isHeld) return
+      isHeld = false
+      this.#free++
+      this.#admit()
+    }
+  }
+
+  #admit(): void {
+    while (this.#free > 0 && this.#admittedThisTurn < this.#perTurn) {
+      const next = this.#waiting.shift()
+      if (!next) return
+      if (this.#admittedThisTurn++ === 0) setImmediate(() => this.#nextTurn())
+      this.#free--
+      next()
+    }
+  }
+
+  #nextTurn(): void {
+    this.#admittedThisTurn = 0
+    this.#admit()
   }
 }

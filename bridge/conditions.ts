@@ -1,7 +1,10 @@
-import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
-import { nameOfShard, RELEASED, shardOf } from '#spec'
-import type { AdmissionFailure } from './admission.ts'
-import type { Reconciler, RefusedReconciler } from './reconcilers.ts'
+import { apiVersionOf, type KubeObject, type ResourceRef, type RunLog, resourceName } from '#contracts'
+import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
+import { pause } from '#primitives'
+import type { WorkQueue } from '#queue'
+import { holderOf, nameOfShard, RECONCILERS, RELEASED, shardOf } from '#spec'
+import { asksOf, type Reconciler, type RefusedReconciler } from './reconcilers.ts'
+import type { Registry } from './registry.ts'
 import type { ResourceStatus } from './types.ts'
 
 /** The bridge's condition of a Reconciler: whether its resources reach EVENTS and its keys reach its queue. */
@@ -27,7 +30,7 @@ export function refusedCondition({ reason, message, object }: RefusedReconciler)
   return { type: 'Synced', status: 'False', reason, message, ...generationOf(object) }
 }
 
-export const unpreparedCondition = (
+const unpreparedCondition = (
   { object }: Pick<Reconciler, 'object'>,
   { reason, message }: AdmissionFailure,
 ): SyncedCondition => ({
@@ -107,7 +110,7 @@ export function storedConditions(object: KubeObject): StoredCondition[] {
   return ['Synced', 'Overlapping'].flatMap((wanted) => conditions.find(({ type }) => type === wanted) ?? [])
 }
 
-export const areSame = (some: readonly BridgeCondition[], others: readonly BridgeCondition[]): boolean =>
+const areSame = (some: readonly BridgeCondition[], others: readonly BridgeCondition[]): boolean =>
   some.length === others.length && some.every((one, index) => isSame(one, others[index]))
 
 const isSame = (a: BridgeCondition, b: BridgeCondition | undefined): boolean =>
@@ -128,3 +131,323 @@ export function withTransition(
 
 const generationOf = ({ metadata }: KubeObject): { observedGeneration?: number } =>
   metadata.generation === undefined ? {} : { observedGeneration: metadata.generation }
+
+interface ConditionFacts {
+  registry: Pick<Registry, 'served' | 'refused'>
+  admission: Pick<Admission, 'failureOf'>
+  overlaps: ReadonlyMap<Reconciler, OverlappingCondition>
+  statusesOf: (ref: ResourceRef) => readonly ResourceStatus[]
+  /** The shard of this bridge. */
+  shard: string
+}
+
+/** Returns the conditions that the Reconcilers of this shard should have now. */
+export function currentConditions({ registry, admission, overlaps, statusesOf, shard }: ConditionFacts) {
+  const refused = registry.refused.map(
+    (entry): ReconcilerConditions => ({
+      object: entry.object,
+      conditions: [refusedCondition(entry)],
+      shard: holderOf(entry.object) ?? shard,
+    }),
+  )
+  const served = registry.served.map((entry): ReconcilerConditions => {
+    const { object } = entry
+    const failure = admission.failureOf(entry)
+    const synced = failure === undefined ? servedCondition(entry, statusesOf) : unpreparedCondition(entry, failure)
+    const conditions = [synced, overlaps.get(entry)].filter((one) => one !== undefined)
+    // The shard that holds the Reconciler stays, so that it can still release the Reconciler.
+    return { object, conditions, shard: failure === undefined ? shard : (holderOf(object) ?? shard) }
+  })
+  return [...refused, ...served]
+}
+
+export interface ConditionWriterDeps {
+  kube: KubeClient
+  log: RunLog
+  now: () => Date
+  /** The Reconcilers as last observed, each with the conditions that it should have now. */
+  conditions: () => ReconcilerConditions[]
+}
+
+export interface ReconcilerConditions {
+  object: KubeObject
+  conditions: BridgeCondition[]
+  /** The shard that holds the Reconciler. */
+  shard: string
+}
+
+type Said = Omit<ReconcilerConditions, 'object'>
+
+const AT_MOST_EVERY_MS = 500
+const WRITE_RETRY_MS = 2000
+const FIELD_MANAGER = 'fairlead-bridge'
+
+/**
+ * Keeps the conditions Synced and Overlapping of the Reconcilers. A bridge writes a condition once, when it becomes
+ * true, and does not repeat it when another bridge of its shard overwrites it. Otherwise two bridges that disagree would
+ * write for ever.
+ */
+export class ConditionWriter {
+  readonly #deps: ConditionWriterDeps
+  readonly #said = new Map<string, Said>()
+  #wake = () => {}
+  #isDirty = false
+
+  constructor(deps: ConditionWriterDeps) {
+    this.#deps = deps
+  }
+
+  /** Notes that conditions may have changed. */
+  poke(): void {
+    this.#isDirty = true
+    this.#wake()
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    signal.addEventListener('abort', () => this.#wake(), { once: true })
+    while (!signal.aborted) {
+      if (!this.#isDirty) await new Promise<void>((resolve) => (this.#wake = resolve))
+      if (signal.aborted) return
+      // A condition that changes back within this time is not written.
+      await pause(AT_MOST_EVERY_MS, signal)
+      this.#isDirty = false
+      if (await this.#sayAll(signal)) continue
+      this.#isDirty = true
+      await pause(WRITE_RETRY_MS, signal)
+    }
+  }
+
+  /** Returns false if a write has to be repeated. */
+  async #sayAll(signal: AbortSignal): Promise<boolean> {
+    const conditions = this.#deps.conditions()
+    const uids = new Set(conditions.map(({ object }) => object.metadata.uid))
+    for (const uid of this.#said.keys()) if (!uids.has(uid)) this.#said.delete(uid)
+    let isSaid = true
+    for (const { object, ...said } of conditions) isSaid = (await this.#say(object, said, signal)) && isSaid
+    return isSaid
+  }
+
+  async #say(object: KubeObject, saying: Said, signal: AbortSignal): Promise<boolean> {
+    const { name, uid = '' } = object.metadata
+    const said = this.#said.get(uid)
+    const before = storedConditions(object)
+    const isOfOthers = before.length > 0 && holderOf(object) !== saying.shard
+    if (said !== undefined && isSameOutcome(said, saying) && !isOfOthers) return true
+    try {
+      // The last write of this bridge may not be visible in `object` yet.
+      if (said !== undefined || isOfOthers || !areSame(before, saying.conditions))
+        await this.#apply(object, saying, before, signal)
+      this.#said.set(uid, saying)
+      return true
+    } catch (error) {
+      // The next version of the object causes another attempt.
+      if (signal.aborted || isNotFound(error) || isConflict(error)) return true
+      this.#deps.log.warn({ err: error, reconciler: name }, 'conditions of the Reconciler could not be written yet')
+      return false
+    }
+  }
+
+  /** Applies the conditions. A condition that is left out is removed. */
+  async #apply(
+    { kind, metadata: { name, uid } }: KubeObject,
+    { conditions, shard }: Said,
+    before: ReturnType<typeof storedConditions>,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const stored = conditions.map((condition) => {
+      const same = before.find(({ type }) => type === condition.type)
+      return withTransition(condition, same, this.#deps.now())
+    })
+    const patch = {
+      apiVersion: apiVersionOf(RECONCILERS),
+      kind,
+      metadata: { name, ...(uid !== undefined && { uid }) },
+      // A definition of an earlier version does not have the field.
+      status: { conditions: stored, ...(shard !== '' && { shard }) },
+    }
+    const path = resourcePath(RECONCILERS, undefined, name)
+    await this.#deps.kube.applyStatus(path, patch, { fieldManager: FIELD_MANAGER, force: true, signal })
+  }
+}
+
+const isSameOutcome = (a: Said, b: Said): boolean => a.shard === b.shard && areSame(a.conditions, b.conditions)
+
+/** The number of Reconcilers in a message, and of kinds of each. */
+const NAMED = 5
+const EVERYWHERE = '*'
+
+type Kind = Pick<ResourceRef, 'group' | 'resource'>
+
+/**
+ * Returns the condition of each Reconciler that is for the same kind as another one, in a common namespace, and owns a
+ * kind that the other one owns. Selectors are not compared: the bridge does not know whether any object matches both.
+ */
+export function overlapsOf(reconcilers: readonly Reconciler[]): Map<Reconciler, OverlappingCondition> {
+  const sorted = reconcilers.toSorted((a, b) => (a.name < b.name ? -1 : 1))
+  const places = new Map<string, Reconciler[]>()
+  for (const reconciler of sorted) {
+    for (const { place } of placesOf(reconciler, ['', ...(reconciler.spec.for.namespaces ?? [EVERYWHERE])])) {
+      const there = places.get(place)
+      if (there) there.push(reconciler)
+      else places.set(place, [reconciler])
+    }
+  }
+  const overlaps = new Map<Reconciler, OverlappingCondition>()
+  for (const reconciler of sorted) {
+    const { namespaces } = reconciler.spec.for
+    const kinds = new Map<Reconciler, Set<string>>()
+    for (const { place, owned } of placesOf(reconciler, namespaces ? [EVERYWHERE, ...namespaces] : [''])) {
+      // The Reconciler itself may be among them. One more than the limit makes the message mention that there are
+      // others.
+      const there = places.get(place)?.slice(0, NAMED + 2) ?? []
+      for (const other of there)
+        if (other !== reconciler) kinds.set(other, (kinds.get(other) ?? new Set()).add(nameOf(owned)))
+    }
+    if (kinds.size > 0) overlaps.set(reconciler, conditionOf(reconciler, kinds))
+  }
+  return overlaps
+}
+
+/** Returns each kind that a Reconciler owns, in each of these namespaces. '' stands for any namespace. */
+const placesOf = ({ spec }: Reconciler, namespaces: readonly string[]) =>
+  spec.owns.flatMap((owned) =>
+    namespaces.map((namespace) => ({ owned, place: `${nameOf(spec.for)} ${nameOf(owned)} ${namespace}` })),
+  )
+
+function conditionOf(
+  { spec, object }: Reconciler,
+  kinds: ReadonlyMap<Reconciler, ReadonlySet<string>>,
+): OverlappingCondition {
+  const others = [...kinds].sort(([a], [b]) => (a.name < b.name ? -1 : 1))
+  const named = listed(others.map(([{ name }, owned]) => `${name} (${listed([...owned].sort())})`))
+  const isSelective = [spec, ...others.map(([other]) => other.spec)].some(
+    ({ for: primary }) => primary.selector !== undefined || primary.fieldSelector !== undefined,
+  )
+  const where = isSelective ? ' Objects that only one of their selectors matches are not concerned.' : ''
+  const { generation } = object.metadata
+  return {
+    type: 'Overlapping',
+    status: 'True',
+    reason: 'SameKinds',
+    message: `other Reconcilers for ${nameOf(spec.for)} own the same kinds: ${named}. Each one prunes and repairs only what it has created; a name that two of them want stays with the first.${where}`,
+    ...(generation !== undefined && { observedGeneration: generation }),
+  }
+}
+
+const listed = (items: readonly string[]): string =>
+  items.slice(0, NAMED).join(', ') + (items.length > NAMED ? ' and others' : '')
+
+const nameOf = ({ group, resource }: Kind): string => (group === '' ? resource : `${resource}.${group}`)
+
+export interface AdmissionDeps {
+  queue: Pick<WorkQueue, 'declare'>
+  /** The shard of this bridge. */
+  shard: string
+  log: RunLog
+  /** Called when a Reconciler has been admitted, or when its error has changed. */
+  changed: () => void
+}
+
+/** The reason why nothing is watched or enqueued for a Reconciler. */
+export interface AdmissionFailure {
+  reason: 'HeldByShard' | 'NotPrepared'
+  message: string
+}
+
+interface Candidate {
+  uid: string | undefined
+  state: 'untried' | 'admitted' | { failure: AdmissionFailure }
+  retry?: NodeJS.Timeout
+}
+
+const RETRY_MS = 5000
+
+/**
+ * Prepares each Reconciler, its paths in the API and its queue, before anything is watched or enqueued for it. An error
+ * rejects only the Reconciler that causes it. Each Reconciler has retries of its own.
+ */
+export class Admission {
+  readonly #deps: AdmissionDeps
+  readonly #candidates = new Map<string, Candidate>()
+
+  constructor(deps: AdmissionDeps) {
+    this.#deps = deps
+  }
+
+  /** Whether every Reconciler that was given to review() has been tried. */
+  get isDecided(): boolean {
+    return [...this.#candidates.values()].every(({ state }) => state !== 'untried')
+  }
+
+  /** Reviews the Reconcilers that exist now. One that was deleted and created again is prepared again. */
+  review(reconcilers: readonly Reconciler[]): void {
+    const names = new Set(reconcilers.map(({ name }) => name))
+    for (const name of this.#candidates.keys()) if (!names.has(name)) this.#dismiss(name)
+    for (const reconciler of reconcilers) {
+      const { name, object } = reconciler
+      const { uid } = object.metadata
+      const before = this.#candidates.get(name)
+      const known = before?.uid === uid ? before : undefined
+      if (known?.state === 'admitted') continue
+      this.#dismiss(name)
+      const candidate: Candidate = { uid, state: known?.state ?? 'untried' }
+      this.#candidates.set(name, candidate)
+      void this.#prepare(reconciler, candidate)
+    }
+  }
+
+  isAdmitted({ name }: Reconciler): boolean {
+    return this.#candidates.get(name)?.state === 'admitted'
+  }
+
+  failureOf({ name }: Reconciler): AdmissionFailure | undefined {
+    const state = this.#candidates.get(name)?.state
+    return typeof state === 'object' ? state.failure : undefined
+  }
+
+  stop(): void {
+    for (const name of this.#candidates.keys()) this.#dismiss(name)
+  }
+
+  async #prepare(reconciler: Reconciler, candidate: Candidate): Promise<void> {
+    const before = candidate.state
+    const failure = await this.#failureIn(reconciler)
+    if (this.#candidates.get(reconciler.name) !== candidate) return
+    candidate.state = failure === undefined ? 'admitted' : { failure }
+    if (failure !== undefined)
+      candidate.retry = setTimeout(() => void this.#prepare(reconciler, candidate), RETRY_MS).unref()
+    if (typeof before === 'object' && before.failure.message === failure?.message) return
+    if (failure !== undefined)
+      this.#deps.log.warn(
+        { reconciler: reconciler.name, detail: failure.message },
+        'this Reconciler cannot be prepared yet',
+      )
+    this.#deps.changed()
+  }
+
+  async #failureIn({ name, spec, object }: Reconciler): Promise<AdmissionFailure | undefined> {
+    const holder = holderOf(object)
+    if (holder !== undefined && holder !== this.#deps.shard) return heldBy(holder, name, this.#deps.shard)
+    try {
+      for (const { ref, namespaces = [] } of asksOf(spec))
+        for (const namespace of [undefined, ...namespaces]) resourcePath(ref, namespace)
+      await this.#deps.queue.declare(name)
+      return undefined
+    } catch (error) {
+      return { reason: 'NotPrepared', message: (error as Error).message }
+    }
+  }
+
+  #dismiss(name: string): void {
+    clearTimeout(this.#candidates.get(name)?.retry)
+    this.#candidates.delete(name)
+  }
+}
+
+function heldBy(holder: string, name: string, shard: string): AdmissionFailure {
+  const patch = JSON.stringify({ status: { shard: shard === '' ? null : shard } })
+  return {
+    reason: 'HeldByShard',
+    message: `${nameOfShard(holder)} has not released it yet: its bridge does so when no run is under way there. If that installation does not exist any more: kubectl patch reconciler ${name} --subresource status --type merge -p '${patch}'`,
+  }
+}

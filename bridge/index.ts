@@ -1,5 +1,4 @@
 export { createBridge } from './bridge.ts'
-export type { FailureKind } from './failure.ts'
 export { troubles } from './health.ts'
 export { createOrphanedKeySweeper, type OrphanedKeysOptions } from './orphaned-keys.ts'
 export type {
@@ -15,4 +14,4 @@ export type {
   ResourceStatus,
   SeenChange,
 } from './types.ts'
-export type { Relist } from './watch-state.ts'
+export type { FailureKind, Relist } from './watch-state.ts'

@@ -2,8 +2,8 @@ import type { EventStore, Selection } from '#events'
 import { keyOf } from '#events'
 import { holdsFinalizer, identityOf, parseFieldSelector, parseSelector } from '#spec'
 import type { Reconciler } from './reconcilers.ts'
+import { isSelectedBy } from './reconcilers.ts'
 import type { Routes } from './routing.ts'
-import { isSelectedBy } from './selection.ts'
 
 /** Returns the keys of the objects that EVENTS has and the Reconciler selects. `namespace`: see ownNamespaces(). */
 export async function* keysOf(

@@ -1,11 +1,12 @@
+import { hash } from 'node:crypto'
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { keyOf, type PutOptions, type PutResult, type Verb } from '#events'
-import { doubling, endedWithin, retry, unlessAborted } from '#primitives'
+import { isNotFound, type KubeClient } from '#kube'
+import { BoundedMap, doubling, endedWithin, retry, unlessAborted } from '#primitives'
 import type { Announced } from '#queue'
-import { UpdatePredicates } from './predicates.ts'
+import { PAUSED_ANNOTATION, type ReconcilerSpec } from '#spec'
 import type { Relations } from './relations.ts'
 import type { Change, Owner, Routes, Target } from './routing.ts'
-import type { Scopes } from './scopes.ts'
 import type { BridgeOptions } from './types.ts'
 
 /** A change to store, or keys that must run although EVENTS has the object's version. */
@@ -247,3 +248,101 @@ const keyOfChange = ({ namespace, name }: Pick<Change, 'namespace' | 'name'>): s
 /** Returns one string for a resource and a key, which takes less memory than an object. */
 const idOf = (ref: ResourceRef, change: Pick<Change, 'namespace' | 'name'>): string =>
   [resourceName(ref), keyOfChange(change)].join(' ')
+
+type Predicate = NonNullable<ReconcilerSpec['changes']>[number]
+
+/** The number of remembered objects. Each takes one string. */
+const REMEMBERED_AT_MOST = 65_536
+
+/**
+ * Decides what an update has changed, if this process has observed the version before it. An unknown version counts as
+ * changed: an unnecessary run does no harm, but a missing one would.
+ */
+export class UpdatePredicates {
+  readonly #known = new BoundedMap<string, string>(REMEMBERED_AT_MOST)
+
+  /** Whether an update passes one of these predicates of spec.changes. */
+  hasChanged(id: string, object: KubeObject, predicates: readonly Predicate[]): boolean {
+    const before = this.#known.get(id)?.split(' ')
+    if (before === undefined) return true
+    const now = digest(object).split(' ')
+    return (
+      ALWAYS.some((at) => before[at] !== now[at]) ||
+      predicates.some((predicate) => isUnknown(predicate, object) || before[AT[predicate]] !== now[AT[predicate]])
+    )
+  }
+
+  /** Remembers a version after all its keys were enqueued. */
+  remember(id: string, object: KubeObject | undefined): void {
+    if (object === undefined) this.#known.delete(id)
+    else this.#known.set(id, digest(object))
+  }
+}
+
+/**
+ * An object without a generation, such as a ConfigMap, Secret or Namespace, may have changed its content in any update.
+ */
+const isUnknown = (predicate: Predicate, { metadata }: KubeObject): boolean =>
+  predicate === 'Generation' && metadata.generation === undefined
+
+const AT: Record<Predicate, number> = { Generation: 2, Labels: 3, Annotations: 4 }
+/**
+ * Fields that count for every predicate: another object of the name, the beginning of a deletion, and the beginning or
+ * end of a pause.
+ */
+const ALWAYS = [0, 1, 5]
+
+function digest({ metadata }: KubeObject): string {
+  const { uid, deletionTimestamp, generation, labels, annotations } = metadata
+  const pause = annotations?.[PAUSED_ANNOTATION] === 'true' ? 'paused' : '-'
+  return [uid, deletionTimestamp ?? '-', generation, digestOf(labels), digestOf(annotations), pause].join(' ')
+}
+
+/** Returns a digest of a map. The API server sends its entries in order. */
+const digestOf = (map: object | undefined): string => hash('sha1', JSON.stringify(map ?? {}), 'base64url').slice(0, 12)
+
+interface ResourceList {
+  resources: { name: string; namespaced: boolean }[]
+}
+
+/** The cluster-scoped resources, from the API server's discovery, which is asked once. */
+export class Scopes {
+  readonly #kube: KubeClient
+  readonly #clusterScoped = new Map<string, boolean>()
+
+  constructor(kube: KubeClient) {
+    this.#kube = kube
+  }
+
+  /** Answers from the results of learn(). A resource that is not served counts as namespaced. */
+  isClusterScoped = (ref: ResourceRef): boolean => this.#clusterScoped.get(resourceName(ref)) === true
+
+  /** Sends one request for each unknown API group and version. */
+  async learn(refs: readonly ResourceRef[], signal: AbortSignal): Promise<void> {
+    const unknown = refs.filter((ref) => !this.#clusterScoped.has(resourceName(ref)))
+    for (const [path, asked] of Map.groupBy(unknown, discoveryPath)) {
+      const served = await this.#ask(path, signal)
+      for (const ref of asked) {
+        const found = served.find(({ name }) => name === ref.resource)
+        if (found) this.#clusterScoped.set(resourceName(ref), !found.namespaced)
+      }
+    }
+  }
+
+  /** Forgets a resource: a definition that was removed may be installed again with another scope. */
+  forget(ref: ResourceRef): void {
+    this.#clusterScoped.delete(resourceName(ref))
+  }
+
+  async #ask(path: string, signal: AbortSignal): Promise<ResourceList['resources']> {
+    try {
+      return (await this.#kube.request<ResourceList>({ method: 'GET', path, signal })).resources
+    } catch (error) {
+      if (isNotFound(error)) return []
+      throw error
+    }
+  }
+}
+
+const discoveryPath = ({ group, version }: ResourceRef): string =>
+  group === '' ? `/api/${version}` : `/apis/${group}/${version}`

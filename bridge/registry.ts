@@ -1,9 +1,10 @@
-import type { KubeObject, RunLog } from '#contracts'
+import { type KubeObject, type RunLog, resourceName } from '#contracts'
 import type { Verb } from '#events'
 import { finalizerOfReconciler, holderOf, isRefused, shardOf } from '#spec'
-import type { ResourceEventHandler } from './lister.ts'
 import type { ExistingReconcilers } from './orphaned-finalizers.ts'
 import { parseReconciler, type Reconciler, type RefusedReconciler } from './reconcilers.ts'
+import { type ListedChange, NotStreamedError, type RelistPlan, relist } from './relist.ts'
+import type { BridgeOptions, RelistReport } from './types.ts'
 
 /** The Reconcilers that exist, from their watch. */
 export class Registry implements ResourceEventHandler {
@@ -108,5 +109,54 @@ export class Registry implements ResourceEventHandler {
     // The holder counts only if another shard holds a Reconciler of this one, or this one a Reconciler of another.
     const handover = (shardOf(object) === this.#shard) === (holder === this.#shard) ? undefined : holder
     return JSON.stringify([spec, uid, generation, deletionTimestamp, shardOf(object), handover])
+  }
+}
+
+/**
+ * Receives the objects of a resource from the API server, each after EVENTS has stored it, or if EVENTS can never store
+ * it.
+ */
+export interface ResourceEventHandler {
+  /** Called with all existing objects. */
+  listed(objects: KubeObject[]): void
+  changed(verb: 'added' | 'modified' | 'deleted', object: KubeObject): void
+}
+
+interface Sink {
+  /** Resolves when there is room for the next one. */
+  publish(found: ListedChange): Promise<void>
+  /** Resolves when all published changes are stored. */
+  stored(): Promise<void>
+}
+
+type ListerDeps = Pick<BridgeOptions, 'kube' | 'events' | 'log'> & { handler?: ResourceEventHandler | undefined }
+
+/** Lists a resource as a stream until the server turns out not to support that, and then in pages. */
+export class Lister {
+  readonly #deps: ListerDeps
+  #canStream = true
+
+  constructor(deps: ListerDeps) {
+    this.#deps = deps
+  }
+
+  async list(plan: RelistPlan, sink: Sink): Promise<RelistReport & { resourceVersion: string; streamed: boolean }> {
+    const { kube, events, handler, log } = this.#deps
+    const streamed = plan.stream && this.#canStream
+    const objects = new Map<string | undefined, KubeObject>()
+    const note = (object: KubeObject, isGone: boolean) =>
+      isGone ? objects.delete(object.metadata.uid) : objects.set(object.metadata.uid, object)
+    try {
+      const publish = (found: ListedChange) => sink.publish(found)
+      const report = await relist({ ...plan, stream: streamed }, { kube, events, publish, listed: handler && note })
+      if (handler) await sink.stored()
+      handler?.listed([...objects.values()])
+      return { ...report, streamed }
+    } catch (error) {
+      if (!(error instanceof NotStreamedError)) throw error
+      this.#canStream = false
+      log.info({ resource: resourceName(plan.ref), detail: error.message }, 'lists come in pages')
+      return this.list(plan, sink)
+    }
   }
 }

@@ -1,14 +1,22 @@
 import { setImmediate as endOfTurn } from 'node:timers/promises'
 import { apiVersionOf, type KubeObject, type ResourceRef } from '#contracts'
-import { type EventStore, keyOf, parseKey } from '#events'
-import { type KubeClient, resourcePath } from '#kube'
-import { type CoveredUpTo, difference, disproved, type Known, known } from './compare.ts'
-import { UnwatchableError } from './failure.ts'
-import { KnownObjects } from './known-objects.ts'
-import { type ListObjectsOptions, listObjects, ofKind } from './list-objects.ts'
+import {
+  compareVersions,
+  type EventStore,
+  type Identity,
+  keyOf,
+  type OwnerKey,
+  ownerPart,
+  parseKey,
+  parseOwner,
+} from '#events'
+import { endsInitialEvents, isInvalid, type KubeClient, METADATA_ONLY, METADATA_ONLY_LIST, resourcePath } from '#kube'
+import { CompactMap } from '#primitives'
 import type { News } from './publisher.ts'
+import type { Selection } from './reconcilers.ts'
 import type { Routes } from './routing.ts'
 import type { RelistReport } from './types.ts'
+import { UnwatchableError } from './watch-state.ts'
 
 export interface RelistPlan extends ListObjectsOptions {
   ref: ResourceRef
@@ -171,3 +179,217 @@ const staleBeside = (before: Known | undefined): number | undefined =>
   before?.hasStaleCopy === true ? before.sequence : undefined
 
 const isChange = (news: ListedChange['news']): boolean => typeof news !== 'function' && news.verb !== undefined
+
+/**
+ * The server does not begin a watch with the existing objects, or does not report when they are complete: list in
+ * pages.
+ */
+export class NotStreamedError extends Error {
+  override readonly name = 'NotStreamedError'
+}
+
+/** One event of a list: an existing object, a change of an object during the list, or the end of the list. */
+type ListEvent =
+  | { type: 'PRESENT' | 'MODIFIED' | 'DELETED'; object: KubeObject }
+  | { type: 'COMPLETE'; resourceVersion: string }
+
+interface ListObjectsOptions {
+  selection: Selection
+  /** Lists as a stream, which costs the server less than pages and arrives as it is read. Otherwise lists in pages. */
+  stream: boolean
+  onBytes?: ((bytes: number) => void) | undefined
+  signal: AbortSignal
+}
+
+/**
+ * The silence after which a stream counts as failed. A server ends the existing objects within a second or two after
+ * the last one (Kubernetes 1.36).
+ */
+const SILENCE_SECONDS = 10
+/** The time that a stream may take, because the reader may be slowed down. */
+const STREAM_SECONDS = 1800
+
+/**
+ * Returns every object of the newest state. With `stream`, throws a NotStreamedError if the server does not support it.
+ */
+async function* listObjects(kube: KubeClient, path: string, options: ListObjectsOptions): AsyncGenerator<ListEvent> {
+  if (options.stream) yield* streamed(kube, path, options)
+  else yield* paged(kube, path, options)
+}
+
+/** Returns the query of a watch for a selection. */
+export const watchQuery = ({ labelSelector, fieldSelector, metadataOfKind }: Selection) => ({
+  labelSelector,
+  fieldSelector,
+  accept: metadataOfKind === undefined ? undefined : METADATA_ONLY,
+})
+
+/** Returns the object with its own kind. The API server sends metadata as objects of the kind PartialObjectMetadata. */
+export const ofKind = (object: KubeObject, { metadataOfKind: kind }: Selection, apiVersion: string): KubeObject =>
+  kind === undefined ? object : { apiVersion, kind, metadata: object.metadata }
+
+async function* paged(
+  kube: KubeClient,
+  path: string,
+  { selection, signal }: ListObjectsOptions,
+): AsyncGenerator<ListEvent> {
+  const { labelSelector, fieldSelector, metadataOfKind } = selection
+  const accept = metadataOfKind === undefined ? undefined : METADATA_ONLY_LIST
+  let resourceVersion = ''
+  for await (const page of kube.list(path, { labelSelector, fieldSelector, accept, signal })) {
+    for (const object of page.items) yield { type: 'PRESENT', object }
+    resourceVersion = page.resourceVersion
+  }
+  yield { type: 'COMPLETE', resourceVersion }
+}
+
+async function* streamed(kube: KubeClient, path: string, options: ListObjectsOptions): AsyncGenerator<ListEvent> {
+  const { selection, signal, onBytes } = options
+  const events = kube.watch<KubeObject>(path, {
+    ...watchQuery(selection),
+    sendInitialEvents: true,
+    silenceSeconds: SILENCE_SECONDS,
+    timeoutSeconds: STREAM_SECONDS,
+    onBytes,
+    signal,
+  })
+  try {
+    for await (const event of events) {
+      if (event.type !== 'BOOKMARK')
+        yield { type: event.type === 'ADDED' ? 'PRESENT' : event.type, object: event.object }
+      else if (endsInitialEvents(event))
+        return yield { type: 'COMPLETE', resourceVersion: event.object.metadata.resourceVersion }
+    }
+  } catch (error) {
+    if (isInvalid(error)) throw new NotStreamedError(`${path}: the server does not stream lists`, { cause: error })
+    throw error
+  }
+  throw new NotStreamedError(`${path}: the server did not mark the end of the list`)
+}
+
+/** The state of one object in EVENTS. */
+export interface Known {
+  uid: string
+  resourceVersion: string
+  deleted: boolean
+  owner: OwnerKey | undefined
+  /** According to a cursor, the keys of this version were enqueued. */
+  covered: boolean
+  /** EVENTS has only the metadata of the object. */
+  partial: boolean
+  /** The sequence in EVENTS. */
+  sequence: number
+  /** EVENTS has another copy of the object, under an owner that it has left: a writer has died during a move. */
+  hasStaleCopy: boolean
+}
+
+/**
+ * The difference between a listed object and its state in EVENTS. `replaced`: EVENTS has an earlier object of this
+ * name, whose deletion was not reported.
+ */
+export type Difference = 'added' | 'modified' | 'replaced' | 'same'
+
+/** The position of a cursor in the API server's history and in EVENTS. */
+export interface CoveredUpTo {
+  resourceVersion: string
+  sequence: number
+}
+
+export function known(identity: Identity, coveredUpTo: CoveredUpTo | undefined): Known {
+  const { uid, resourceVersion, deleted, owner, referenceOnly: partial, sequence } = identity
+  const covered = isCovered(identity, coveredUpTo)
+  return { uid, resourceVersion, deleted, owner, partial, sequence, covered, hasStaleCopy: false }
+}
+
+/**
+ * Whether the first of two copies in EVENTS is the later one, by the rule of its writers. At the same version, the
+ * deletion is the later copy.
+ */
+function isLater(one: Pick<Known, 'resourceVersion' | 'deleted'>, other: Known): boolean {
+  const order = compareVersions(one.resourceVersion, other.resourceVersion) ?? 1
+  return order > 0 || (order === 0 && one.deleted)
+}
+
+/**
+ * Returns the sequence of a state in EVENTS that the listed object disproves. That is a deletion of the same version,
+ * after which the object is back in a selection; or a later version, if the API server was restored from a backup.
+ */
+export function disproved(before: Known | undefined, { metadata }: KubeObject): number | undefined {
+  if (before === undefined) return undefined
+  const order = compareVersions(metadata.resourceVersion ?? '', before.resourceVersion) ?? 1
+  const isBack = before.deleted && before.uid === metadata.uid && order === 0
+  return isBack || order < 0 ? before.sequence : undefined
+}
+
+export function difference(before: Known | undefined, object: KubeObject, owner: OwnerKey | undefined): Difference {
+  if (before === undefined || before.deleted) return 'added'
+  const { uid, resourceVersion } = object.metadata
+  if (before.uid !== uid) return disproved(before, object) === undefined ? 'replaced' : 'added'
+  const sameOwner = owner === undefined || ownerPart(before.owner) === ownerPart(owner)
+  return before.resourceVersion === resourceVersion && sameOwner ? 'same' : 'modified'
+}
+
+/** Compares both positions, because a deletion that a list has found has a resourceVersion from long before. */
+const isCovered = ({ resourceVersion, sequence }: Identity, cursor: CoveredUpTo | undefined): boolean =>
+  cursor !== undefined &&
+  sequence < cursor.sequence &&
+  (compareVersions(resourceVersion, cursor.resourceVersion) ?? 1) <= 0
+
+const DELETED = 1
+const COVERED = 2
+const PARTIAL = 4
+const STALE_COPY = 8
+
+/**
+ * The objects of a resource that EVENTS has, for the duration of a list. A cluster may have a million of them. An
+ * object takes about 120 bytes, and each distinct owner about 60.
+ */
+export class KnownObjects {
+  readonly #objects = new CompactMap()
+  readonly #owners = new CompactMap()
+
+  /** Adds an object. Keeps the latest of several copies, and notes that there are others. */
+  add(key: string, known: Known): void {
+    const text = this.#objects.get(key)
+    if (text === undefined) return void this.#objects.set(key, this.#packed(known))
+    const before = this.#unpacked(text)
+    const [kept, other] = isLater(known, before) ? [known, before] : [before, known]
+    const isElsewhere = ownerPart(other.owner) !== ownerPart(kept.owner)
+    const hasStaleCopy = before.hasStaleCopy || (isElsewhere && !other.deleted)
+    this.#objects.set(key, this.#packed({ ...kept, hasStaleCopy }))
+  }
+
+  /** Returns the object and removes it. */
+  take(key: string): Known | undefined {
+    const text = this.#objects.get(key)
+    if (text === undefined) return undefined
+    this.#objects.delete(key)
+    return this.#unpacked(text)
+  }
+
+  *remaining(): Generator<[key: string, known: Known]> {
+    for (const [key, text] of this.#objects.entries()) yield [key, this.#unpacked(text)]
+  }
+
+  #packed({ uid, resourceVersion, deleted, owner, covered, partial, sequence, hasStaleCopy }: Known): string {
+    const position = owner === undefined ? '' : this.#owners.set(ownerPart(owner), '')
+    const flags =
+      (deleted ? DELETED : 0) | (covered ? COVERED : 0) | (partial ? PARTIAL : 0) | (hasStaleCopy ? STALE_COPY : 0)
+    return [flags, sequence, uid, resourceVersion, position].join(' ')
+  }
+
+  #unpacked(text: string): Known {
+    const [flags, sequence, uid = '', resourceVersion = '', owner = ''] = text.split(' ')
+    const has = (flag: number): boolean => (Number(flags) & flag) !== 0
+    return {
+      uid,
+      resourceVersion,
+      deleted: has(DELETED),
+      covered: has(COVERED),
+      partial: has(PARTIAL),
+      hasStaleCopy: has(STALE_COPY),
+      sequence: Number(sequence),
+      owner: owner === '' ? undefined : parseOwner(this.#owners.keyAt(Number(owner))),
+    }
+  }
+}

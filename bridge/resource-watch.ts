@@ -1,20 +1,18 @@
 import { setTimeout } from 'node:timers'
-import { type ResourceRef, resourceName } from '#contracts'
+import { apiVersionOf, type KubeObject, type ResourceRef, resourceName } from '#contracts'
+import { keyOf } from '#events'
+import { resourcePath, type WatchEvent } from '#kube'
 import { doubling, pause, retry, unlessAborted } from '#primitives'
-import { ChangePipeline } from './change-pipeline.ts'
-import { classify } from './failure.ts'
-import type { ResourceEventHandler } from './lister.ts'
-import { ListingPhase } from './listing-phase.ts'
+import { ChangePipeline, type ReadContext, type Semaphore } from './change-pipeline.ts'
+import { WatchHealth } from './health.ts'
 import type { Publisher } from './publisher.ts'
+import { isSameSelection, type Selection } from './reconcilers.ts'
+import { Lister, type ResourceEventHandler } from './registry.ts'
+import { ofKind, type RelistPlan, watchQuery } from './relist.ts'
 import type { Routes } from './routing.ts'
-import { isSameSelection } from './selection.ts'
-import type { Semaphore } from './semaphore.ts'
-import type { StreamContinuity } from './stream-continuity.ts'
 import type { BridgeOptions, ResourceStatus } from './types.ts'
-import { WatchHealth } from './watch-health.ts'
-import { WatchProgress } from './watch-progress.ts'
-import { type Input, type Relist, type State, step } from './watch-state.ts'
-import { WatchingPhase } from './watching-phase.ts'
+import { type StreamContinuity, WatchProgress } from './watch-progress.ts'
+import { classify, type Input, type Listing, type Relist, type State, step, type Watching } from './watch-state.ts'
 
 export interface ResourceWatchDeps
   extends Pick<BridgeOptions, 'kube' | 'events' | 'log' | 'observer' | 'silenceSeconds'> {
@@ -222,5 +220,191 @@ export class ResourceWatch {
     this.#health.moved(state)
     this.#state = state
     this.#deps.moved(state)
+  }
+}
+
+export interface ListingDeps extends Pick<BridgeOptions, 'kube' | 'events' | 'log' | 'observer'> {
+  routes: () => Routes
+  coverageIds: () => string[]
+  /** The limit of concurrent lists, for all watches of the process. */
+  lists: Semaphore
+  continuity: StreamContinuity
+  handler?: ResourceEventHandler | undefined
+  pipeline: ChangePipeline
+  progress: WatchProgress
+  health: WatchHealth
+  onBytes: (bytes: number) => void
+}
+
+/** Lists one resource, and publishes the differences between the list and EVENTS. */
+export class ListingPhase {
+  readonly #ref: ResourceRef
+  readonly #namespace: string | undefined
+  readonly #deps: ListingDeps
+  readonly #lister: Lister
+
+  constructor(ref: ResourceRef, namespace: string | undefined, deps: ListingDeps) {
+    this.#ref = ref
+    this.#namespace = namespace
+    this.#deps = deps
+    this.#lister = new Lister(deps)
+  }
+
+  async run(state: Listing, signal: AbortSignal): Promise<Input> {
+    const release = await this.#deps.lists.acquire()
+    try {
+      signal.throwIfAborted()
+      return await this.#list(state, signal)
+    } finally {
+      release()
+    }
+  }
+
+  async #list({ because, stream }: Listing, signal: AbortSignal): Promise<Input> {
+    const { pipeline, progress, health, continuity, coverageIds, onBytes, observer, log } = this.#deps
+    const { coverage, cursor } = progress
+    // The comparison needs all earlier changes in EVENTS, and the latest possible cursor.
+    await pipeline.idle()
+    await cursor.flush()
+    const streams = await continuity.current()
+    const coveredUpTo = await progress.coveredUpTo(streams)
+    const unsafeBelow = cursor.written === undefined ? await cursor.begin() : 0
+    const routes = this.#deps.routes()
+    const selection = routes.selectionOf(this.#ref)
+    const isOwed = coverage.beginList(coverageIds())
+    const plan: RelistPlan = {
+      ref: this.#ref,
+      namespace: this.#namespace,
+      routes,
+      selection,
+      coveredUpTo,
+      covers: coverage.ids,
+      unsafeBelow,
+      // A stream that was interrupted is not repeated as a stream: the server drops a slow reader if too much changes
+      // meanwhile, and might do so each time.
+      stream,
+      onBytes,
+      signal,
+    }
+    try {
+      const context: ReadContext = { routes, lane: 'low', isListed: true, selection, isOwed }
+      const report = await this.#lister.list(plan, {
+        publish: (found) => pipeline.publish(found, context),
+        stored: () => pipeline.idle(),
+      })
+      signal.throwIfAborted()
+      coverage.endList(coverageIds())
+      await pipeline.catchUp((id) => isOwed(id) && coverage.covers([id]))
+      health.succeeded()
+      signal.throwIfAborted()
+      progress.listed(report.resourceVersion, streams)
+      const about = { resource: resourceName(this.#ref), because }
+      observer?.relisted?.({ ...report, ...about })
+      log.info({ ...about, namespace: this.#namespace, ...report }, 'listed')
+      return { type: 'listed', resourceVersion: report.resourceVersion }
+    } finally {
+      coverage.endList()
+    }
+  }
+}
+
+export interface WatchingDeps extends Pick<BridgeOptions, 'kube' | 'observer' | 'silenceSeconds'> {
+  routes: () => Routes
+  handler?: ResourceEventHandler | undefined
+  pipeline: ChangePipeline
+  progress: WatchProgress
+  health: WatchHealth
+  onBytes: (bytes: number) => void
+  now: () => Date
+  random: () => number
+}
+
+/**
+ * A live server sends data every minute, even if only a bookmark (Kubernetes 1.36). After a longer silence the watch is
+ * opened again. A server that sends no bookmarks answers this request, so it does not count as failed.
+ */
+const SILENCE_SECONDS = 75
+const VERBS = { ADDED: 'added', MODIFIED: 'modified', DELETED: 'deleted' } as const
+
+/** Watches one resource until the watch ends, and publishes each change. */
+export class WatchingPhase {
+  readonly #ref: ResourceRef
+  readonly #path: string
+  readonly #deps: WatchingDeps
+  #lastEventAt: Date | undefined
+  #selection: Selection | undefined
+
+  constructor(ref: ResourceRef, namespace: string | undefined, deps: WatchingDeps) {
+    this.#ref = ref
+    this.#path = resourcePath(ref, namespace)
+    this.#deps = deps
+  }
+
+  get lastEventAt(): Date | undefined {
+    return this.#lastEventAt
+  }
+
+  /** The selection of the open watch. Undefined: no watch is open. */
+  get selection(): Selection | undefined {
+    return this.#selection
+  }
+
+  async run(state: Watching, signal: AbortSignal): Promise<Input> {
+    const { kube, health, silenceSeconds = SILENCE_SECONDS, onBytes, random } = this.#deps
+    const began = performance.now()
+    const selection = this.#deps.routes().selectionOf(this.#ref)
+    this.#selection = selection
+    let { resourceVersion } = state
+    let events = 0
+    const openMs = () => performance.now() - began
+    health.asked()
+    try {
+      const changes = kube.watch<KubeObject>(this.#path, {
+        ...watchQuery(selection),
+        resourceVersion,
+        timeoutSeconds: 240 + Math.floor(random() * 100),
+        silenceSeconds,
+        onBytes,
+        onOpen: () => this.#noteOpen(resourceVersion),
+        signal,
+      })
+      for await (const event of changes) {
+        events++
+        resourceVersion = event.object.metadata.resourceVersion ?? resourceVersion
+        await this.#take(event, resourceVersion, selection)
+      }
+      return { type: 'ended', resourceVersion, events, openMs: openMs() }
+    } catch (error) {
+      if (signal.aborted) return { type: 'ended', resourceVersion, events: 1, openMs: openMs() }
+      return { type: 'failed', failure: classify(error), resourceVersion, openMs: openMs() }
+    } finally {
+      health.closed()
+      this.#selection = undefined
+    }
+  }
+
+  /**
+   * Notes the position of an open watch. So the cursor of a quiet watch is written every few minutes, and the sweeper
+   * keeps the objects that it covers.
+   */
+  #noteOpen(resourceVersion: string): void {
+    this.#deps.health.opened()
+    this.#deps.progress.mark(resourceVersion)
+  }
+
+  async #take(event: WatchEvent<KubeObject>, resourceVersion: string, selection: Selection): Promise<void> {
+    const { pipeline, progress, health, handler, observer, now } = this.#deps
+    this.#lastEventAt = now()
+    health.succeeded()
+    if (event.type === 'BOOKMARK') return progress.mark(resourceVersion)
+    const object = ofKind(event.object, selection, apiVersionOf(this.#ref))
+    const verb = VERBS[event.type]
+    observer?.seen?.({ ref: this.#ref, verb, object })
+    const key = keyOf(object.metadata.namespace, object.metadata.name)
+    const context: ReadContext = { routes: this.#deps.routes(), lane: 'high', selection }
+    await pipeline.publish({ key, news: { verb, object } }, context, progress.position(resourceVersion))
+    if (!handler) return
+    await pipeline.idle()
+    handler.changed(verb, object)
   }
 }

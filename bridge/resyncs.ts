@@ -1,10 +1,10 @@
 import type { ResourceRef, RunLog } from '#contracts'
 import type { EventStore } from '#events'
 import { forEachAtMost, pause, unlessAborted } from '#primitives'
+import { Semaphore } from './change-pipeline.ts'
 import { keysOf } from './key-batches.ts'
 import type { Reconciler } from './reconcilers.ts'
 import type { Routes } from './routing.ts'
-import { Semaphore } from './semaphore.ts'
 
 export interface ResyncDeps {
   events: EventStore

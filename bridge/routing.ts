@@ -1,10 +1,16 @@
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { keyOf, type OwnerKey } from '#events'
-import { holdsFinalizer, identityOf, ownerOf, RECONCILERS, type ReconcilerSpec, type RelatedResource } from '#spec'
-import { PrimaryIndex } from './primary-index.ts'
-import { asksOf, type Reconciler } from './reconcilers.ts'
-import { type Ask, namespacesOf, type Selection, widest } from './selection.ts'
-import { append } from './selector-index.ts'
+import {
+  finalizerOf,
+  holdsFinalizer,
+  identityOf,
+  labelsOfSelector,
+  ownerOf,
+  RECONCILERS,
+  type ReconcilerSpec,
+  type RelatedResource,
+} from '#spec'
+import { type Ask, asksOf, namespacesOf, type Reconciler, type Selection, widest } from './reconcilers.ts'
 
 /** The purposes of one watched resource. */
 interface ResourceRoutes {
@@ -248,3 +254,76 @@ const unique = (targets: Target[]): Target[] => [
 ]
 
 const groupKind = (group: string, kind: string): string => `${group}/${kind}`
+
+interface Changed {
+  namespace: string | undefined
+  /** Undefined: any object. */
+  object: KubeObject | undefined
+}
+
+/** The Reconcilers of one kind, found by namespace, labels and finalizers of an object. */
+class PrimaryIndex {
+  readonly #order = new Map<Reconciler, number>()
+  /** The Reconcilers by namespace. Undefined: those for all namespaces. */
+  readonly #places = new Map<string | undefined, SelectorIndex<Reconciler>>()
+  readonly #byFinalizer = new Map<string, Reconciler[]>()
+
+  add(reconciler: Reconciler): void {
+    const { name, spec } = reconciler
+    const { namespaces, selector } = spec.for
+    this.#order.set(reconciler, this.#order.size)
+    for (const namespace of namespaces ?? [undefined]) this.#at(namespace).add(reconciler, selector)
+    append(this.#byFinalizer, finalizerOf(identityOf(name, spec)), reconciler)
+  }
+
+  /**
+   * Returns all Reconcilers that the change may concern, in the order in which they were added. Some of them may not be
+   * concerned.
+   */
+  candidates({ namespace, object }: Changed): Reconciler[] {
+    if (object === undefined) return [...this.#order.keys()]
+    const places =
+      namespace === undefined ? [...this.#places.values()] : [this.#places.get(undefined), this.#places.get(namespace)]
+    const { finalizers = [] } = object.metadata
+    const found = new Set([
+      ...places.flatMap((place) => place?.candidates(object) ?? []),
+      ...finalizers.flatMap((finalizer) => this.#byFinalizer.get(finalizer) ?? []),
+    ])
+    return [...found].sort((a, b) => (this.#order.get(a) ?? 0) - (this.#order.get(b) ?? 0))
+  }
+
+  #at(namespace: string | undefined): SelectorIndex<Reconciler> {
+    const index = this.#places.get(namespace) ?? new SelectorIndex<Reconciler>()
+    this.#places.set(namespace, index)
+    return index
+  }
+}
+
+/** Finds items by the labels of an object. Each item has a label selector, and a lookup checks few items. */
+export class SelectorIndex<Item> {
+  readonly #byLabel = new Map<string, Item[]>()
+  /** Items that any labels may match. */
+  readonly #others: Item[] = []
+
+  /** Adds an item. If its selector requires several labels, the label with the fewest items so far finds it. */
+  add(item: Item, selector: string | undefined): void {
+    const count = (labels: readonly string[]) =>
+      labels.reduce((sum, label) => sum + (this.#byLabel.get(label)?.length ?? 0), 0)
+    const [labels] = labelsOfSelector(selector ?? '').toSorted((one, other) => count(one) - count(other))
+    if (labels === undefined) this.#others.push(item)
+    else for (const label of labels) append(this.#byLabel, label, item)
+  }
+
+  /** Returns all items whose selector may match. The selectors of some may not match. */
+  candidates({ metadata: { labels = {} } }: KubeObject): Item[] {
+    if (this.#byLabel.size === 0) return this.#others
+    const found = Object.entries(labels).map(([key, value]) => this.#byLabel.get(`${key}=${value}`) ?? [])
+    return [...this.#others, ...found.flat()]
+  }
+}
+
+export function append<Key, Item>(lists: Map<Key, Item[]>, key: Key, item: Item): void {
+  const list = lists.get(key)
+  if (list) list.push(item)
+  else lists.set(key, [item])
+}

@@ -2,8 +2,7 @@ import type { KubeObject, ResourceRef, RunLog, Runnable } from '#contracts'
 import type { EventStore, PutResult, Verb } from '#events'
 import type { KubeClient } from '#kube'
 import type { Safety, WorkQueue } from '#queue'
-import type { FailureKind } from './failure.ts'
-import type { Relist, State } from './watch-state.ts'
+import type { FailureKind, Relist, State } from './watch-state.ts'
 
 /** Marks in WORK, each behind the keys that this process enqueued before it. */
 export interface Watermark {

@@ -1,12 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type ResourceRef, resourceName } from '#contracts'
-import { Checkpoint } from './checkpoint.ts'
-import type { CoveredUpTo } from './compare.ts'
-import { Coverage } from './coverage.ts'
-import { CursorWriter } from './cursor-writer.ts'
-import type { Position, StreamState } from './position.ts'
-import type { StreamContinuity } from './stream-continuity.ts'
-import type { BridgeOptions } from './types.ts'
+import { type ResourceRef, type RunLog, resourceName } from '#contracts'
+import type { Cursor, EventStore } from '#events'
+import { repeat } from '#primitives'
+import type { CoveredUpTo } from './relist.ts'
+import type { BridgeOptions, Watermark } from './types.ts'
 import type { Input, Relist } from './watch-state.ts'
 
 export interface WatchProgressDeps extends Pick<BridgeOptions, 'events' | 'log'> {
@@ -133,4 +130,289 @@ export class WatchProgress {
       this.#deps.log.warn({ err: error, resource: resourceName(this.#ref) }, 'the last cursor could not be stored')
     await Promise.race([this.cursor.flush().catch(log), sleep(graceMs, undefined, { ref: false })])
   }
+}
+
+interface CursorDeps {
+  events: EventStore
+  continuity: StreamContinuity
+  log: RunLog
+  now: () => Date
+  /**
+   * Called when the cursor was marked or deleted, so that the objects may be gone from EVENTS. A first list is
+   * necessary.
+   */
+  swept: () => void
+}
+
+const AT_MOST_EVERY_MS = 1000
+
+/** Keeps the cursor of a watch in EVENTS. It is a second behind the safe position at most. */
+export class CursorWriter {
+  readonly #ref: ResourceRef
+  readonly #scope: string | undefined
+  readonly #checkpoint: Checkpoint<Position>
+  readonly #deps: CursorDeps
+  #position: Position | undefined
+  #written: WrittenPosition | undefined
+  /** The sequence of the cursor, from whichever bridge wrote it. 0: there is no cursor. */
+  #sequence = 0
+  #isSwept = false
+  #writing: Promise<void> = Promise.resolve()
+  #wake = () => {}
+
+  /** `scope`: the namespace that is watched. Undefined: all namespaces. */
+  constructor(ref: ResourceRef, scope: string | undefined, checkpoint: Checkpoint<Position>, deps: CursorDeps) {
+    this.#ref = ref
+    this.#scope = scope
+    this.#checkpoint = checkpoint
+    this.#deps = deps
+  }
+
+  /** The cursor as this process last read or wrote it. */
+  get written(): WrittenPosition | undefined {
+    return this.#written
+  }
+
+  async read(): Promise<WrittenPosition | undefined> {
+    this.#written = await this.#readListed()
+    return this.#written
+  }
+
+  /**
+   * Begins a first list. Resolves with the sequence of the mark, below which a sweep may delete objects at any time.
+   * Resolves with 0 if another bridge has completed a list.
+   */
+  async begin(): Promise<number> {
+    const { events, now } = this.#deps
+    await this.#writing.catch(() => undefined)
+    this.#isSwept = false
+    this.#checkpoint.void()
+    for (;;) {
+      this.#written = await this.#readListed()
+      if (this.#written !== undefined) return 0
+      if (this.#sequence > 0) return this.#sequence
+      const mark = { resourceVersion: '0', covers: [], unlisted: true, at: now().toISOString() }
+      await events.moveCursor(this.#ref, this.#scope, mark, 0)
+    }
+  }
+
+  /** Notes that the safe position may have moved. */
+  poke(): void {
+    this.#wake()
+  }
+
+  run(signal: AbortSignal): Promise<void> {
+    const flushMoved = async () => {
+      await this.#moved(signal)
+      await this.flush()
+    }
+    const failed = (error: unknown) => {
+      const resource = resourceName(this.#ref)
+      this.#deps.log.warn({ err: error, resource }, 'the watch cursor could not be stored; a restart repeats more')
+    }
+    return repeat(flushMoved, { signal, everyMs: AT_MOST_EVERY_MS, failed })
+  }
+
+  /** Writes the cursor, one write at a time, so that an older position never replaces a newer one. */
+  flush(): Promise<void> {
+    this.#writing = this.#writing.catch(() => undefined).then(() => this.#write())
+    return this.#writing
+  }
+
+  async #write(): Promise<void> {
+    const position = this.#checkpoint.safe
+    if (position === undefined || position === this.#position || this.#isSwept) return
+    const { continuity, now } = this.#deps
+    const { certain, incarnation, ...reached } = position
+    try {
+      certain.throwIfAborted()
+      const cursor = { ...reached, ...(incarnation !== undefined && { incarnation }), ...(await continuity.raise()) }
+      certain.throwIfAborted()
+      const sequence = await this.#move({ ...cursor, at: now().toISOString() }, certain)
+      if (sequence === undefined) {
+        this.#isSwept = true
+        this.#written = undefined
+        return this.#deps.swept()
+      }
+      this.#written = { ...cursor, sequence }
+    } catch (error) {
+      // The watch begins again at the stored cursor.
+      if (!certain.aborted) throw error
+    }
+    this.#position = position
+  }
+
+  /** Replaces the cursor, also one that another bridge wrote. Returns undefined if the cursor was marked or deleted. */
+  async #move(cursor: Cursor, signal?: AbortSignal): Promise<number | undefined> {
+    for (;;) {
+      const sequence = await this.#deps.events.moveCursor(this.#ref, this.#scope, cursor, this.#sequence, signal)
+      if (sequence !== undefined) {
+        this.#sequence = sequence
+        return sequence
+      }
+      if ((await this.#readListed()) === undefined) return undefined
+    }
+  }
+
+  async #readListed(): Promise<WrittenPosition | undefined> {
+    const found = await this.#deps.events.lastCursor(this.#ref, this.#scope)
+    this.#sequence = found?.sequence ?? 0
+    return found?.unlisted ? undefined : found
+  }
+
+  #moved(signal: AbortSignal): Promise<void> {
+    const { safe } = this.#checkpoint
+    if (safe !== undefined && safe !== this.#position) return Promise.resolve()
+    return new Promise((resolve) => {
+      this.#wake = () => {
+        if (this.#checkpoint.safe === undefined || this.#checkpoint.safe === this.#position) return
+        done()
+      }
+      const done = () => {
+        this.#wake = () => {}
+        signal.removeEventListener('abort', done)
+        resolve()
+      }
+      signal.addEventListener('abort', done, { once: true })
+    })
+  }
+}
+
+/**
+ * The last position of a stream before which every change is safe. Changes may become safe in any order. A change
+ * without a position, such as an object of a list, only holds the position back.
+ */
+export class Checkpoint<Position> {
+  readonly #pending: { position: Position | undefined; isSafe: boolean }[] = []
+  #safe: Position | undefined
+
+  /** The last safe position. Undefined until the first one is reached. */
+  get safe(): Position | undefined {
+    return this.#safe
+  }
+
+  /** The last position that has begun. */
+  get latest(): Position | undefined {
+    return this.#pending.findLast(({ position }) => position !== undefined)?.position ?? this.#safe
+  }
+
+  /** Begins one change, in the order of the stream. Returns a function to call when the change is safe. */
+  begin(position?: Position): () => void {
+    const entry = { position, isSafe: false }
+    this.#pending.push(entry)
+    return () => {
+      entry.isSafe = true
+      this.#advance()
+    }
+  }
+
+  /** Notes a position that is not a change: a bookmark, or the end of a list. */
+  mark(position: Position): void {
+    this.begin(position)()
+  }
+
+  /** Forgets the positions that were reached or begun. Changes in progress still hold back later positions. */
+  void(): void {
+    for (const entry of this.#pending) entry.position = undefined
+    this.#safe = undefined
+  }
+
+  #advance(): void {
+    const unsafe = this.#pending.findIndex(({ isSafe }) => !isSafe)
+    const safe = this.#pending.splice(0, unsafe === -1 ? this.#pending.length : unsafe)
+    this.#safe = safe.findLast(({ position }) => position !== undefined)?.position ?? this.#safe
+  }
+}
+
+/** The Reconcilers, by coverage ID, for which all objects that a watch has read are stored and enqueued. */
+class Coverage {
+  #covers: ReadonlySet<string> = new Set()
+  /** The Reconcilers that the list in progress will cover. */
+  #listing: ReadonlySet<string> = new Set()
+
+  get ids(): ReadonlySet<string> {
+    return this.#covers
+  }
+
+  /** Begins with the coverage of a cursor. */
+  resume(said: readonly string[], wanted: readonly string[]): void {
+    this.#covers = new Set(wanted.filter((id) => said.includes(id)))
+  }
+
+  /** Restricts the coverage to the Reconcilers that are wanted from now on. */
+  restrictTo(wanted: readonly string[]): void {
+    this.#covers = new Set(wanted.filter((id) => this.#covers.has(id)))
+  }
+
+  /** Forgets the coverage, because NATS may have lost keys that were enqueued. */
+  forget(): void {
+    this.#covers = new Set()
+  }
+
+  covers(wanted: readonly string[]): boolean {
+    return wanted.every((id) => this.#covers.has(id))
+  }
+
+  /** Whether all of them are covered at the end of the list in progress. */
+  willCover(wanted: readonly string[]): boolean {
+    return wanted.every((id) => this.#covers.has(id) || this.#listing.has(id))
+  }
+
+  /** Begins a list for these Reconcilers. Returns whether the list must enqueue every key of a Reconciler. */
+  beginList(wanted: readonly string[]): (coverageId: string) => boolean {
+    const covers = this.#covers
+    this.#listing = new Set(wanted)
+    return (id) => !covers.has(id)
+  }
+
+  /** Ends the list. `wanted`: the Reconcilers that are wanted now. Left out: the list was interrupted. */
+  endList(wanted?: readonly string[]): void {
+    if (wanted) this.#covers = new Set(wanted.filter((id) => this.#listing.has(id)))
+    this.#listing = new Set()
+  }
+}
+
+/** Whether NATS still has all messages that it has confirmed. */
+export class StreamContinuity {
+  readonly #incarnation: BridgeOptions['incarnation']
+  readonly #watermark: Watermark | undefined
+  readonly #always = new AbortController().signal
+
+  constructor({ incarnation, watermark }: Pick<BridgeOptions, 'incarnation' | 'watermark'>) {
+    this.#incarnation = incarnation
+    this.#watermark = watermark
+  }
+
+  /** Returns the state of the streams for positions that are read from now on. */
+  async current(): Promise<StreamState> {
+    const certain = this.#watermark?.certain ?? this.#always
+    return { certain, incarnation: await this.#incarnation?.() }
+  }
+
+  /** Returns the mark behind all keys that were enqueued so far. */
+  async raise(): Promise<{ work?: string }> {
+    return this.#watermark ? { work: await this.#watermark.raise() } : {}
+  }
+
+  /** Returns false if events that the cursor covers, or keys enqueued for them, may be lost. */
+  async keeps(cursor: WrittenPosition, { incarnation }: Pick<StreamState, 'incarnation'>): Promise<boolean> {
+    if (cursor.incarnation !== incarnation) return false
+    if (!this.#watermark) return true
+    return cursor.work !== undefined && this.#watermark.holds(cursor.work)
+  }
+}
+
+/** The state of the streams that a position depends on. */
+export interface StreamState {
+  incarnation: string | undefined
+  /** Aborted when confirmed messages may be lost. Then no cursor may name the position. */
+  certain: AbortSignal
+}
+
+/** A point of a watch. All changes before it are stored, and enqueued for the Reconcilers in `covers`. */
+export interface Position extends StreamState, Pick<Cursor, 'resourceVersion' | 'covers'> {}
+
+export interface WrittenPosition extends Omit<Cursor, 'at'> {
+  /** The sequence in EVENTS. */
+  sequence: number
 }

@@ -1,6 +1,6 @@
 import { CommanderError } from 'commander'
-import { describe, EXIT, exitCodeOf, harmless, showsStacks } from '#host/exit'
-import { createProgram } from './program.ts'
+import { describe, EXIT, exitCodeOf, harmless, showsStacks } from '#process/exit'
+import { createProgram } from './program/program.ts'
 
 /** Parses and runs the command, and turns any failure into one line and an exit code. */
 export async function main(argv: string[]): Promise<void> {

@@ -5,23 +5,19 @@ import type { KubeClient } from '#kube'
 import { repeat } from '#primitives'
 import type { WorkQueue } from '#queue'
 import { MAX_STATE_BYTES, SettledWrites, sameJson } from '#reconcile'
-import { RECONCILERS } from '#spec'
+import { identityOf, RECONCILERS } from '#spec'
 import { EventRecorder } from './apply/event-recorder.ts'
-import { InFlight } from './apply/in-flight.ts'
-import { ownerIn } from './apply/write-origin.ts'
+import { InFlight, ownerIn } from './apply/write-through.ts'
 import { Gate } from './gate.ts'
-import type { FunctionAccess } from './http/function-access.ts'
+import type { FunctionAccess } from './http/http-function.ts'
 import { Adoptions } from './observe/adoptions.ts'
-import { createObjectCache } from './observe/object-cache.ts'
-import { References } from './observe/references.ts'
+import { createObjectCache, References } from './observe/references.ts'
 import { StateBudget } from './observe/state-budget.ts'
 import { Outage } from './outage.ts'
-import type { ReconciliationDependencies } from './run/dependencies.ts'
+import { type ReconciliationDependencies, seedsFrom } from './run/dependencies.ts'
 import { type FunctionCall, FunctionCalls, type IgnoredSignal } from './run/function-calls.ts'
-import { seedsFrom } from './run/seed.ts'
 import type { EndedRun } from './run/trail.ts'
 import type { RunObserver } from './run-steps.ts'
-import { Identities } from './serve/identities.ts'
 import { ReconcilerLifecycle } from './serve/reconciler-lifecycle.ts'
 
 const RETRY_MS = 1000
@@ -229,3 +225,65 @@ const scopeName = (ref: ResourceRef, scope = ''): string => `${resourceName(ref)
 /** Whether the cursor covers the Reconciler. A cursor without `covers` covers every Reconciler. */
 const isCovered = (cursor: StoredCursor | undefined, id: string): boolean =>
   cursor !== undefined && (cursor.covers === undefined || cursor.covers.includes(id))
+
+interface Claim {
+  name: string
+  identity: string
+  /** The creation time, RFC 3339. */
+  since: string
+}
+
+/**
+ * The Reconciler that may act under an identity: the oldest one that has it. Two Reconcilers with the same marks would
+ * prune each other's objects.
+ */
+export class Identities {
+  readonly #byName = new Map<string, Claim>()
+  readonly #byIdentity = new Map<string, Set<Claim>>()
+  #isComplete = false
+
+  /** Notes that all existing Reconcilers are known. */
+  complete(): void {
+    this.#isComplete = true
+  }
+
+  /** Updates a Reconciler. If its identity has changed, returns the others that share the old or the new one. */
+  update({ verb, object }: Pick<StoredEvent, 'verb' | 'object'>): string[] {
+    const { name } = object.metadata
+    const before = this.#byName.get(name)
+    const after = verb === 'deleted' ? undefined : claimOf(object)
+    if (before?.identity === after?.identity && before?.since === after?.since) return []
+    if (before !== undefined) this.#remove(before)
+    if (after !== undefined) this.#add(after)
+    const shared = [before, after].flatMap((claim) => [...(this.#byIdentity.get(claim?.identity ?? '') ?? [])])
+    return [...new Set(shared.map((claim) => claim.name))].filter((other) => other !== name)
+  }
+
+  /** Returns the Reconciler that may act under the identity of this one. Undefined: not known yet. */
+  holderOf(name: string): string | undefined {
+    const claim = this.#byName.get(name)
+    if (claim === undefined || !this.#isComplete) return undefined
+    const [first] = [...(this.#byIdentity.get(claim.identity) ?? [])].sort(byAge)
+    return first?.name
+  }
+
+  #add(claim: Claim): void {
+    this.#byName.set(claim.name, claim)
+    const sharing = this.#byIdentity.get(claim.identity) ?? new Set()
+    this.#byIdentity.set(claim.identity, sharing.add(claim))
+  }
+
+  #remove(claim: Claim): void {
+    this.#byName.delete(claim.name)
+    const sharing = this.#byIdentity.get(claim.identity)
+    sharing?.delete(claim)
+    if (sharing?.size === 0) this.#byIdentity.delete(claim.identity)
+  }
+}
+
+function claimOf({ metadata, spec }: KubeObject): Claim {
+  const { name, creationTimestamp: since = '' } = metadata
+  return { name, identity: identityOf(name, spec ?? {}), since }
+}
+
+const byAge = (a: Claim, b: Claim): number => a.since.localeCompare(b.since) || a.name.localeCompare(b.name)

@@ -1,9 +1,28 @@
-import { type Answer, errorOf, isSuccess, parseBody, readAnswer } from './body.ts'
-import { type Caller, createCaller, sending, titleOf } from './caller.ts'
-import { listPages } from './list.ts'
-import { APPLY_TYPE } from './payload.ts'
+import type { ResourceRef } from '#contracts'
+import {
+  type Answer,
+  APPLY_TYPE,
+  type Caller,
+  createCaller,
+  errorOf,
+  isSuccess,
+  parseBody,
+  readAnswer,
+  sending,
+  titleOf,
+} from './caller.ts'
+import { AnswerTooLargeError, ApiAnswerError, ApiPathError } from './errors.ts'
 import { createTransport, type Transport } from './transport.ts'
-import type { DeleteOptions, KubeClient, KubeClientOptions, KubeRequest, PatchType, WriteOptions } from './types.ts'
+import type {
+  DeleteOptions,
+  KubeClient,
+  KubeClientOptions,
+  KubeRequest,
+  ListOptions,
+  ListPage,
+  PatchType,
+  WriteOptions,
+} from './types.ts'
 import { watchEvents } from './watch.ts'
 
 const DEFAULT_MAX_SOCKETS = 32
@@ -85,3 +104,140 @@ function deletion(path: string, { uid, resourceVersion, dryRun, ...options }: De
 }
 
 const dryRunAll = (dryRun: boolean | undefined): string | undefined => (dryRun === true ? 'All' : undefined)
+
+interface ObjectList {
+  apiVersion: string
+  kind: string
+  metadata?: { resourceVersion?: string; continue?: string; remainingItemCount?: number }
+  items?: object[] | null
+}
+
+const DEFAULT_LIMIT = 500
+/** The size of 500 objects of 16 KiB. A page takes several times as much memory while it is parsed. */
+const MAX_PAGE_BYTES = 8 * 2 ** 20
+/** The number of pages in a row that fit before the number of objects per page is doubled. */
+const FITTING = 8
+
+/** Lists in pages. A page that is too large is requested again with half as many objects. */
+async function* listPages<T>(
+  request: KubeClient['request'],
+  path: string,
+  { limit = DEFAULT_LIMIT, resourceVersion, resourceVersionMatch, ...options }: ListOptions,
+): AsyncGenerator<ListPage<T>, void, undefined> {
+  const { labelSelector, fieldSelector, ...rest } = options
+  // A continue token contains its resourceVersion. The server refuses a request with both.
+  let position: Record<string, string | undefined> = { resourceVersion, resourceVersionMatch }
+  let objects = limit
+  for (let fitting = 0; ; fitting++) {
+    if (fitting >= FITTING && objects < limit) {
+      objects = Math.min(limit, 2 * objects)
+      fitting = 0
+    }
+    const query = { limit: objects, labelSelector, fieldSelector, ...position }
+    // With resourceVersion 0 there are no pages, and a page of one object cannot be divided.
+    const maxBytes = objects > 1 && position['resourceVersion'] !== '0' ? MAX_PAGE_BYTES : undefined
+    let list: ObjectList
+    try {
+      list = await request<ObjectList>({ ...rest, method: 'GET', path, query, maxBytes })
+    } catch (error) {
+      if (maxBytes === undefined || !(error instanceof AnswerTooLargeError)) throw error
+      objects = Math.floor(objects / 2)
+      fitting = 0
+      continue
+    }
+    yield pageOf(path, list)
+    const next = list.metadata?.continue
+    if (next === undefined || next === '') return
+    position = { continue: next }
+  }
+}
+
+function pageOf<T>(path: string, list: ObjectList): ListPage<T> {
+  const { resourceVersion, remainingItemCount } = list.metadata ?? {}
+  if (resourceVersion === undefined || !list.kind.endsWith('List')) {
+    throw new ApiAnswerError(`GET ${path}: a list was asked for, the answer is a ${list.kind}`)
+  }
+  const type = { apiVersion: list.apiVersion, kind: list.kind.slice(0, -'List'.length) }
+  return {
+    items: (list.items ?? []).map((item) => ({ ...type, ...item }) as T),
+    resourceVersion,
+    ...(remainingItemCount === undefined ? {} : { remaining: remainingItemCount }),
+  }
+}
+
+/** A resource type that the API server serves. */
+export interface ServedResource extends ResourceRef {
+  kind: string
+  namespaced: boolean
+  /** Other names that kubectl accepts for it. */
+  aliases: string[]
+}
+
+/** Aggregated discovery (Kubernetes 1.30): one answer each for the core group and for all others. */
+const ACCEPT = 'application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList'
+
+interface DiscoveryList {
+  items: {
+    metadata: { name?: string }
+    versions: {
+      version: string
+      resources?: {
+        resource: string
+        responseKind?: { kind: string }
+        scope: 'Namespaced' | 'Cluster'
+        singularResource?: string
+        shortNames?: string[]
+      }[]
+    }[]
+  }[]
+}
+
+/** Returns every resource type in every version that is served, in the server's order of preference. */
+export async function servedResources(kube: Pick<KubeClient, 'get'>, signal?: AbortSignal): Promise<ServedResource[]> {
+  const answers = await Promise.all(
+    ['/api', '/apis'].map((path) => kube.get<DiscoveryList>(path, { accept: ACCEPT, signal })),
+  )
+  return answers.flatMap(({ items }) => items).flatMap(resourcesOf)
+}
+
+const resourcesOf = ({ metadata: { name: group = '' }, versions }: DiscoveryList['items'][number]): ServedResource[] =>
+  versions.flatMap(({ version, resources = [] }) =>
+    resources.flatMap(({ resource, responseKind, scope, singularResource = '', shortNames = [] }) => {
+      if (responseKind === undefined) return []
+      const aliases = [singularResource, responseKind.kind.toLowerCase(), ...shortNames].filter((alias) => alias !== '')
+      return { group, version, resource, kind: responseKind.kind, namespaced: scope === 'Namespaced', aliases }
+    }),
+  )
+
+/**
+ * Returns the path of a resource type, an object or its subresource. Without a namespace, the type is cluster-scoped,
+ * or the path covers all namespaces.
+ */
+export function resourcePath(ref: ResourceRef, namespace?: string, name?: string, subresource?: string): string {
+  if (subresource !== undefined && name === undefined) {
+    throw new Error(`the path of ${ref.resource}/${subresource} needs the name of an object`)
+  }
+  return [
+    ...(ref.group === '' ? ['/api'] : ['/apis', segment('group', ref.group)]),
+    segment('version', ref.version),
+    ...(namespace === undefined ? [] : ['namespaces', segment('namespace', namespace)]),
+    segment('resource', ref.resource),
+    ...(name === undefined ? [] : [segment('name', name)]),
+    ...(subresource === undefined ? [] : [subresource.split('/').map(encodeURIComponent).join('/')]),
+  ].join('/')
+}
+
+/**
+ * Throws for an empty segment, which would name the collection: a delete of one object would become a delete of all
+ * objects.
+ */
+function segment(what: string, value: string): string {
+  if (value === '' || value === '.' || value === '..' || value.includes('/') || !value.isWellFormed()) {
+    throw new ApiPathError(`${JSON.stringify(value)} cannot be the ${what} in an API path`)
+  }
+  return encodeURIComponent(value)
+}
+
+/** `Accept` of requests for the metadata of objects alone. */
+export const METADATA_ONLY = 'application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json'
+export const METADATA_ONLY_LIST = 'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json'

@@ -1,5 +1,12 @@
-export { createKubeClient } from './client.ts'
-export { type ServedResource, servedResources } from './discovery.ts'
+export {
+  createKubeClient,
+  METADATA_ONLY,
+  METADATA_ONLY_LIST,
+  resourcePath,
+  type ServedResource,
+  servedResources,
+} from './client.ts'
+export { loadInCluster } from './credentials.ts'
 export {
   ApiAnswerError,
   ApiConnectionError,
@@ -15,10 +22,7 @@ export {
   isRetriable,
   isUnauthorized,
 } from './errors.ts'
-export { loadInCluster } from './in-cluster.ts'
 export { kubeConfigPaths, loadKubeConfig } from './kubeconfig.ts'
-export { METADATA_ONLY, METADATA_ONLY_LIST } from './metadata-only.ts'
-export { resourcePath } from './paths.ts'
 export type {
   ApplyOptions,
   Bookmark,

@@ -1,6 +1,6 @@
+import { keptToken } from './credentials.ts'
 import { ClusterAccessError } from './errors.ts'
-import { keptToken } from './kept-token.ts'
-import type { Circumstances, UserEntry } from './kubeconfig-schema.ts'
+import type { Circumstances, UserEntry } from './kubeconfig-file.ts'
 import type { ClusterAccess } from './types.ts'
 
 type AuthProvider = NonNullable<UserEntry['auth-provider']>

@@ -1,11 +1,9 @@
 import { delimiter, dirname, join, resolve } from 'node:path'
+import { certificateAuthority, clientCertificate, execCredentials, tokenFile } from './credentials.ts'
 import { ClusterAccessError } from './errors.ts'
-import { certificateAuthority, clientCertificate } from './kubeconfig-certificates.ts'
-import { execCredentials } from './kubeconfig-exec.ts'
+import type { Circumstances, ClusterEntry, Entry, KubeConfig, UserEntry } from './kubeconfig-file.ts'
 import { type KubeConfigFile, readKubeConfigs } from './kubeconfig-file.ts'
 import { providerCredentials } from './kubeconfig-provider.ts'
-import type { Circumstances, ClusterEntry, Entry, KubeConfig, UserEntry } from './kubeconfig-schema.ts'
-import { tokenFile } from './token-file.ts'
 import type { ClusterAccess, TokenSource } from './types.ts'
 
 /** Returns the files that the value of KUBECONFIG names, or the file in the home folder if the variable is not set. */

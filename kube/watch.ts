@@ -1,9 +1,7 @@
 import type { IncomingMessage } from 'node:http'
-import { type Answer, errorOf, isSuccess, notJson, readAnswer } from './body.ts'
-import type { Caller } from './caller.ts'
-import { connectionError, deadlineError } from './connection-errors.ts'
+import { type Answer, type Caller, errorOf, isSuccess, notJson, readAnswer } from './caller.ts'
 import { ApiAnswerError, ApiError } from './errors.ts'
-import { LineCutter } from './lines.ts'
+import { connectionError, deadlineError } from './transport.ts'
 import type { Status, WatchEvent, WatchOptions } from './types.ts'
 
 /** The time after timeoutSeconds at which the client closes a watch: a live server ends it at timeoutSeconds. */
@@ -115,5 +113,51 @@ function parseLine(title: string, line: string): { type: 'ERROR'; object: Status
     return JSON.parse(line)
   } catch {
     throw notJson(`${title}: a line`, line)
+  }
+}
+
+/** The limit of a line. By default etcd stores objects up to 1.5 MiB. */
+const MAX_LINE_BYTES = 64 * 1024 * 1024
+const NEWLINE = 0x0a
+
+/**
+ * Cuts bytes into lines. A chunk may end anywhere, also within a character: the search is for bytes, and only complete
+ * lines are decoded.
+ */
+export class LineCutter {
+  #pending: Buffer[] = []
+  #pendingBytes = 0
+
+  /** Returns the lines that this chunk completes, without their line ends. */
+  push(chunk: Buffer): string[] {
+    const lines: string[] = []
+    let start = 0
+    for (let end = chunk.indexOf(NEWLINE); end !== -1; end = chunk.indexOf(NEWLINE, start)) {
+      lines.push(this.#complete(chunk.subarray(start, end)))
+      start = end + 1
+    }
+    if (start < chunk.length) this.#keep(chunk.subarray(start))
+    return lines
+  }
+
+  /** The bytes of the incomplete line. */
+  get pendingBytes(): number {
+    return this.#pendingBytes
+  }
+
+  #complete(end: Buffer): string {
+    if (this.#pendingBytes === 0) return end.toString()
+    const line = Buffer.concat([...this.#pending, end]).toString()
+    this.#pending = []
+    this.#pendingBytes = 0
+    return line
+  }
+
+  #keep(part: Buffer): void {
+    this.#pending.push(part)
+    this.#pendingBytes += part.length
+    if (this.#pendingBytes > MAX_LINE_BYTES) {
+      throw new ApiAnswerError(`a line of the watch is longer than ${MAX_LINE_BYTES} bytes`)
+    }
   }
 }

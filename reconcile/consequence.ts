@@ -2,9 +2,8 @@ import { ConflictError, RetryAfterError, TerminalError } from '#contracts'
 import { backoffMs, type Finish, messageOf } from '#queue/terms'
 import type { Backoff } from '#spec'
 import { ExternalError, FunctionError, NamespaceTerminatingError, RefusedError } from './errors.ts'
-import { REASON } from './outcome.ts'
+import { inMib, REASON } from './outcome.ts'
 import type { Failure } from './status.ts'
-import { TooMuchStateError } from './too-much-state.ts'
 import type { Failed } from './vocabulary.ts'
 
 /** The number of failures in a row before the object shows an error that may pass. Most such errors pass earlier. */
@@ -86,4 +85,28 @@ export function gravest(failures: readonly Failed[]): Failed {
 function failure(error: Error & Partial<Failure>): Failure {
   const { reason = '' } = error
   return { reason: REASON.test(reason) ? reason.slice(0, 1024) : error.name, message: error.message.slice(0, 32_768) }
+}
+
+/** The objects of one resource that a run reads. */
+export interface Read {
+  /** `configmaps.v1` */
+  resource: string
+  count: number
+  /** The size as JSON. */
+  bytes: number
+}
+
+/** The process does not have enough memory for the objects of the run. The primary object shows the error. */
+export class TooMuchStateError extends Error implements Failure {
+  override readonly name = 'TooMuchStateError'
+  readonly reason = 'TooMuchState'
+  constructor(read: readonly Read[], maxBytes: number) {
+    const largest = read.filter(({ bytes }) => bytes * 100 > maxBytes).toSorted((a, b) => b.bytes - a.bytes)
+    const found = largest.map(({ resource, count, bytes }) => `${count} ${resource} (${inMib(bytes)})`).join(', ')
+    super(
+      `the function is not called, because the objects that it would be given are larger than ${inMib(maxBytes)} ` +
+        `together: ${found} were read before the limit was reached. Reduce the objects that spec.owns and spec.related ` +
+        `of the Reconciler select, or raise FAIRLEAD_MAX_STATE_MIB`,
+    )
+  }
 }

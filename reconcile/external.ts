@@ -5,9 +5,8 @@ import { sameJson } from './covers.ts'
 import { EffectError, ExternalError } from './errors.ts'
 import { fail } from './failure.ts'
 import { performInput, readInput } from './input.ts'
-import { type Pass, type PerformedEffect, tell } from './progress.ts'
+import { after, finish, lookAgain, type Pass, type PerformedEffect, type Step, step, tell } from './progress.ts'
 import type { FeasiblePlan } from './refusals.ts'
-import { after, finish, lookAgain, type Step, step } from './step.ts'
 import type { Answer, Ask, Failed, Note } from './vocabulary.ts'
 
 type PerformAsk = Ask & { do: 'perform' }

@@ -4,9 +4,8 @@ import { keepsStatus } from '#spec'
 import { withheld } from './confidential.ts'
 import { type Consequence, consequenceOf, gravest } from './consequence.ts'
 import { GoneError, UnsettledError } from './errors.ts'
-import { isLastPass, type Pass, type Progress, tell } from './progress.ts'
+import { after, finish, isLastPass, observe, type Pass, type Progress, type Step, step, tell } from './progress.ts'
 import { type Failure, failurePatch } from './status.ts'
-import { after, finish, observe, type Step, step } from './step.ts'
 import type { Failed, Note } from './vocabulary.ts'
 
 /** The longest time for which a run that never settles keeps its key. */

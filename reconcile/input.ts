@@ -1,7 +1,6 @@
-import type { Performed, PerformInput, ReadInput, RunInput } from '#contracts'
+import type { KubeObject, Performed, PerformInput, ReadInput, RunInput } from '#contracts'
+import { finalizerOf, finalizersWithout, holdsFinalizer, type ReconcilerSpec } from '#spec'
 import { scrubberOf } from './confidential.ts'
-import { isFinalizing } from './finalizer.ts'
-import { deepFreeze } from './freeze.ts'
 import type { Pass } from './progress.ts'
 import { toldOf } from './refusals.ts'
 import { byKind } from './world.ts'
@@ -35,4 +34,37 @@ function lastPerformed({ performed }: Pass): Performed | undefined {
   if (last === undefined) return undefined
   const { effect, result, error } = last
   return { effect, ...(result !== undefined && { result }), ...(error !== undefined && { error }) }
+}
+
+/**
+ * Freezes the input of a function. A function that changed its input would hide a difference; it gets a TypeError
+ * instead.
+ */
+export function deepFreeze<T>(value: T): T {
+  if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return value
+  Object.freeze(value)
+  for (const field of Object.values(value)) deepFreeze(field)
+  return value
+}
+
+/** Whether the object is being deleted and waits for this reconciler. */
+export const isFinalizing = (object: KubeObject, identity: string): boolean =>
+  object.metadata.deletionTimestamp !== undefined && holdsFinalizer(object, identity)
+
+/**
+ * Returns the finalizers that the object must have before the function is called, or undefined if it has them already.
+ * An object that is being deleted never gets a finalizer, and keeps its finalizer as long as the reconciler finalizes.
+ * A reconciler without `finalize`, or whose selector no longer matches the object, removes the finalizer that it added.
+ */
+export function finalizersBefore(
+  object: KubeObject,
+  identity: string,
+  { finalize }: Pick<ReconcilerSpec, 'finalize'>,
+  isSelected = true,
+): string[] | undefined {
+  const { finalizers = [], deletionTimestamp } = object.metadata
+  const has = holdsFinalizer(object, identity)
+  const isGoing = deletionTimestamp !== undefined
+  if (finalize && (isGoing ? has : isSelected)) return has ? undefined : [...finalizers, finalizerOf(identity)]
+  return has ? finalizersWithout(object.metadata, identity) : undefined
 }

@@ -2,8 +2,8 @@ import { limited, performed, unreadable } from './external.ts'
 import { end, fail, unreported } from './failure.ts'
 import { begin, leave, lookedAgain } from './observed.ts'
 import type { Progress, Reconciled } from './progress.ts'
+import { observe, type Step } from './progress.ts'
 import { endRound, hasRead, returned } from './rounds.ts'
-import { observe, type Step } from './step.ts'
 import type { Answer, Ask } from './vocabulary.ts'
 import {
   addedFinalizer,

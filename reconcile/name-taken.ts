@@ -2,9 +2,8 @@ import { controllerOf, type KubeObject } from '#contracts'
 import { isNamedAs, isOwnedBy, type OwnedResource, type Owner, RETAINED_FOR, retainerOf } from '#spec'
 import { fingerprint } from './covers.ts'
 import { RefusedError } from './errors.ts'
-import { markedBy, ownershipMark, RECONCILER_ANNOTATION } from './ownership.ts'
+import { isRetained, markedBy, ownershipMark, RECONCILER_ANNOTATION } from './ownership.ts'
 import { bound, type Write } from './plan.ts'
-import { isRetained } from './retention.ts'
 import { called } from './world.ts'
 
 /** A reconciler that wants the name, and the owner of the object to be created. */

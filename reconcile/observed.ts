@@ -1,13 +1,12 @@
 import { ConflictError, type KubeObject } from '#contracts'
-import { holdsFinalizer, keepsStatus } from '#spec'
+import { holdsFinalizer, keepsStatus, PAUSED_ANNOTATION } from '#spec'
 import { noting, objectsOf } from './confidential.ts'
 import { GoneError } from './errors.ts'
 import { fail } from './failure.ts'
-import { finalizersBefore, isFinalizing } from './finalizer.ts'
-import { isPaused, pausePatch } from './pause.ts'
-import { isLastPass, type Pass, type Progress, type Reconciled } from './progress.ts'
+import { finalizersBefore, isFinalizing } from './input.ts'
+import { finish, isLastPass, type Pass, type Progress, type Reconciled, type Step, step } from './progress.ts'
 import { call } from './rounds.ts'
-import { finish, type Step, step } from './step.ts'
+import { conditionPatch, PAUSED, type StatusPatch } from './status.ts'
 import type { Observed } from './vocabulary.ts'
 
 /**
@@ -70,3 +69,11 @@ function sayPaused(pass: Pass, isSelected: boolean): Step {
  */
 const isServed = ({ identity, selects }: Reconciled, object: KubeObject): boolean =>
   (selects(object) && object.metadata.deletionTimestamp === undefined) || holdsFinalizer(object, identity)
+
+const isPaused = ({ metadata }: KubeObject): boolean => metadata.annotations?.[PAUSED_ANNOTATION] === 'true'
+
+/** Returns the patch that reports the pause on the object. It is the only write to the object during the pause. */
+function pausePatch(object: KubeObject, now: Date): StatusPatch | undefined {
+  const message = `nothing is written while annotation ${PAUSED_ANNOTATION} is "true"`
+  return conditionPatch(object, { type: PAUSED, status: 'True', reason: 'PausedByAnnotation', message }, now)
+}

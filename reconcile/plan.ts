@@ -1,8 +1,16 @@
 import type { Effect, EventReport, KubeObject, ObjectMeta } from '#contracts'
 import type { Due } from '#queue/terms'
 import { contestAnnotationOf, keepsStatus, type OwnedResource, type ReconcilerSpec } from '#spec'
-import { braked, fightsIn, type HeldBack, isHeldBack, missingFields, type Taking } from './brake.ts'
-import { CONTESTED_ANNOTATION } from './contest.ts'
+import {
+  braked,
+  CONTESTED_ANNOTATION,
+  fightsIn,
+  type HeldBack,
+  isHeldBack,
+  missingFields,
+  type Taking,
+} from './brake.ts'
+import type { Settled } from './covers.ts'
 import { covers, fingerprint, sorted } from './covers.ts'
 import {
   completeDesired,
@@ -13,9 +21,14 @@ import {
 } from './desired.ts'
 import { type MetadataWrite, metadataFaults, metadataWrite } from './metadata.ts'
 import { HUNDRED_YEARS_S, type PlainOutcome } from './outcome.ts'
-import { isMarkedBy, ownershipMark, RECONCILER_ANNOTATION } from './ownership.ts'
-import { isRetained, retentionFaults, retentionPatch } from './retention.ts'
-import type { Settled } from './settled.ts'
+import {
+  isMarkedBy,
+  isRetained,
+  ownershipMark,
+  RECONCILER_ANNOTATION,
+  retentionFaults,
+  retentionPatch,
+} from './ownership.ts'
 import { type Failure, type StatusPatch, statusPatch } from './status.ts'
 import { type Family, findOwned, type OwnedObject } from './world.ts'
 

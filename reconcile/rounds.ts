@@ -1,20 +1,20 @@
-import { type RunInput, TerminalError } from '#contracts'
+import { type Effect, type RunInput, TerminalError } from '#contracts'
+import { BoundedMap } from '#primitives/bounded-map'
 import { type Due, dueDate } from '#queue/terms'
 import { finalizersWithout } from '#spec'
 import { contentsReturned, noting } from './confidential.ts'
-import { sameJson } from './covers.ts'
+import { type Settled, sameJson } from './covers.ts'
 import { UnsettledError } from './errors.ts'
 import { goesOnLater, perform, read, stateIn } from './external.ts'
 import { fail, refusalOf } from './failure.ts'
-import { isFinalizing } from './finalizer.ts'
-import { deepFreeze } from './freeze.ts'
-import { inputOf } from './input.ts'
-import { nextWrite } from './next-write.ts'
+import { deepFreeze, inputOf, isFinalizing } from './input.ts'
+import { type MetadataWrite, metadataTarget } from './metadata.ts'
 import { type PlainOutcome, parseOutcome } from './outcome.ts'
-import { plan, plannedStatus } from './plan.ts'
-import { isLastPass, MAX_ROUNDS, type Pass, tell } from './progress.ts'
+import { type Plan, plan, plannedStatus, statusTarget, type Write } from './plan.ts'
+import { after, finish, isLastPass, MAX_ROUNDS, type Pass, type Step, step, tell } from './progress.ts'
 import { type FeasiblePlan, notingRefused, withoutRefused } from './refusals.ts'
-import { after, finish, type Step, step } from './step.ts'
+import type { StatusPatch } from './status.ts'
+import type { Family } from './world.ts'
 
 /** Calls the function. If its last call in this run saw the same state, uses that outcome and the time of that call. */
 export function call(pass: Pass): Step {
@@ -131,3 +131,49 @@ const sooner = (due: Due | undefined, other: Date | undefined, now: Date): Due |
   due !== undefined && (other === undefined || dueDate(due, now) <= other) ? due : other
 
 export const done = (pass: Pass): Step => finish(pass, { kind: 'done' }, { mayLookAgain: !isLastPass(pass) })
+
+/** The writes between two decisions of a run. */
+export type NextWrite =
+  | { kind: 'owned'; stages: Write[][] }
+  | { kind: 'metadata'; write: MetadataWrite }
+  | { kind: 'status'; patch: StatusPatch }
+  | { kind: 'effect'; effect: Effect }
+  | { kind: 'deletion' }
+
+/**
+ * Returns the first writes that an outcome requires, in this order: owned objects, the labels and annotations of the
+ * object, its status, its effect, and its deletion after all others. Undefined if nothing has to be written.
+ */
+export function nextWrite({ stages, metadata, status, effect, isDeletion }: Plan): NextWrite | undefined {
+  if (stages.some((writes) => writes.length > 0)) return { kind: 'owned', stages }
+  if (metadata !== undefined) return { kind: 'metadata', write: metadata }
+  if (status !== undefined) return { kind: 'status', patch: status }
+  if (effect !== undefined) return { kind: 'effect', effect }
+  return isDeletion ? { kind: 'deletion' } : undefined
+}
+
+const CAPACITY = 20_000
+
+/** Remembers the writes that changed nothing, for all runs of a process. */
+export class SettledWrites {
+  readonly #known = new BoundedMap<string, string>(CAPACITY)
+
+  remember(target: string, value: string): void {
+    this.#known.set(target, value)
+  }
+
+  /** Returns the known writes for one object and its owned objects. */
+  of({ object, owned }: Family): Settled {
+    const targets = [
+      statusTarget(object),
+      metadataTarget(object),
+      ...owned.map((child) => child.object.metadata.uid ?? ''),
+    ]
+    return Object.fromEntries(
+      targets.flatMap((target) => {
+        const value = this.#known.get(target)
+        return value === undefined ? [] : [[target, value]]
+      }),
+    )
+  }
+}

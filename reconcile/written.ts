@@ -5,11 +5,12 @@ import { gravest } from './consequence.ts'
 import { fingerprint } from './covers.ts'
 import { RefusedError } from './errors.ts'
 import { fail } from './failure.ts'
-import { isFinalizing } from './finalizer.ts'
+import { isFinalizing } from './input.ts'
 import { type MetadataWrite, metadataTarget } from './metadata.ts'
 import { decideOrLeave } from './observed.ts'
+import { isRetained } from './ownership.ts'
 import { statusTarget, type Write } from './plan.ts'
-import { type Pass, tell } from './progress.ts'
+import { after, lookAgain, type Pass, type Step, tell } from './progress.ts'
 import {
   afterRefusal,
   type FeasiblePlan,
@@ -18,10 +19,8 @@ import {
   refusedWrite,
   withoutHeld,
 } from './refusals.ts'
-import { isRetained } from './retention.ts'
 import { done, endRound, standing, writeStage } from './rounds.ts'
 import type { StatusPatch } from './status.ts'
-import { after, lookAgain, type Step } from './step.ts'
 import type { Failed, Note, Written } from './vocabulary.ts'
 import { called, withObject, withOwned } from './world.ts'
 

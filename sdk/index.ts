@@ -36,20 +36,19 @@ export {
   Pod,
   ResourceQuota,
   RoleBinding,
+  type Rollout,
+  rolloutOf,
   Secret,
   Service,
   ServiceAccount,
   StatefulSet,
 } from './built-in-kinds.ts'
-export { breakingChanges } from './compatibility.ts'
 export type { Column, CustomResourceDefinition, ResourceOptions, Scale, ServedVersion } from './crd.ts'
+export { breakingChanges } from './crd.ts'
 export type { External, ExternalSystem, Reconciler, ReconcilerOptions, RelatedKind, Run } from './definition.ts'
 export { toInvoke } from './invoke.ts'
-export { type Kind, kind, type ObservedBy, type PlainKind } from './kinds.ts'
-export { manifest, type ReconcilerManifest } from './manifest.ts'
-export { deploymentName, serviceName, shortName } from './names.ts'
+export { deploymentName, type Kind, kind, type ObservedBy, type PlainKind, serviceName, shortName } from './kinds.ts'
 export type { ReconcileOutcome } from './outcome.ts'
-export { type Rollout, rolloutOf } from './readiness.ts'
-export { reconciler } from './reconciler.ts'
+export { manifest, type ReconcilerManifest, reconciler } from './reconciler.ts'
 export { definitionsOf, type Parsed, type Resource, resource } from './resource.ts'
 export type { ValidationRule } from './rules.ts'

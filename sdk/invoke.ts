@@ -13,8 +13,8 @@ import {
 import { isOwnedBy } from '#spec'
 import type { AnyRun, External, Reconciler } from './definition.ts'
 import { inputKey, type Kind, type ObservedBy } from './kinds.ts'
+import { plain } from './options.ts'
 import { outcomeReader } from './outcome.ts'
-import { plain } from './plain.ts'
 import { isResource } from './resource.ts'
 
 /** An Invoke whose decisions are typed. */

@@ -9,8 +9,7 @@ import {
   type OwnMetadata,
   TerminalError,
 } from '#contracts'
-import { explain } from './explain.ts'
-import { plain } from './plain.ts'
+import { explain, plain } from './options.ts'
 
 /**
  * The outcome of a run: the desired state. A left-out field stays as it is. `requeueAfter` and `requeueAt` request

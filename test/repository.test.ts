@@ -35,7 +35,7 @@ describe('the workflows', () => {
   })
 
   it('use the Go version that the servers need', () => {
-    const [needed] = /^go (\d+\.\d+)/m.exec(read('local/go/k8s/go.mod'))?.slice(1) ?? []
+    const [needed] = /^go (\d+\.\d+)/m.exec(read('packages/lab/go/k8s/go.mod'))?.slice(1) ?? []
     expect(stepsOf(workflow('ci')).map((step) => step.with?.['go-version'])).toContain(needed)
   })
 })

@@ -9,7 +9,7 @@ const LONGEST_SECONDS = 4
 /** Tests that need no server, no build and no network. */
 export default defineConfig({
   test: {
-    include: globSync('{test,examples}/**/*.test.ts').filter(
+    include: globSync('{test,docs/examples}/**/*.test.ts').filter(
       (file) => !needsServers(file) && (durationOf(file) ?? 0) <= LONGEST_SECONDS,
     ),
     isolate: false,

@@ -1,17 +1,58 @@
-import type { Command } from 'commander'
-import type { ExplainOptions } from '../actions/explain.ts'
-import { type CommandContext, objectName, outputOption } from '../options.ts'
+import { type ExistingStreams, explain, gather, jsonOf, openExistingStreams, pageOf } from '#inspect'
+import type { KubeClient } from '#kube'
+import type { Config } from '#process/config'
+import { EXIT, oneLine, UsageError } from '#process/exit'
+import { openKube } from '#process/kube'
+import { createLogger } from '#process/logging'
+import type { CommandContext } from '../options.ts'
 
-/** `fairlead explain KIND/NAME` */
-export function explainCommand(program: Command, context: CommandContext): void {
-  program
-    .command('explain')
-    .description('why an object is as it is, and the one step to take')
-    .argument('<kind/name>', 'as kubectl takes it, e.g. website/hello')
-    .option('-n, --namespace <name>', 'of the object (default: default)', objectName)
-    .addOption(outputOption('text', 'json'))
-    .action(async (asked: string, options: ExplainOptions) => {
-      const { printExplanation } = await import('../actions/explain.ts')
-      await printExplanation(asked, options, context)
-    })
+export interface ExplainOptions {
+  namespace?: string
+  output: 'text' | 'json'
 }
+
+/** `asked`: `KIND/NAME`, as for kubectl. */
+export async function printExplanation(
+  asked: string,
+  { namespace, output }: ExplainOptions,
+  { config, print, setExitCode }: CommandContext,
+): Promise<void> {
+  const [kind = '', name = '', ...rest] = asked.split('/')
+  if (kind === '' || name === '' || rest.length > 0)
+    throw new UsageError(`"${asked}" names no object: give KIND/NAME, such as website/hello`)
+  const settings = await config()
+  const [kube, streams] = await Promise.all([kubeOf(settings), streamsOf(settings)])
+  try {
+    if (typeof kube === 'string' && typeof streams === 'string')
+      throw new Error(`neither the API server nor NATS can be asked: ${kube}; ${streams}`)
+    const situation = await gather({ kind, namespace, name }, { kube, streams }, () => new Date())
+    const explanation = explain(situation)
+    print(output === 'json' ? jsonOf(situation, explanation) : pageOf(situation, explanation))
+    if (situation.object === undefined) setExitCode(EXIT.failed)
+  } finally {
+    if (typeof kube !== 'string') await kube.close()
+    if (typeof streams !== 'string') await streams[Symbol.asyncDispose]()
+  }
+}
+
+/** Returns a client, or the reason why there is none. */
+async function kubeOf(settings: Config): Promise<KubeClient | string> {
+  try {
+    const kube = await openKube(settings)
+    await kube.text('/version')
+    return kube
+  } catch (error) {
+    return whyAway(error)
+  }
+}
+
+/** Returns the streams, or the reason why they cannot be read. */
+async function streamsOf(settings: Config): Promise<(ExistingStreams & AsyncDisposable) | string> {
+  try {
+    return await openExistingStreams(settings, await createLogger({ ...settings, LOG_LEVEL: 'error' }))
+  } catch (error) {
+    return whyAway(error)
+  }
+}
+
+const whyAway = (error: unknown): string => oneLine(error instanceof Error ? error.message : String(error))

@@ -1,119 +1,203 @@
-import type { Command } from 'commander'
-import type { CrdsOptions, KnativeOfOptions, ManifestsOptions, RbacOptions } from '../actions/generate.ts'
-import type { BundleCommandOptions } from '../actions/generate-bundle.ts'
-import type { ChartOptions } from '../actions/generate-chart.ts'
+import { existsSync } from 'node:fs'
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { dirname, extname, join } from 'node:path'
+import type { KubeObject } from '#contracts'
+import { parseReference } from '#image'
 import {
-  builtinOption,
-  type CommandContext,
-  collect,
-  functionOption,
-  namespacesOption,
-  objectName,
-  streamPrefixes,
-} from '../options.ts'
+  bundlePackage,
+  CAPABILITIES,
+  CATEGORIES,
+  functionRbac,
+  functionsChart,
+  type KnativeOptions,
+  knativeManifests,
+  olmBundle,
+  type PackageJson,
+  platformRbac,
+  reconcilerCrd,
+  refuseBreaking,
+  yamlOf,
+} from '#install'
+import { UsageError } from '#process/exit'
+import { demandFunctions, functionNamed, loadFunctions, namableFunctions, type Selection } from '#process/functions'
+import { type CustomResourceDefinition, definitionsOf, manifest, type Reconciler } from '#sdk'
+import { examplesIn, objectsIn } from './manifests.ts'
 
-export function generateCommands(program: Command, { print }: CommandContext): void {
-  const generate = program.command('generate').description('manifests from the functions’ code, as YAML')
+export type RbacOptions = Selection & { platform: boolean }
+export type CrdsOptions = RbacOptions & { compatibleWith: string[]; new: string[] }
+export type ManifestsOptions = Selection & { to: string; force: boolean }
+export type KnativeOfOptions = Selection & KnativeOptions
 
-  generate
-    .command('crds')
-    .description('the custom resources of the functions')
-    .addOption(functionOption())
-    .addOption(builtinOption())
-    .option('--platform', 'and Reconciler, the custom resource of Fairlead itself', false)
-    .option('--compatible-with <file>', 'fail if objects stored under that definition would not survive', collect, [])
-    .option('--new <name>', 'a definition that is in none of those files yet, e.g. shops.example.com', collect, [])
-    .action(async (options: CrdsOptions) => {
-      const { generateCrds } = await import('../actions/generate.ts')
-      print(await generateCrds(options))
-    })
-
-  generate
-    .command('rbac')
-    .description('what the functions may do, each with an account of its own, and bridge and dispatcher for them')
-    .addOption(functionOption())
-    .addOption(builtinOption())
-    .addOption(namespacesOption())
-    .option('--no-platform', 'without what bridge and dispatcher need whatever the functions')
-    .action(async (options: RbacOptions) => {
-      const { generateRbac } = await import('../actions/generate.ts')
-      print(await generateRbac(options))
-    })
-
-  generate
-    .command('manifests')
-    .description('crds.yaml and rbac.yaml of the functions, in a folder; fails if stored objects would not survive')
-    .addOption(functionOption())
-    .addOption(builtinOption())
-    .addOption(namespacesOption())
-    .requiredOption('--to <folder>', 'whose crds.yaml has the earlier definitions')
-    .option('--force', 'also where stored objects would lose something or be refused', false)
-    .action(async (options: ManifestsOptions) => {
-      const { generateManifests } = await import('../actions/generate.ts')
-      for (const file of await generateManifests(options)) print(file)
-    })
-
-  generate
-    .command('knative')
-    .description('Knative Services that run the functions, and the Reconcilers that call them there')
-    .argument('[name]', 'only of this function')
-    .addOption(functionOption())
-    .addOption(builtinOption())
-    .requiredOption('--image <image>', 'with the fairlead command as its entrypoint, and the functions’ modules')
-    .option('-n, --namespace <name>', 'of the Services', objectName, 'fairlead-functions')
-    .option('--module <path>', 'of the functions inside the image; left out: built-in functions')
-    .action(async (name: string | undefined, options: KnativeOfOptions) => {
-      const { generateKnative } = await import('../actions/generate.ts')
-      print(await generateKnative(name, options))
-    })
-
-  generate
-    .command('nats-users')
-    .description('users.conf of NATS, with the permissions for these shards or prefixes too')
-    .argument(
-      '<name...>',
-      'values of FAIRLEAD_SHARD or FAIRLEAD_PREFIX; PREFIX-SHARD where both are set',
-      streamPrefixes,
-    )
-    .action(async (names: string[]) => {
-      const { natsUsers } = await import('#install')
-      print((await natsUsers(names)).trimEnd())
-    })
-
-  generate
-    .command('chart')
-    .description('a Helm chart of the functions: definitions, rights and Reconcilers, with values for each of them')
-    .addOption(functionOption())
-    .addOption(builtinOption())
-    .addOption(namespacesOption())
-    .requiredOption('--to <folder>', 'its files are written again, and others there are left')
-    .requiredOption('--image <image>', 'with the functions, which checks the definitions before each upgrade')
-    .option('--module <path>', 'of the functions inside the image; left out: built-in functions')
-    .option('--name <name>', 'of the chart', objectName, 'functions')
-    .option('--chart-version <version>', 'of the chart', '0.1.0')
-    .action(async (options: ChartOptions) => {
-      const { generateChart } = await import('../actions/generate-chart.ts')
-      for (const file of await generateChart(options)) print(file)
-    })
-
-  generate
-    .command('bundle')
-    .description('a bundle of the functions for the Operator Lifecycle Manager (OLM), which runs them over HTTP')
-    .addOption(functionOption())
-    .addOption(builtinOption())
-    .requiredOption('--to <folder>', 'its manifests and metadata are made again, and other files there are left')
-    .requiredOption('--image <image>', 'with the fairlead command as its entrypoint, and the functions’ modules')
-    .option('--module <path>', 'of the functions inside the image; left out: built-in functions')
-    .option('--package <file>', 'with name, version, description, author and links', 'package.json')
-    .option('--examples <file>', 'objects of each kind, or a folder of such files; may be repeated', collect, [])
-    .option('-n, --namespace <name>', 'where OLM is to install it', objectName, 'fairlead-functions')
-    .option('--channels <list>', 'with commas between; the first is the default', 'stable')
-    .option('--category <name>', 'of catalogs', 'Integration & Delivery')
-    .option('--capabilities <level>', 'of the operator, as catalogs know them', 'Basic Install')
-    .option('--icon <file>', 'SVG, PNG, JPEG or GIF')
-    .option('--replaces <version>', 'of the bundle that this one is an upgrade of')
-    .action(async (options: BundleCommandOptions) => {
-      const { generateBundle } = await import('../actions/generate-bundle.ts')
-      for (const file of await generateBundle(options)) print(file)
-    })
+/** Returns the CustomResourceDefinitions of the functions, for `kubectl apply --server-side -f -`. */
+export async function generateCrds(options: CrdsOptions): Promise<string> {
+  const functions = await (options.platform ? loadFunctions : demandFunctions)(options)
+  await refuseBreakingChanges(functions, options)
+  const crds = definitionsOf(functions)
+  return (await yamlOf([...(options.platform ? [reconcilerCrd()] : []), ...crds])).trimEnd()
 }
+
+/**
+ * Rejects with all breaking changes for objects that are stored under an earlier definition. Also rejects a definition
+ * without an earlier version: the check must not pass because of a wrong file.
+ */
+async function refuseBreakingChanges(
+  functions: readonly Reconciler[],
+  { compatibleWith: files, new: brandNew }: Pick<CrdsOptions, 'compatibleWith' | 'new'>,
+): Promise<void> {
+  if (files.length === 0) return
+  const earlier = (await Promise.all(files.map(objectsIn))).flat().filter(isDefinition)
+  for (const [name, crd] of functions.flatMap((one) => definitionsOf([one]).map((crd) => [one.name, crd] as const))) {
+    const known = earlier.filter(({ metadata }) => metadata.name === crd.metadata.name)
+    if (known.length === 0 && !brandNew.includes(crd.metadata.name))
+      throw new UsageError(
+        `the definition ${crd.metadata.name} of function ${name} is not in ${files.join(', ')}: give the file that has it, or --new ${crd.metadata.name} where nothing is stored under it yet`,
+      )
+    for (const before of known) refuseBreaking(before, crd)
+  }
+}
+
+const isDefinition = (object: KubeObject): object is CustomResourceDefinition =>
+  object.kind === 'CustomResourceDefinition'
+
+/**
+ * Writes the definitions and the RBAC into a folder, and returns their paths. Writes nothing if a definition has a
+ * breaking change.
+ */
+export async function generateManifests(options: ManifestsOptions): Promise<string[]> {
+  const { to, force } = options
+  const [crds, rbac] = [join(to, 'crds.yaml'), join(to, 'rbac.yaml')]
+  const functions = await demandFunctions(options)
+  if (!force && existsSync(crds)) {
+    const brandNew = definitionsOf(functions).map(({ metadata }) => metadata.name)
+    await refuseBreakingChanges(functions, { compatibleWith: [crds], new: brandNew })
+  }
+  await mkdir(to, { recursive: true })
+  await writeFile(crds, await yamlOf(definitionsOf(functions)))
+  await writeFile(rbac, await yamlOf(functions.flatMap((one) => functionRbac(manifest(one)))))
+  return [crds, rbac]
+}
+
+/** Returns the RBAC that the functions need, for `kubectl apply -f -`. */
+export async function generateRbac(options: RbacOptions): Promise<string> {
+  const functions = await (options.platform ? loadFunctions : demandFunctions)(options)
+  const rights = functions.flatMap((one) => functionRbac(manifest(one)))
+  return (await yamlOf([...(options.platform ? platformRbac() : []), ...rights])).trimEnd()
+}
+
+/** Returns a Knative Service for each function, or for the named one, and the Reconciler that calls it. */
+export async function generateKnative(name: string | undefined, options: KnativeOfOptions): Promise<string> {
+  const isNamed = name !== undefined && options.builtin.length === 0
+  const all = await (isNamed ? namableFunctions(options.function) : demandFunctions(options))
+  const functions = name === undefined ? all : [functionNamed(all, name)]
+  return (await yamlOf(functions.flatMap((one) => knativeManifests(one, options)))).trimEnd()
+}
+
+export interface ChartOptions extends Selection {
+  to: string
+  image: string
+  module?: string
+  name: string
+  chartVersion: string
+}
+
+/** Writes a chart of the functions into a folder, and returns the paths of its files. */
+export async function generateChart(options: ChartOptions): Promise<string[]> {
+  const { to, image, module, name, chartVersion: version } = options
+  if (!/^\d+\.\d+\.\d+(?:[-+][\w.+-]+)?$/.test(version))
+    throw new UsageError(`"${version}" is not a version of a chart: write it like 1.2.0`)
+  const { registry, repository, tag = 'latest', digest = '' } = parseReference(image)
+  const functions = await demandFunctions(options)
+  const files = await functionsChart(functions, {
+    name,
+    version,
+    description: `Functions of Fairlead: ${functions.map((one) => one.name).join(', ')}`,
+    image: { repository: `${registry}/${repository}`, tag, digest },
+    modules: module === undefined ? [] : [module],
+    builtin: options.builtin,
+  })
+  return writeFiles(to, files)
+}
+
+export interface BundleCommandOptions extends Selection {
+  to: string
+  image: string
+  module?: string
+  package: string
+  examples: string[]
+  namespace: string
+  channels: string
+  category: string
+  capabilities: string
+  icon?: string
+  replaces?: string
+}
+
+const MEDIA_TYPES: Record<string, string> = {
+  '.svg': 'image/svg+xml',
+  '.png': 'image/png',
+  '.jpg': 'image/jpeg',
+  '.gif': 'image/gif',
+}
+
+/** Writes a bundle for OLM into a folder, replaces an earlier one, and returns the paths of its files. */
+export async function generateBundle(options: BundleCommandOptions): Promise<string[]> {
+  const { to, image, module, examples, channels, icon, replaces, namespace, category, capabilities } = options
+  refuseUnknown('category', category, CATEGORIES)
+  refuseUnknown('capabilities', capabilities, CAPABILITIES)
+  const about = bundlePackage(await packageJson(options.package), options.package)
+  const functions = await demandFunctions(options)
+  const files = await olmBundle(functions, {
+    about,
+    image,
+    module,
+    namespace,
+    category,
+    capabilities,
+    channels: channels.split(','),
+    examples: (await Promise.all(examples.map(examplesIn))).flat(),
+    createdAt: createdAt(process.env),
+    ...(icon !== undefined && { icon: await iconOf(icon) }),
+    ...(replaces !== undefined && { replaces }),
+  })
+  // Removes manifests of a function that no longer exists.
+  for (const part of ['manifests', 'metadata']) await rm(join(to, part), { recursive: true, force: true })
+  return writeFiles(to, files)
+}
+
+function refuseUnknown(option: string, value: string, known: readonly string[]): void {
+  if (!known.includes(value))
+    throw new UsageError(`--${option} is "${value}", which catalogs do not know: ${known.join(', ')}`)
+}
+
+async function packageJson(file: string): Promise<PackageJson> {
+  if (!existsSync(file)) throw new UsageError(`the file ${file} does not exist: name a package.json with --package`)
+  return JSON.parse(await readFile(file, 'utf8')) as PackageJson
+}
+
+async function iconOf(file: string): Promise<{ base64data: string; mediatype: string }> {
+  const mediatype = MEDIA_TYPES[extname(file)]
+  if (mediatype === undefined || !existsSync(file))
+    throw new UsageError(
+      `the icon ${file} cannot be read: name an existing file that ends in ${Object.keys(MEDIA_TYPES).join(', ')}`,
+    )
+  return { base64data: (await readFile(file)).toString('base64'), mediatype }
+}
+
+/** Returns the time of SOURCE_DATE_EPOCH, or the current time. */
+function createdAt({ SOURCE_DATE_EPOCH: seconds }: NodeJS.ProcessEnv): string {
+  const time = seconds === undefined || seconds === '' ? new Date() : new Date(Number(seconds) * 1000)
+  if (Number.isNaN(time.getTime()))
+    throw new UsageError(`SOURCE_DATE_EPOCH is "${seconds}": give whole seconds since 1970`)
+  return time.toISOString().replace(/\.\d+Z$/, 'Z')
+}
+
+/** Writes files, by their paths below a folder, and returns where they are. */
+const writeFiles = (to: string, files: ReadonlyMap<string, string>): Promise<string[]> =>
+  Promise.all(
+    [...files].map(async ([path, text]) => {
+      const file = join(to, path)
+      await mkdir(dirname(file), { recursive: true })
+      await writeFile(file, text)
+      return file
+    }),
+  )

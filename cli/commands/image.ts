@@ -1,37 +1,69 @@
-import type { Command } from 'commander'
-import type { ImageCommandOptions } from '../actions/image.ts'
-import { type CommandContext, collect } from '../options.ts'
+import { writeFile } from 'node:fs/promises'
+import { DEFAULT_BASE, listImage, makeBundleImage, makeImage } from '#image'
+import { oneLine, UsageError } from '#process/exit'
+import type { Print } from '../options.ts'
 
-const EPILOGUE = `
-The reference of the pushed image, by its digest, is all that is printed. Credentials are those of docker login and podman login.
-Nothing is run, so that no container engine is needed: package.json, the dependencies as they are installed here, and the
-functions are put on top of the base. Linked packages are packed as npm pack does it (files, .npmignore). Files whose names are those of
-credentials (.env*, .npmrc, kubeconfig, *.pem, *.key, id_rsa …) are left out, unless --include names the file.
-`
+export interface ImageCommandOptions {
+  push?: string
+  output?: string
+  base?: string
+  include: string[]
+  add: string[]
+  platform: string
+  label: string[]
+  sbom?: string
+  plainHttp: boolean
+  bundle: boolean
+  list: boolean
+  start?: string
+}
 
-export function imageCommand(program: Command, { print }: CommandContext): void {
-  program
-    .command('image')
-    .description('make an image of the functions of a project, without a container engine')
-    .argument('[folder]', 'of the project', '.')
-    .option('--push <reference>', 'store it in a registry, e.g. registry.example.com/team/my-operator:1')
-    .option('--output <file>', 'store it as an OCI archive')
-    .option(
-      '--base <reference>',
-      'with Node.js, by digest; or an OCI layout or archive (default: distroless, Node.js 24)',
-    )
-    .option('--include <path>', 'of the project, that the functions need; may be repeated (default: src)', collect, [])
-    .option('--add <file:path>', 'another file, e.g. bin/helm-{arch}:/usr/local/bin/helm; may be repeated', collect, [])
-    .option('--platform <list>', 'with commas between', 'linux/amd64,linux/arm64')
-    .option('--label <key=value>', 'of the image; may be repeated', collect, [])
-    .option('--start <arguments>', 'of fairlead, where a pod gives none, e.g. "serve -f src/index.ts"')
-    .option('--sbom <file>', 'write the bill of materials (SPDX) there too')
-    .option('--bundle', 'the folder is a bundle for OLM, by generate bundle: its files alone, without a base', false)
-    .option('--list', 'print the paths of all files that are packed, and make nothing', false)
-    .option('--plain-http', 'talk to registries without TLS; those of this machine are talked to so anyway', false)
-    .addHelpText('after', EPILOGUE)
-    .action(async (folder: string, options: ImageCommandOptions) => {
-      const { image } = await import('../actions/image.ts')
-      await image(folder, options, print)
-    })
+/** Prints the reference by digest of the pushed image, or the digest of the written one. With --list, the paths in it. */
+export async function image(folder: string, options: ImageCommandOptions, print: Print): Promise<void> {
+  const { push, output, base = DEFAULT_BASE, include, add, platform, label, sbom, plainHttp } = options
+  if (options.list && options.bundle)
+    throw new UsageError('--list prints the files of a project: a bundle has the files of manifests/ and metadata/')
+  if (!options.list && push === undefined && output === undefined)
+    throw new UsageError('give a destination: --push REGISTRY/NAME:TAG, or --output FILE.tar')
+  if (options.bundle) return print(await makeBundleImage(folder, { push, output, plainHttp }))
+  const platforms = platform.split(',').map((one) => one.trim())
+  for (const one of platforms)
+    if (!/^linux\/[a-z0-9]+$/.test(one)) throw new UsageError(`"${one}" is not a platform: write it like linux/amd64`)
+  const files = { include: include.length === 0 ? ['src'] : include, add, platforms }
+  if (options.list) {
+    const { entries, credentials } = await listImage(folder, files)
+    for (const entry of entries)
+      if (entry.type !== 'directory') print(entry.type === 'link' ? `${entry.path} -> ${entry.target}` : entry.path)
+    return warnOf(credentials)
+  }
+  const labels = Object.fromEntries(label.map(labelOf))
+  const made = await makeImage(folder, {
+    ...files,
+    base,
+    labels,
+    start: options.start?.split(/\s+/).filter(Boolean) ?? [],
+    push,
+    output,
+    plainHttp,
+  })
+  if (sbom !== undefined) await writeFile(sbom, made.sbom)
+  for (const { createdBy, files, digest, size } of made.layers)
+    console.error(`${createdBy}: ${files} files, ${(size / 1e6).toFixed(1)} MB, ${digest}`)
+  warnOf(made.credentials)
+  print(made.reference ?? made.digest)
+}
+
+function warnOf(credentials: readonly string[]): void {
+  if (credentials.length === 0) return
+  const names = credentials.slice(0, 10).map((one) => oneLine(one))
+  const more = credentials.length > names.length ? ` and ${credentials.length - names.length} more` : ''
+  console.error(
+    `fairlead image: left out, because such names are those of credentials: ${names.join(', ')}${more}. To pack a file nevertheless, name it: --include FILE`,
+  )
+}
+
+function labelOf(text: string): [string, string] {
+  const [, key = '', value = ''] = /^([^=]+)=(.*)$/s.exec(text) ?? []
+  if (key === '') throw new UsageError(`"${text}" is not a label: write it like key=value`)
+  return [key, value]
 }

@@ -1,32 +1,36 @@
-import type { Command } from 'commander'
-import type { InstallOptions } from '../actions/install.ts'
-import {
-  builtinOption,
-  type CommandContext,
-  functionOption,
-  namespacesOption,
-  outputOption,
-  revisionOption,
-} from '../options.ts'
+import { checkDefinitions, type Installed, install, installCertificates } from '#install'
+import type { KubeClient } from '#kube'
+import { table, UsageError } from '#process/exit'
+import { loadFunctions, type Selection } from '#process/functions'
+import { openKube } from '#process/kube'
+import type { CommandContext } from '../options.ts'
 
-export function installCommand(program: Command, context: CommandContext): void {
-  program
-    .command('install')
-    .description(
-      'apply what Fairlead needs, and accounts, rights, CRDs and Reconcilers of the functions; may be repeated',
-    )
-    .addOption(functionOption())
-    .addOption(builtinOption())
-    .addOption(namespacesOption())
-    .addOption(outputOption('table', 'json'))
-    .addOption(revisionOption())
-    .option('--url <url>', 'where the functions are served over HTTP; {name} stands for that of each function')
-    .option('--force', 'also where objects that are stored would lose something or be refused', false)
-    .option('--nats-certificates', 'also what deploy/fairlead needs: Secrets by which NATS knows its clients', false)
-    .option('--check', 'apply nothing; fail where objects that are stored would lose something or be refused', false)
-    .option('--only-nats-certificates', 'those Secrets, and nothing else', false)
-    .action(async (options: InstallOptions) => {
-      const { installFunctions } = await import('../actions/install.ts')
-      await installFunctions(options, context)
-    })
+export interface InstallOptions extends Selection {
+  output: 'table' | 'json'
+  revision?: string
+  url?: string
+  force: boolean
+  natsCertificates: boolean
+  check: boolean
+  onlyNatsCertificates: boolean
+}
+
+export async function installFunctions(options: InstallOptions, { config, print }: CommandContext): Promise<void> {
+  const settings = await config()
+  await using kube = await openKube(settings)
+  const installed = await applied(kube, options, settings.FAIRLEAD_SHARD)
+  const rows = installed.map(({ kind, name, result }) => [kind, name, result])
+  print(options.output === 'json' ? JSON.stringify(installed, null, 2) : table(['KIND', 'NAME', 'RESULT'], rows))
+}
+
+async function applied(kube: KubeClient, options: InstallOptions, shard: string | undefined): Promise<Installed[]> {
+  const { check, onlyNatsCertificates, url } = options
+  if (url !== undefined && !/^https?:\/\/\S+$/.test(url))
+    throw new UsageError(`--url is "${url}": give an address, such as http://{name}.functions.svc`)
+  if (check && onlyNatsCertificates) throw new UsageError('--check applies nothing: leave out --only-nats-certificates')
+  if (onlyNatsCertificates) return installCertificates(kube)
+  const functions = await loadFunctions(options)
+  if (!check) return install(kube, functions, { ...options, shard })
+  await checkDefinitions(kube, functions)
+  return []
 }

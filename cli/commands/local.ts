@@ -1,48 +1,64 @@
-import type { Command } from 'commander'
-import type { LocalOptions, LocalUpOptions } from '../actions/local.ts'
-import { type CommandContext, dirOption, nodeOption, outputOption } from '../options.ts'
+import {
+  asFailingShell,
+  asShellExports,
+  clusterStatus,
+  defaultClusterDir,
+  developmentEnvironment,
+  ensureDevelopmentCluster,
+  progressOn,
+  stopCluster,
+  type WantedNode,
+} from '#lab'
+import { table, untilStopped } from '#process/exit'
+import type { Print } from '../options.ts'
 
-export function localCommands(program: Command, { print, setExitCode }: CommandContext): void {
-  const local = program.command('local').description('real servers on this machine, for development')
+export interface LocalOptions {
+  dir?: string
+}
+export type LocalUpOptions = LocalOptions & { node: WantedNode }
 
-  local
-    .command('up')
-    .description('start etcd, kube-apiserver, controllers, nats-server and a node, building them on first use')
-    .addOption(dirOption())
-    .addOption(nodeOption())
-    .action(async (options: LocalUpOptions) => {
-      const { localUp } = await import('../actions/local.ts')
-      print(await localUp(options))
-    })
+const dirOf = ({ dir }: LocalOptions): string => dir ?? defaultClusterDir(process.env)
 
-  local
-    .command('down')
-    .description('stop them, completely')
-    .addOption(dirOption())
-    .action(async (options: LocalOptions) => {
-      const { localDown } = await import('../actions/local.ts')
-      print(await localDown(options))
-    })
+export async function localUp(options: LocalUpOptions): Promise<string> {
+  const status = await ensureDevelopmentCluster({
+    dir: dirOf(options),
+    node: options.node,
+    progress: progressOn(process.stderr),
+    signal: untilStopped().signal,
+  })
+  const { apiServer, natsUrl, node } = status.state ?? {}
+  const inDir = options.dir === undefined ? '' : ` --dir ${options.dir}`
+  return [
+    `kube-apiserver ${apiServer}, nats-server ${natsUrl}, node: ${node}; data and logs in ${status.dir}`,
+    `Use it:   eval "$(fairlead local env${inDir})"; fairlead up --install -f FILE`,
+    `Stop it:  fairlead local down${inDir}`,
+  ].join('\n')
+}
 
-  local
-    .command('status')
-    .description('what runs; exit code 1 if not everything does')
-    .addOption(dirOption())
-    .addOption(outputOption('table', 'json'))
-    .action(async (options: LocalOptions & { output: 'table' | 'json' }) => {
-      const { localStatus } = await import('../actions/local.ts')
-      const { text, running } = localStatus(options)
-      print(text)
-      if (!running) setExitCode(1)
-    })
+export async function localDown(options: LocalOptions): Promise<string> {
+  const dir = dirOf(options)
+  const { processes } = clusterStatus(dir)
+  await stopCluster(dir)
+  return processes.length === 0 ? `nothing runs in ${dir}` : `stopped ${processes.length} processes of ${dir}`
+}
 
-  local
-    .command('env')
-    .description('variables for kubectl, nats and fairlead: eval "$(fairlead local env)"')
-    .addOption(dirOption())
-    .addOption(outputOption('shell', 'json'))
-    .action(async (options: LocalOptions & { output: 'shell' | 'json' }) => {
-      const { localEnv } = await import('../actions/local.ts')
-      localEnv(options, print)
-    })
+/** Returns the status as text, and whether all servers run. */
+export function localStatus(options: LocalOptions & { output: 'table' | 'json' }): { text: string; running: boolean } {
+  const status = clusterStatus(dirOf(options))
+  if (options.output === 'json') return { text: JSON.stringify(status, null, 2), running: status.running }
+  if (status.processes.length === 0)
+    return { text: `no local cluster in ${status.dir}: fairlead local up`, running: false }
+  const rows = status.processes.map(({ name, pid, alive, log }) => [name, alive ? 'running' : 'dead', String(pid), log])
+  return { text: table(['PROCESS', 'STATE', 'PID', 'LOG'], rows), running: status.running }
+}
+
+export function localEnv(options: LocalOptions & { output: 'shell' | 'json' }, print: Print): void {
+  const status = clusterStatus(dirOf(options))
+  try {
+    const variables = developmentEnvironment(status, process.env)
+    print(options.output === 'json' ? JSON.stringify(variables, null, 2) : asShellExports(variables).trimEnd())
+  } catch (error) {
+    if (options.output === 'shell') print(asFailingShell(status).trimEnd())
+    throw error
+  }
 }

@@ -1,37 +1,212 @@
-import { type Command, Option } from 'commander'
-import type { PublishOptions } from '../actions/publish.ts'
-import { modeOption, target } from '../events/options.ts'
-import type { CommandContext } from '../options.ts'
+import { type KubeObject, namespacedName, type ResourceRef } from '#contracts'
+import {
+  type CloudEvent,
+  type ContentMode,
+  type HttpMessage,
+  MAX_OBJECT_BYTES,
+  type ObjectEvent,
+  openEventStore,
+  publicationOf,
+  referenceRule,
+  toHttp,
+  type Verb,
+} from '#events'
+import { type KubeClient, resourcePath, servedResources } from '#kube'
+import type { Config } from '#process/config'
+import { UsageError, untilStopped } from '#process/exit'
+import { clusterId, openKube } from '#process/kube'
+import { createLogger } from '#process/logging'
+import { openJetStream, prefixOf } from '#process/nats'
+import type { CommandContext, Print, Target } from '../options.ts'
+import { openSink } from './events.ts'
+import { guessedRef, imagined, isUsuallyNamespaced, objectsIn, resourceNamed, served } from './manifests.ts'
 
-const HELP = `
-Publishes the event that the bridge would publish:
-  fairlead publish at example-at                           the object in the cluster, into EVENTS
-  fairlead publish pod web-0 --to http://localhost:8080    … to a function, or whatever takes CloudEvents
-  fairlead publish -f at.yaml --to nats:trial.ats          a manifest as the API server would have it
-  fairlead publish -f at.yaml --offline --curl             the same as a command, without any server`
-
-export function publishCommand(program: Command, context: CommandContext): void {
-  program
-    .command('publish')
-    .description('the event that the bridge would publish of an object, to NATS or over HTTP')
-    .argument('[kind]', 'as kubectl takes it')
-    .argument('[name]', 'of the object')
-    .option('-f, --file <file>', 'YAML or JSON instead of an object in the cluster; - is standard input')
-    .option('-n, --namespace <name>', 'of the object (default: that of the file, else default)')
-    .option('--to <target>', 'http://…, https://… or nats:SUBJECT (default: EVENTS)', target)
-    .addOption(
-      new Option(
-        '--type <verb>',
-        'what happened to it (default: added if it has not changed since its creation)',
-      ).choices(['added', 'modified', 'deleted']),
-    )
-    .addOption(modeOption())
-    .addOption(new Option('--dry-run', 'print the event instead').conflicts('curl'))
-    .option('--curl', 'print a curl command instead')
-    .option('--offline', 'ask no API server: guess the resource of a kind, make uid and version up')
-    .addHelpText('after', HELP)
-    .action(async (kind: string | undefined, name: string | undefined, options: PublishOptions) => {
-      const { publish } = await import('../actions/publish.ts')
-      await publish(kind, name, options, context)
-    })
+export interface PublishOptions {
+  file?: string
+  namespace?: string
+  to?: Target
+  type?: Verb
+  mode: ContentMode
+  dryRun?: true
+  curl?: true
+  offline?: true
 }
+
+/** The objects to publish, and their cluster. */
+interface PublishSource {
+  cluster: string
+  objects: { ref: ResourceRef; object: KubeObject }[]
+  /** True if the API server has these versions: only those may be stored in EVENTS. */
+  areStored: boolean
+}
+
+interface PublishedEvent {
+  ref: ResourceRef
+  verb: Verb
+  object: KubeObject
+  event: ObjectEvent
+}
+
+const NO_CLUSTER = '00000000-0000-0000-0000-000000000000'
+const FIELD_MANAGER = 'fairlead-publish'
+const LOCAL_FUNCTION = 'http://localhost:8080'
+
+export async function publish(
+  kind: string | undefined,
+  name: string | undefined,
+  options: PublishOptions,
+  { config, print }: CommandContext,
+): Promise<void> {
+  const settings = await config()
+  const found = await find(settings, kind, name, options)
+  const events = eventsOf(found, settings, options)
+  if (options.dryRun) return print(events.map(({ event }) => JSON.stringify(event, null, 2)).join('\n'))
+  if (options.curl) return print(events.map(({ event }) => curlOf(event, options)).join('\n\n'))
+  if (options.to) return send(events, options.to, settings, options.mode, print)
+  await store(found, events, settings, print)
+}
+
+async function find(settings: Config, kind: string | undefined, name: string | undefined, options: PublishOptions) {
+  const { file, namespace, offline } = options
+  const { FAIRLEAD_CLUSTER: named } = settings
+  if ((file === undefined) === (kind === undefined || name === undefined))
+    throw new UsageError('give an object to publish: KIND and NAME of an object in the cluster, or --file')
+  if (offline) {
+    if (file === undefined) throw new UsageError('--offline asks no API server: give --file')
+    const objects = (await objectsIn(file)).map((object) => ({
+      ref: guessedRef(object),
+      object: imagined(isUsuallyNamespaced(object) ? inNamespace(object, namespace ?? 'default') : object),
+    }))
+    return { cluster: named ?? NO_CLUSTER, objects, areStored: false }
+  }
+  const given = file === undefined ? undefined : await objectsIn(file)
+  await using kube = await openKube(settings)
+  const cluster = named ?? (await clusterId(kube))
+  if (given) return { cluster, objects: await inCluster(kube, given, namespace), areStored: false }
+  const ref = resourceNamed(kind ?? '', await servedResources(kube))
+  const path = resourcePath(ref, ref.namespaced ? (namespace ?? 'default') : undefined, name)
+  return { cluster, objects: [{ ref, object: await kube.get(path) }], areStored: true }
+}
+
+/** Returns the objects after a dry run of the API server, which adds defaults, validates, and stores nothing. */
+async function inCluster(
+  kube: KubeClient,
+  objects: KubeObject[],
+  namespace: string | undefined,
+): Promise<PublishSource['objects']> {
+  const resources = await servedResources(kube)
+  return Promise.all(
+    objects.map(async (given) => {
+      const ref = served(given, resources)
+      const object = ref.namespaced ? inNamespace(given, namespace ?? 'default') : given
+      if (object.metadata.resourceVersion !== undefined) return { ref, object }
+      const path = resourcePath(ref, object.metadata.namespace, object.metadata.name)
+      const options = { fieldManager: FIELD_MANAGER, force: true, dryRun: true }
+      return { ref, object: imagined(await kube.apply(path, object, options)) }
+    }),
+  )
+}
+
+const inNamespace = (object: KubeObject, namespace: string): KubeObject => ({
+  ...object,
+  metadata: { namespace, ...object.metadata },
+})
+
+function eventsOf(
+  { cluster, objects, areStored }: PublishSource,
+  settings: Config,
+  options: PublishOptions,
+): PublishedEvent[] {
+  const rules = { isReferenceOnly: referenceRule(settings.FAIRLEAD_REFERENCE_ONLY), maxObjectBytes: MAX_OBJECT_BYTES }
+  return objects.map(({ ref, object }) => {
+    const verb = options.type ?? (areStored && wasChanged(object) ? 'modified' : 'added')
+    const { event } = publicationOf({ cluster, ref, verb, object, now: new Date() }, rules)
+    return { ref, verb, object, event }
+  })
+}
+
+/**
+ * Whether the object was updated after its creation, from its managedFields, whose times are whole seconds
+ * (metav1.ManagedFieldsEntry).
+ */
+function wasChanged({ metadata }: KubeObject): boolean {
+  const writers = metadata['managedFields'] as { time?: string; subresource?: string }[] | undefined
+  return !writers?.every(({ time, subresource }) => time === metadata.creationTimestamp && subresource === undefined)
+}
+
+function curlOf(event: CloudEvent, { to, mode }: PublishOptions): string {
+  if (to?.kind === 'nats') throw new UsageError('curl speaks no NATS: give an http:// address with --to')
+  return curlCommand(to?.url ?? LOCAL_FUNCTION, toHttp(event, mode))
+}
+
+async function send(
+  events: PublishedEvent[],
+  to: Target,
+  settings: Config,
+  mode: ContentMode,
+  print: Print,
+): Promise<void> {
+  const { signal } = untilStopped()
+  await using sink = await openSink(to, mode, settings, 1)
+  for (const { event } of events) print(`${event.id} to ${sink.name}: ${await sink.send(event, signal)}`)
+}
+
+async function store(
+  { cluster, areStored }: PublishSource,
+  published: PublishedEvent[],
+  settings: Config,
+  print: Print,
+): Promise<void> {
+  if (!areStored)
+    throw new UsageError(
+      'EVENTS has only what the API server has: apply the file and the bridge publishes it, or name another place with --to',
+    )
+  const living = published.find(({ verb }) => verb === 'deleted')
+  if (living)
+    throw new UsageError(
+      `EVENTS has all that the API server has, and that has ${called(living.object)}: delete it and the bridge publishes that, or name another place with --to`,
+    )
+  const said = await storeEvents(settings, cluster, published)
+  for (const [index, { event }] of published.entries()) print(`${event.id}: ${said[index]}`)
+}
+
+const called = ({ kind, metadata: { namespace, name } }: KubeObject): string =>
+  `${kind} ${namespacedName({ namespace, name })}`
+
+/** Returns the request as a command for a POSIX shell. */
+function curlCommand(url: string, { headers, body }: HttpMessage): string {
+  const lines = [
+    `curl --fail-with-body -sS -X POST ${quote(url)}`,
+    ...Object.entries(headers).map(([name, value]) => `-H ${quote(`${name}: ${value}`)}`),
+    `--data-binary ${quote(Buffer.from(body).toString())}`,
+  ]
+  return lines.join(' \\\n  ')
+}
+
+/** Quotes the text as one word. curl would read a leading `@` as the name of a file, but JSON never begins with it. */
+const quote = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`
+
+/** Stores events as the bridge does: an older version never replaces a newer one. Returns the result for each event. */
+export async function storeEvents(
+  settings: Config,
+  cluster: string,
+  published: readonly { ref: ResourceRef; verb: Verb; object: KubeObject }[],
+): Promise<string[]> {
+  await using js = await openJetStream(settings, 'publish')
+  const log = await createLogger(settings)
+  const referenceOnly = settings.FAIRLEAD_REFERENCE_ONLY
+  const events = await openEventStore(js, { ...prefixOf(settings), cluster, referenceOnly, log })
+  const said: string[] = []
+  for (const { ref, verb, object } of published) {
+    const { outcome, sequence } = await events.put(ref, verb, object)
+    said.push(`${SAID[outcome]} in ${events.stream} at ${sequence}`)
+  }
+  return said
+}
+
+const SAID = {
+  stored: 'stored',
+  present: 'was there already',
+  newer: 'not stored, a newer version is',
+  buried: 'not stored, but buried',
+} as const

@@ -1,19 +1,34 @@
-import { type Command, Option } from 'commander'
-import type { ServeOptions } from '../actions/serve.ts'
-import { type CommandContext, namedFunctionOption, revisionOption, whole } from '../options.ts'
+import { UsageError, untilStopped } from '#process/exit'
+import { functionNamed, namableFunctions } from '#process/functions'
+import { createLogger } from '#process/logging'
+import { serve } from '#sdk/serve'
+import type { CommandContext } from '../options.ts'
 
-export function serveCommand(program: Command, context: CommandContext): void {
-  program
-    .command('serve')
-    .description('one function over HTTP, as in a Knative Service: a dispatcher calls it')
-    .argument('[name]', 'of the function, where there are several')
-    .addOption(namedFunctionOption())
-    .addOption(new Option('--port <n>', 'to listen on').env('PORT').argParser(whole(0, 65_535)).default(8080))
-    .addOption(revisionOption())
-    .option('--grace-seconds <n>', 'for requests under way at a stop', whole(0, 3600), 20)
-    .option('--max-body-bytes <n>', 'of a request', whole(1024, 2 ** 31), 32 * 1024 * 1024)
-    .action(async (name: string | undefined, options: ServeOptions) => {
-      const { serveFunction } = await import('../actions/serve.ts')
-      await serveFunction(name, options, context)
-    })
+export interface ServeOptions {
+  function: string[]
+  port?: number
+  revision?: string
+  graceSeconds: number
+  maxBodyBytes: number
+}
+
+/** Serves a function over HTTP. Needs neither a cluster nor NATS. */
+export async function serveFunction(
+  name: string | undefined,
+  options: ServeOptions,
+  { config }: CommandContext,
+): Promise<void> {
+  const settings = await config()
+  const log = await createLogger(settings)
+  const { graceSeconds, maxBodyBytes, port = 8080 } = options
+  const revision = options.revision ?? settings.FAIRLEAD_REVISION ?? settings.K_REVISION
+  const one = functionNamed(await namableFunctions(options.function), name)
+  const server = await serve(one, { port, maxBodyBytes, revision, log }).catch((cause: Error) => {
+    throw new UsageError(`cannot listen on port ${port}: ${cause.message}`, { cause })
+  })
+  const { signal } = untilStopped()
+  log.info({ function: one.name, port: server.port }, 'serving')
+  await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }))
+  await server.stop(graceSeconds * 1000)
+  log.info({ function: one.name, because: (signal.reason as Error).message }, 'stopped')
 }

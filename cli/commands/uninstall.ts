@@ -1,20 +1,93 @@
-import type { Command } from 'commander'
-import type { UninstallCommandOptions } from '../actions/uninstall.ts'
-import { builtinOption, type CommandContext, functionOption, outputOption, whole } from '../options.ts'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { withExistingStreams } from '#inspect'
+import { type Held, heldBy, planUninstall, type Removal, uninstall } from '#install'
+import type { KubeClient } from '#kube'
+import { EXIT, table } from '#process/exit'
+import { loadFunctions, type Selection } from '#process/functions'
+import { openKube } from '#process/kube'
+import type { Reconciler } from '#sdk'
+import type { CommandContext } from '../options.ts'
 
-export function uninstallCommand(program: Command, context: CommandContext): void {
-  program
-    .command('uninstall')
-    .description('remove what install has applied; refuses while objects wait for a function to let them go')
-    .addOption(functionOption())
-    .addOption(builtinOption())
-    .addOption(outputOption('table', 'json'))
-    .option('--dry-run', 'show what would be removed, what would stay and why', false)
-    .option('--crds', 'also definitions under which no object is stored', false)
-    .option('--wait <seconds>', 'for objects to lose the finalizers of the functions', whole(1, 86_400))
-    .option('--release-finalizers', 'take the finalizers away: what the functions would have cleaned up stays', false)
-    .action(async (options: UninstallCommandOptions) => {
-      const { uninstallFunctions } = await import('../actions/uninstall.ts')
-      await uninstallFunctions(options, context)
+export interface UninstallCommandOptions extends Selection {
+  output: 'table' | 'json'
+  dryRun: boolean
+  crds: boolean
+  wait?: number
+  releaseFinalizers: boolean
+}
+
+const LOOK_AGAIN_MS = 1000
+const SHOWN = 5
+
+/**
+ * Uninstalls functions, or lists what an uninstallation would delete and keep, the objects with finalizers, and the
+ * number of queued keys.
+ */
+export async function uninstallFunctions(options: UninstallCommandOptions, context: CommandContext): Promise<void> {
+  const { print, config, setExitCode } = context
+  const functions = await loadFunctions(options)
+  await using kube = await openKube(await config())
+  if (!options.dryRun && !options.releaseFinalizers) await untilFree(kube, functions, options.wait ?? 0)
+  const plan = await planUninstall(kube, functions, options)
+  const isRefused = plan.held.length > 0 && !options.releaseFinalizers
+  const keys = await keysOf(functions, context)
+  const isPlan = isRefused || options.dryRun
+  const removals = isPlan
+    ? plan.removals.map(asPlanned)
+    : await uninstall(kube, plan, options.releaseFinalizers ? [...functions] : [])
+  if (options.output === 'json') print(JSON.stringify({ removals, held: plan.held, keys }, null, 2))
+  else print(shown(removals, plan.held, keys))
+  if (!isRefused) return
+  setExitCode(EXIT.failed)
+  process.stderr.write(
+    'fairlead: nothing was removed: delete these objects first (--wait waits for that), or give their finalizers back ' +
+      'with --release-finalizers, which leaves what the functions would have cleaned up\n',
+  )
+}
+
+/** Resolves when no object has a finalizer of the functions, or after the time. */
+async function untilFree(kube: KubeClient, functions: readonly Reconciler[], seconds: number): Promise<void> {
+  const deadline = Date.now() + seconds * 1000
+  while (Date.now() < deadline && (await heldBy(kube, functions)).length > 0) await sleep(LOOK_AGAIN_MS)
+}
+
+/** Returns undefined if NATS does not answer. */
+async function keysOf(
+  functions: readonly Reconciler[],
+  context: CommandContext,
+): Promise<Record<string, number> | undefined> {
+  const keys: Record<string, number> = {}
+  try {
+    await withExistingStreams(context, async ({ queue }) => {
+      for (const { name } of functions) {
+        const found = (await Array.fromAsync(queue.list({ reconciler: name }))).length
+        if (found > 0) keys[name] = found
+      }
     })
+  } catch {
+    return undefined
+  }
+  return keys
+}
+
+const asPlanned = ({ result, ...removal }: Removal) => ({
+  ...removal,
+  result: result === 'deleted' ? 'would be deleted' : result,
+})
+
+function shown(
+  removals: readonly (Omit<Removal, 'result'> & { result: string })[],
+  held: readonly Held[],
+  keys: Record<string, number> | undefined,
+): string {
+  const rows = removals.map(({ kind, name, result, because = '' }) => [kind, name, result, because])
+  const waiting = held.map(
+    ({ reconciler, objects }) =>
+      `${objects.length} objects cannot be deleted without function ${reconciler}: ${objects.slice(0, SHOWN).join(', ')}${objects.length > SHOWN ? ', …' : ''}`,
+  )
+  const queued = Object.entries(keys ?? {}).map(
+    ([name, count]) => `${count} keys of ${name} are queued or wait; bridges sweep them when it is gone`,
+  )
+  const unknown = keys === undefined ? ['NATS cannot be asked which keys are queued'] : []
+  return [table(['KIND', 'NAME', 'RESULT', 'BECAUSE'], rows), ...waiting, ...queued, ...unknown].join('\n')
 }

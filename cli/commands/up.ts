@@ -1,50 +1,124 @@
-import type { Command } from 'commander'
-import type { UpOptions } from '../actions/up.ts'
-import {
-  builtinOption,
-  type CommandContext,
-  functionOption,
-  namespacesOption,
-  revisionOption,
-  whole,
-} from '../options.ts'
+import { flushCompileCache } from 'node:module'
+import { shownKey, viewRuns } from '#events'
+import type { Config } from '#process/config'
+import { openStreams, retryWhileUnreachable } from '#process/connections'
+import { dieBecause, endInTime, IgnoredSignalError, untilStopped } from '#process/exit'
+import { loadFunctions, readFunctionAccess, type Selection } from '#process/functions'
+import { openHistory } from '#process/history'
+import { guardFunctions } from '#process/isolation'
+import { openKube } from '#process/kube'
+import { createLogger } from '#process/logging'
+import { certificateGauge, createMetrics, depthGauges, serveMetrics, storageGauges } from '#process/metrics'
+import { createRuntime, ownRevision, type RuntimeOptions, releaseMemoryWhenIdle } from '#process/runtime'
+import { openTraceKeeper } from '#process/tracing'
 
-/** Declares `up`, `bridge` and `dispatch`, which run one program with different parts. */
-export function upCommands(program: Command, { config }: CommandContext): void {
-  const serving = (command: Command) =>
-    command
-      .option('--listen <address>', 'serve /metrics, /healthz and /readyz there, e.g. 127.0.0.1:8080')
-      .option('--grace-seconds <n>', 'for runs in flight at a stop', whole(0, 3600), 20)
-      .option('--wait-seconds <n>', 'for NATS and the API server, at the start', whole(0, 3600), 0)
-  const dispatching = (command: Command) =>
-    serving(command)
-      .addOption(functionOption())
-      .addOption(builtinOption())
-      .option('--api-concurrency <n>', 'API requests in flight', whole(1, 1000), 10)
-      .option('--concurrency <n>', 'keys held at once, of all reconcilers together', whole(1, 100_000), 1000)
-
-  dispatching(program.command('up'))
-    .description('bridge and dispatcher in one process; any number may run')
-    .option('--install', 'apply CRDs and Reconcilers first')
-    .addOption(namespacesOption())
-    .addOption(revisionOption())
-    .action(async (options: UpOptions) => {
-      const { up } = await import('../actions/up.ts')
-      await up(await config(), { bridge: true, dispatch: true }, options)
-    })
-
-  serving(program.command('bridge'))
-    .description('the bridge alone: the API server’s changes become CloudEvents on NATS')
-    .action(async (options: Omit<UpOptions, 'function' | 'builtin' | 'apiConcurrency'>) => {
-      const { up } = await import('../actions/up.ts')
-      const none = { function: [], builtin: [] }
-      await up(await config(), { bridge: true, dispatch: false }, { ...options, ...none, apiConcurrency: 1 })
-    })
-
-  dispatching(program.command('dispatch'))
-    .description('the dispatcher alone: takes keys, runs functions, applies their outcomes')
-    .action(async (options: UpOptions) => {
-      const { up } = await import('../actions/up.ts')
-      await up(await config(), { bridge: false, dispatch: true }, options)
-    })
+export interface UpOptions extends Selection {
+  install?: boolean
+  revision?: string
+  listen?: string
+  apiConcurrency: number
+  concurrency?: number
+  graceSeconds: number
+  waitSeconds: number
 }
+
+const MAX_NAMES = 20
+
+/** Runs `up`, `bridge` and `dispatch`: one program with different parts. */
+export async function up(config: Config, parts: RuntimeOptions['parts'], options: UpOptions): Promise<void> {
+  const log = await createLogger(config)
+  const metrics = createMetrics()
+  const functions = await loadFunctions(options)
+  if (parts.dispatch && functions.length === 0)
+    log.warn(
+      'no functions are selected: only functions over HTTP are called; -f FILE and --builtin NAMES select others',
+    )
+  const access = await readFunctionAccess(config.FAIRLEAD_FUNCTION_ACCESS)
+  await using kube = await openKube(config, metrics.onRequest)
+  const whenThere = <T>(open: () => Promise<T>) => retryWhileUnreachable(options.waitSeconds, log, open)
+  const { FAIRLEAD_SHARD: shard } = config
+  if (options.install) {
+    const { install } = await import('#install')
+    for (const one of await whenThere(() => install(kube, functions, { ...options, shard }))) log.info(one, 'installed')
+  }
+  metrics.start(functions.map(({ name }) => name))
+  const { concurrency: slots } = options
+  const certificates = certificateGauge(metrics.registry, config.NATS_CERT)
+  const shared = { slots, observer: metrics.queue, certificates, raiseReplicas: parts.bridge }
+  const open = () => openStreams(config, kube, role(parts), log, shared)
+  await using streams = await whenThere(open)
+  const { js, events, queue, dead } = streams
+  depthGauges(metrics.registry, queue, dead)
+  const streamNames = [events, queue, dead, viewRuns(js, config.FAIRLEAD_PREFIX)].map(({ stream }) => stream)
+  storageGauges(metrics.registry, streamNames, (stream) => js.usage(stream), config.FAIRLEAD_STORAGE_MAX_BYTES)
+  const fatal = dieBecause(process.env)
+  using guard = guardFunctions({
+    files: options.function,
+    leaseMs: config.FAIRLEAD_LEASE_SECONDS * 1000,
+    log,
+    fatal,
+  })
+  const revision = parts.dispatch ? await ownRevision(kube, config, log) : undefined
+  await using traces = await openTraceKeeper(process.env, log)
+  const history = openHistory(config, streams, { raiseReplicas: parts.bridge, dropped: metrics.runDropped, log })
+  const runtime = createRuntime({
+    kube,
+    traces,
+    streams,
+    parts,
+    functions,
+    shard,
+    invoke: guard.invoke,
+    apiConcurrency: options.apiConcurrency,
+    access,
+    revision,
+    maxStateBytes: config.FAIRLEAD_MAX_STATE_MIB * 2 ** 20,
+    log,
+    lost: fatal,
+    ignored: ({ key, ...call }) => {
+      log.error({ ...call, key: shownKey(key) }, 'a function ignores its signal: this process ends to free the key')
+      stop.abort(new Error('a function ignores its signal'))
+    },
+    bridgeObserver: metrics.bridge,
+    eventDropped: metrics.eventDropped,
+    history,
+    runObserver: (step) => {
+      metrics.run(step)
+      log.debug({ ...step, key: shownKey(step.key) }, 'run')
+    },
+  })
+  const server =
+    options.listen === undefined
+      ? undefined
+      : await serveMetrics(options.listen, metrics.registry, {
+          status: () => runtime.bridge?.status(),
+          troubles: () => runtime.troubles(),
+        })
+  using _heap = releaseMemoryWhenIdle()
+  const stop = untilStopped()
+  endInTime(stop.signal, options.graceSeconds, fatal)
+  log.info(
+    {
+      role: role(parts),
+      functions: functions.map(({ name }) => name),
+      server: kube.host,
+      nats: streams.js.nc.getServer(),
+    },
+    'started',
+  )
+  // Node.js writes the compile cache at the exit. A killed process would never write it, and each start would compile
+  // again.
+  flushCompileCache()
+  await runtime.run(stop.signal, options.graceSeconds * 1000)
+  log.info({ role: role(parts), because: (stop.signal.reason as Error).message }, 'stopped')
+  server?.close()
+  const held = runtime.dispatcher?.calls() ?? []
+  if (held.length === 0) return
+  const names = held.slice(0, MAX_NAMES).map(({ reconciler, key }) => `${reconciler} ${shownKey(key)}`)
+  throw new IgnoredSignalError(
+    `${held.length} calls of functions have ignored their signals, their keys run again when their leases end: ${names.join(', ')}`,
+  )
+}
+
+const role = ({ bridge, dispatch }: RuntimeOptions['parts']): string =>
+  bridge && dispatch ? 'up' : bridge ? 'bridge' : 'dispatch'

@@ -5,7 +5,7 @@ import { chmod, mkdir, mkdtemp, readdir, readlink, rename, rm } from 'node:fs/pr
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import type { ImageFiles } from '#local'
+import type { ImageFiles } from '#lab'
 
 const run = promisify(execFile)
 

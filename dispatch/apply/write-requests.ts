@@ -1,14 +1,13 @@
-import { type EventReport, type KubeObject, type ResourceRef, resourceName } from '#contracts'
+import { ConflictError, type EventReport, type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { type OwnerKey, type Span, spanAfter, traceparentOf } from '#events'
-import { type KubeClient, resourcePath, type Status } from '#kube'
-import { contestOf, delayMs, type Write } from '#reconcile'
-import { fieldsOfOthers, isStale, undefinedIfGone } from '../errors.ts'
+import { ApiError, isAlreadyExists, isNotFound, type KubeClient, resourcePath, type Status } from '#kube'
+import { asTakenBack, called, contestOf, delayMs, RefusedError, type Taking, type Write } from '#reconcile'
+import { METADATA_MANAGERS } from '#spec'
+import { fieldsOfOthers, isStale, takenFrom, undefinedIfGone } from '../errors.ts'
 import { type DROPPED, type Gate, PRIORITY, type Priority } from '../gate.ts'
-import { readLive } from '../read-live.ts'
+import { readLive } from '../observe/references.ts'
 import type { RunObserver } from '../run-steps.ts'
-import { isObject, isStillThere } from './answers.ts'
-import { type Applied, takingBack } from './field-conflicts.ts'
-import type { InFlight } from './in-flight.ts'
+import type { InFlight } from './write-through.ts'
 
 export interface WriteRequestsDependencies {
   kube: KubeClient
@@ -198,3 +197,76 @@ export class WriteRequests {
 
 const pathOf = (ref: ResourceRef, { metadata }: KubeObject): string =>
   resourcePath(ref, metadata.namespace, metadata.name)
+
+export const moved = (object: KubeObject, cause: unknown): ConflictError =>
+  new ConflictError(`${called(object)} has changed since it was observed`, { cause })
+
+export const isNameTaken = (write: Write, error: unknown): boolean =>
+  isAlreadyExists(error) || (write.verb === 'apply' && write.observed === undefined && isStale(error))
+
+/**
+ * Whether the object itself is gone. For a missing status subresource the API server answers NotFound too, but without
+ * the object's name.
+ */
+export const isObjectGone = (error: unknown, { metadata }: KubeObject): boolean =>
+  isNotFound(error) && error instanceof ApiError && error.details.name === metadata.name
+
+const isObject = (answer: KubeObject | Status | undefined): answer is KubeObject =>
+  answer !== undefined && answer.kind !== 'Status'
+
+/**
+ * Whether the answer to a delete is an object that still exists. Without a grace period and finalizers, the answer is
+ * the last state of an object that is gone.
+ */
+const isStillThere = (answer: KubeObject | Status | undefined): answer is KubeObject =>
+  isObject(answer) &&
+  answer.metadata.deletionTimestamp !== undefined &&
+  (answer.metadata['deletionGracePeriodSeconds'] !== 0 || (answer.metadata.finalizers ?? []).length > 0)
+
+/**
+ * Applies without force first, to find the fields that other managers have changed. A second request with force takes
+ * these fields back and counts them. An Event on the primary reports them.
+ */
+async function takingBack(
+  { object, taking }: Applied,
+  apply: (object: KubeObject, force: boolean) => Promise<KubeObject>,
+  { fieldManager, mayTakeBack, report }: TakingBack,
+): Promise<KubeObject> {
+  try {
+    return await apply(object, false)
+  } catch (error) {
+    const fields = fieldsOfOthers(error)
+    if (fields.length === 0 || !mayTakeBack(fields)) throw error
+    const message = `${called(object)}: taken back from others: ${fields.join('; ')}`
+    report({ type: 'Warning', reason: 'FieldConflict', message })
+    const taken = takenFrom(error, fieldManager)
+    return apply(taking === undefined || taken.length === 0 ? object : asTakenBack(object, taking, taken), true)
+  }
+}
+
+/** The object to apply. Without `taking` no fields are counted. */
+export interface Applied {
+  object: KubeObject
+  taking?: Taking | undefined
+}
+
+interface TakingBack {
+  fieldManager: string
+  mayTakeBack: (fields: string[]) => boolean
+  report: (event: EventReport) => void
+}
+
+/**
+ * Whether server-side apply conflicts with labels or annotations of another reconciler. `field` is the server's text.
+ */
+export const isOfReconciler = (field: string): boolean => field.includes(`conflict with "${METADATA_MANAGERS}`)
+
+/**
+ * Returns the refusal of labels and annotations that another reconciler keeps. To take them back would make two
+ * reconcilers overwrite each other without a pause and without an end.
+ */
+export const keptByReconcilers = (what: string, fields: readonly string[], cause: unknown): RefusedError =>
+  new RefusedError(
+    `${what}, because another reconciler has set these keys to other values: ${fields.join('; ')}. Have one of the functions return other keys`,
+    { reason: 'FieldConflict', cause },
+  )

@@ -1,8 +1,7 @@
-import type { KubeObject, ResourceRef } from '#contracts'
+import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { asTravelling, type EventStore, type OwnerKey, type PutResult, type Verb } from '#events'
 import type { Written } from '#reconcile'
 import type { References } from '../observe/references.ts'
-import type { InFlight } from './in-flight.ts'
 
 interface WriteThroughDependencies {
   events: Pick<EventStore, 'put'>
@@ -74,4 +73,46 @@ export class WriteThrough {
       this.#inFlight.end(ref, object)
     }
   }
+}
+
+interface Write {
+  traceparent: string
+  ended: PromiseWithResolvers<void>
+}
+
+/** Writes whose results EVENTS does not have yet. The watch may report them before the API server has answered. */
+export class InFlight {
+  readonly #writes = new Map<string, Write>()
+
+  begin(ref: ResourceRef, object: KubeObject, traceparent: string): void {
+    this.end(ref, object)
+    this.#writes.set(targetOf(ref, object), { traceparent, ended: Promise.withResolvers() })
+  }
+
+  end(ref: ResourceRef, object: KubeObject): void {
+    const target = targetOf(ref, object)
+    this.#writes.get(target)?.ended.resolve()
+    this.#writes.delete(target)
+  }
+
+  traceOf(ref: ResourceRef, object: KubeObject): string | undefined {
+    return this.#writes.get(targetOf(ref, object))?.traceparent
+  }
+
+  /** Resolves when EVENTS has the result, or when there is none. Undefined: the object is not being written. */
+  ended(ref: ResourceRef, object: KubeObject): Promise<void> | undefined {
+    return this.#writes.get(targetOf(ref, object))?.ended.promise
+  }
+}
+
+const targetOf = (ref: ResourceRef, { metadata }: KubeObject): string =>
+  `${resourceName(ref)} ${metadata.namespace ?? ''} ${metadata.name}`
+
+/** Returns the origin with which a run puts its writes into EVENTS. */
+export const originOf = (reconciler: string, key: string, owner: string): string => `${reconciler}/${key}/${owner}`
+
+/** Returns the owner of the lease of the run that made the write. Undefined if a run of another key made it. */
+export function ownerIn(origin: string, reconciler: string, key: string): string | undefined {
+  const before = originOf(reconciler, key, '')
+  return origin.startsWith(before) ? origin.slice(before.length) : undefined
 }

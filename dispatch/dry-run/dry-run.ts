@@ -1,24 +1,30 @@
 import { randomBytes } from 'node:crypto'
-import type { Invoke, Outcome, RunLog } from '#contracts'
+import type { AppliedObject, Invoke, KubeObject, Outcome, RunInput, RunLog } from '#contracts'
 import { keyOf } from '#events'
 import type { KubeClient } from '#kube'
 import { unlessAborted } from '#primitives'
 import { dated, type Finish, type Lease } from '#queue'
-import { isConfidential, MAX_STATE_BYTES, type Reconciled, reconciled, SettledWrites } from '#reconcile'
+import {
+  isConfidential,
+  MAX_STATE_BYTES,
+  type Reconciled,
+  reconciled,
+  SettledWrites,
+  scrubber,
+  WITHHELD,
+  withoutContents,
+} from '#reconcile'
 import type { ReconcilerSpec } from '#spec'
-import { InFlight } from '../apply/in-flight.ts'
+import { InFlight } from '../apply/write-through.ts'
 import { Gate } from '../gate.ts'
 import { Adoptions } from '../observe/adoptions.ts'
-import { createObjectCache } from '../observe/object-cache.ts'
-import { References } from '../observe/references.ts'
+import { createObjectCache, References } from '../observe/references.ts'
 import { StateBudget } from '../observe/state-budget.ts'
-import type { ServedReconciler } from '../run/dependencies.ts'
+import { type ServedReconciler, seedsFrom } from '../run/dependencies.ts'
 import { FunctionCalls } from '../run/function-calls.ts'
 import { Reconciliation } from '../run/reconciliation.ts'
-import { seedsFrom } from '../run/seed.ts'
 import { apiView } from './api-view.ts'
 import { type DryRunStep, dryRunDependencies } from './dry-run-client.ts'
-import { shownOutcome } from './shown-outcome.ts'
 
 export interface DryRunOptions {
   kube: KubeClient
@@ -113,3 +119,37 @@ const leaseOf = (reconciler: string, key: string, now: Date, signal: AbortSignal
   progressed: () => undefined,
   beginPass: async () => 'announced here' as const,
 })
+
+/**
+ * Returns the outcome without confidential contents in `apply`, and without the values of these and of the input's
+ * confidential objects in the effect. Left out: Secrets are confidential.
+ */
+export function shownOutcome(
+  { apply, effect, ...others }: Outcome,
+  { owned, related }: RunInput,
+  isConfidential: (object: KubeObject) => boolean = isSecret,
+): Outcome {
+  const given = [owned, related].flatMap((kinds) => Object.values(kinds).flat())
+  const scrub = scrubber([...given, ...(apply ?? [])].filter(isConfidential))
+  const shown = (object: AppliedObject): AppliedObject =>
+    isSecret(object) ? withoutValues(object) : isConfidential(object) ? withoutContents(object) : object
+  return {
+    ...(apply && { apply: apply.map(shown) }),
+    ...others,
+    ...(effect && { effect: JSON.parse(JSON.stringify(effect), (_, value) => scrubbed(value, scrub)) }),
+  }
+}
+
+const isSecret = ({ apiVersion, kind }: KubeObject): boolean => apiVersion === 'v1' && kind === 'Secret'
+
+const scrubbed = (value: unknown, scrub: (text: string) => string): unknown =>
+  typeof value === 'string' ? scrub(value) : value
+
+const withoutValues = ({ data, stringData, ...others }: AppliedObject): AppliedObject => ({
+  ...others,
+  ...(data !== undefined && { data: keysOf(data) }),
+  ...(stringData !== undefined && { stringData: keysOf(stringData) }),
+})
+
+const keysOf = (values: unknown): Record<string, string> =>
+  Object.fromEntries(Object.keys(Object(values)).map((key) => [key, WITHHELD]))

@@ -5,8 +5,8 @@ import { called, DESIRED_ANNOTATION, isCreatedBy, markedBy } from '#reconcile'
 import type { OwnedResource } from '#spec'
 import { refusalOf } from '../errors.ts'
 import type { Gate } from '../gate.ts'
-import { readLive } from '../read-live.ts'
 import type { ReadingRun } from './references.ts'
+import { readLive } from './references.ts'
 
 export interface AdoptionsDependencies {
   kube: KubeClient

@@ -1,11 +1,10 @@
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { asTravelling, type EventStore, type StoredObject } from '#events'
-import type { KubeClient } from '#kube'
+import { type KubeClient, resourcePath } from '#kube'
+import { BoundedMap } from '#primitives'
 import { called } from '#reconcile'
-import { refusalOf } from '../errors.ts'
-import type { Gate } from '../gate.ts'
-import { readLive } from '../read-live.ts'
-import type { CachedObject, ObjectCache } from './object-cache.ts'
+import { refusalOf, undefinedIfGone } from '../errors.ts'
+import { DROPPED, type Gate } from '../gate.ts'
 import type { StateMeter } from './state-budget.ts'
 
 export interface ReferencesDependencies {
@@ -100,3 +99,30 @@ function jsonSize(object: KubeObject): number | undefined {
 }
 
 const metadataOf = ({ apiVersion, kind, metadata }: KubeObject): KubeObject => ({ apiVersion, kind, metadata })
+
+/** The capacity in bytes of JSON. */
+const CAPACITY = 32 * 1024 * 1024
+
+export interface CachedObject {
+  object: KubeObject
+  /** The size in bytes of JSON. */
+  size: number
+}
+
+/** The objects that were added last. One cache for the whole process. */
+export type ObjectCache = BoundedMap<string, CachedObject>
+
+export const createObjectCache = (): ObjectCache => new BoundedMap(CAPACITY, ({ size }) => size)
+
+/** Reads the object from the API server, in its reconciler's turn at the gate. Undefined if it is gone. */
+export async function readLive(
+  { kube, gate }: { kube: KubeClient; gate: Gate },
+  ref: ResourceRef,
+  { metadata }: KubeObject,
+  { reconciler, signal }: { reconciler: string; signal: AbortSignal },
+): Promise<KubeObject | undefined> {
+  const path = resourcePath(ref, metadata.namespace, metadata.name)
+  const read = () => kube.get(path, { signal }).catch(undefinedIfGone)
+  const found = await gate.run({ reconciler, kind: 'read' }, read, { signal })
+  return found === DROPPED ? undefined : found
+}

@@ -1,21 +1,43 @@
-import { type FunctionInput, type RunInput, type RunLog, withFields } from '#contracts'
+import {
+  ConflictError,
+  type FunctionInput,
+  type PerformInput,
+  type ReadInput,
+  RetryAfterError,
+  type RunInput,
+  type RunLog,
+  TerminalError,
+  withFields,
+} from '#contracts'
 import { parseKey, type Span, spanAfter, traceparentOf } from '#events'
-import { pause } from '#primitives'
-import type { Finish, Lease } from '#queue'
-import { type Answer, type Ask, fieldManagerOf, type Note, next, type Observed, start } from '#reconcile'
+import { ApiConnectionError, ApiError } from '#kube'
+import { pause, type TokenBucket } from '#primitives'
+import { type Due, dueDate, type Finish, type Lease } from '#queue'
+import {
+  type Answer,
+  type Ask,
+  ExternalError,
+  FunctionError,
+  fieldManagerOf,
+  NamespaceTerminatingError,
+  type Note,
+  next,
+  type Observed,
+  RefusedError,
+  RunTimeoutError,
+  start,
+  UnsettledError,
+} from '#reconcile'
 import { keepsStatus } from '#spec'
-import { originOf } from '../apply/write-origin.ts'
+import { originOf } from '../apply/write-through.ts'
 import { type Writers, writersOf } from '../apply/writers.ts'
 import { failedBy, SupersededError } from '../errors.ts'
 import { type Observation, observePrimary } from '../observe/observe.ts'
 import { RunView } from '../observe/run-view.ts'
 import type { RunState } from '../observe/state-budget.ts'
+import type { RunObserver } from '../run-steps.ts'
 import type { ReconciliationDependencies, ServedReconciler } from './dependencies.ts'
-import { ExternalCalls } from './external-calls.ts'
-import { reportNote } from './notes.ts'
-import { withRequeue } from './requeue.ts'
-import { type Logged, RunLines } from './run-lines.ts'
-import { Trail, type TrailLap } from './trail.ts'
+import { type Logged, RunLines, Trail, type TrailLap } from './trail.ts'
 
 /** An edit that has waited this long is logged. */
 const LATE_MS = 30_000
@@ -245,4 +267,162 @@ export class Reconciliation {
   #report(note: Note): void {
     reportNote(this.#deps, { reconciler: this.#served.name, key: this.#lease.key }, this.#log, note)
   }
+}
+
+interface EndOfRun {
+  /** The time since the last pass began. */
+  passMs: number
+  /**
+   * Returns the time at which another revision of the function needs the object to run again. Called if the run has not
+   * failed.
+   */
+  rerunAt: () => Date | undefined
+  now: () => Date
+}
+
+/**
+ * Returns the finish with its requeue. The delay counts from the beginning of the pass, and ends at the latest when the
+ * object has to run again.
+ */
+function withRequeue(finish: Finish, { passMs, rerunAt, now }: EndOfRun): Finish {
+  if (finish.kind === 'error' || finish.kind === 'terminal') return finish
+  const again = rerunAt()
+  if (finish.kind === 'done') return again === undefined ? finish : { kind: 'requeue', at: again }
+  return { ...finish, at: earlier(fromNow(finish.at, passMs), again, now()) }
+}
+
+const fromNow = (due: Due, passMs: number): Due => (due instanceof Date ? due : { afterMs: due.afterMs - passMs })
+
+const earlier = (due: Due, other: Date | undefined, now: Date): Due =>
+  other !== undefined && other < dueDate(due, now) ? other : due
+
+/** The longest time for which a run keeps its slot until the rate limit allows a read. */
+const LONGEST_WAIT_MS = 1000
+
+interface ExternalCallsOptions {
+  reconciler: string
+  key: string
+  /** The limit of this process for the reconciler. Undefined: no limit. */
+  rateLimit: TokenBucket | undefined
+  /** Receives each effect, which is then not performed. Undefined: effects are performed. */
+  skipped: ((effect: string) => void) | undefined
+  call: (input: ReadInput | PerformInput, traceparent: string | undefined) => Promise<unknown>
+  /** Throws when the lease is over. */
+  hold: () => void
+  signal: AbortSignal
+  /** Returns the span of the run. */
+  span: () => Span | undefined
+  observe: RunObserver
+}
+
+/** The calls of a run to the external system of its function. */
+export class ExternalCalls {
+  readonly #options: ExternalCallsOptions
+
+  constructor(options: ExternalCallsOptions) {
+    this.#options = options
+  }
+
+  async read({ input }: Ask & { do: 'read' }): Promise<Answer> {
+    const { rateLimit, signal } = this.#options
+    const turn = rateLimit?.takeWithin(LONGEST_WAIT_MS) ?? { waitMs: 0 }
+    if ('returnMs' in turn) return { did: 'limit', afterMs: turn.returnMs }
+    if (turn.waitMs > 0) await pause(turn.waitMs, signal)
+    signal.throwIfAborted()
+    return { did: 'read', external: await this.#call(input, { step: 'read' }) }
+  }
+
+  /**
+   * Performs an effect without a wait. Later reads wait longer instead. If effects waited, reads could use up a low
+   * limit.
+   */
+  async perform({ input, shown }: Ask & { do: 'perform' }): Promise<Answer> {
+    const { rateLimit, skipped, hold } = this.#options
+    if (skipped !== undefined) {
+      skipped(shown)
+      return { did: 'skip' }
+    }
+    rateLimit?.take()
+    hold()
+    return { did: 'perform', result: await this.#call(input, { step: 'performed', kind: input.effect.kind }) }
+  }
+
+  async #call(
+    input: ReadInput | PerformInput,
+    what: { step: 'read' } | { step: 'performed'; kind: string },
+  ): Promise<unknown> {
+    const { reconciler, key, span, call, observe } = this.#options
+    const parent = span()
+    const own = parent && spanAfter(traceparentOf(parent), parent.sampled)
+    const began = performance.now()
+    const ended = (result: 'success' | 'error') =>
+      observe({ reconciler, key, ...own, ...what, result, ms: performance.now() - began })
+    try {
+      const answer = await call(input, own && traceparentOf(own))
+      ended('success')
+      return answer
+    } catch (error) {
+      ended('error')
+      throw error
+    }
+  }
+}
+
+/** Passes a note of the reconcile machine to the component that handles it. */
+function reportNote(
+  { recorder, kube, settled, observe }: ReconciliationDependencies,
+  of: { reconciler: string; key: string },
+  log: RunLog,
+  note: Note,
+): void {
+  switch (note.note) {
+    case 'event':
+      return recorder.record(kube, of.reconciler, note.object, note.event)
+    case 'settled':
+      return settled.remember(note.target, note.value)
+    case 'dropped':
+      return observe({ step: 'dropped', ...of })
+    case 'failed':
+      log.warn({ ...failureFields(note.error, note.shown), finish: withoutMessage(note.finish) }, 'run failed')
+      if (causeOf(note.error) instanceof RunTimeoutError) observe({ step: 'timedOut', ...of })
+      return
+    case 'performed': {
+      const { effect, error } = note
+      if (error === undefined) return log.info({ effect }, 'effect performed')
+      return log.warn({ effect, err: { message: error } }, 'effect failed')
+    }
+    case 'unreported':
+      return log.warn(failureFields(note.error, note.shown), 'failure not shown on the object')
+  }
+}
+
+/** Removes the message, which is the same as the error's. */
+const withoutMessage = (finish: object): object => ({ ...finish, message: undefined })
+
+/**
+ * Errors that are logged without a stack. Their message states the error and its place, and a stack would only show the
+ * dispatcher.
+ */
+const EXPLAINED = [
+  ApiConnectionError,
+  ApiError,
+  ConflictError,
+  FunctionError,
+  NamespaceTerminatingError,
+  RefusedError,
+  RetryAfterError,
+  RunTimeoutError,
+  TerminalError,
+  UnsettledError,
+]
+
+/** Returns the cause of an error of the external system, and any other error unchanged. */
+const causeOf = (error: unknown): unknown => (error instanceof ExternalError ? error.cause : error)
+
+/** Returns the log fields of a failure. `shown` is the error as a log may show it. */
+function failureFields(error: unknown, shown: unknown): object {
+  const cause = causeOf(error)
+  if (!(shown instanceof Error && EXPLAINED.some((explained) => cause instanceof explained))) return { err: shown }
+  const { name, message } = shown
+  return { err: { type: name, message } }
 }

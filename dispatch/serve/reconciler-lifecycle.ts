@@ -1,5 +1,6 @@
 import { type Invoke, type KubeObject, type ResourceRef, type RunLog, resourceName } from '#contracts'
 import type { StoredEvent } from '#events'
+import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
 import { TokenBucket } from '#primitives'
 import type { WorkQueue } from '#queue'
 import { reconciled, sameJson } from '#reconcile'
@@ -8,20 +9,21 @@ import {
   holderOf,
   identityOf,
   isRefused,
+  RECONCILERS,
   type ReconcilerSpec,
+  type Revision,
   readReconciler,
+  revisionsOf,
   shardOf,
   shownUrl,
+  userNameOf,
 } from '#spec'
-import { accessTo, type FunctionAccess } from '../http/function-access.ts'
-import { type HttpFunction as Callee, httpFunction } from '../http/http-function.ts'
+import { type Gate, PRIORITY } from '../gate.ts'
+import { accessTo, type HttpFunction as Callee, type FunctionAccess, httpFunction } from '../http/http-function.ts'
 import { isOlder, ReconcilerVersion } from '../observe/reconciler-version.ts'
 import type { ReconciliationDependencies } from '../run/dependencies.ts'
-import { actingAs } from './impersonation.ts'
-import { identityTaken, PAUSED } from './ready-condition.ts'
-import { ReadyReporter } from './ready-reporter.ts'
+import { identityTaken, PAUSED, ReadyReporter } from './ready-reporter.ts'
 import { ReconcilerWorker } from './reconciler-worker.ts'
-import { RevisionRecord } from './revision-record.ts'
 
 /** The time that runs have to end when their reconciler is changed or removed. */
 const CHANGE_GRACE_MS = 10_000
@@ -218,3 +220,117 @@ export class ReconcilerLifecycle {
 
 /** Returns the resources of which all objects have to be in EVENTS before the first run. */
 const resourcesOf = ({ for: primary, owns, related }: ReconcilerSpec): ResourceRef[] => [primary, ...owns, ...related]
+
+/**
+ * Returns dependencies with which a reconciler's runs use the rights of its account, for writes, and for reads of
+ * objects that EVENTS has only as references. These objects are not shared with other accounts. Without an account,
+ * runs have the rights of this process.
+ */
+function actingAs<Deps extends ReconciliationDependencies>(deps: Deps, { serviceAccount }: ReconcilerSpec): Deps {
+  if (serviceAccount === undefined) return deps
+  const account = userNameOf(serviceAccount)
+  const kube = deps.kube.as(account)
+  return { ...deps, kube, references: deps.references.as(account, kube), adoptions: deps.adoptions.as(kube) }
+}
+
+export interface RevisionRecordDependencies {
+  kube: Pick<KubeClient, 'patch'>
+  gate: Gate
+  now: () => Date
+  random: () => number
+  failed: (error: unknown) => void
+}
+
+/** Records the revisions of a function in the status of its Reconciler. A bridge then runs every object again. */
+export class RevisionRecord {
+  readonly #deps: RevisionRecordDependencies
+  /**
+   * Revisions that this process has stored. An API server whose CRD does not have the field drops them, and they must
+   * not be stored again and again.
+   */
+  readonly #stored = new Set<string>()
+  /** A revision that was not stored, because a newer version of the Reconciler was on its way. */
+  #owed: string | undefined
+  /** The newest version of the Reconciler that has arrived. */
+  #latest: KubeObject | undefined
+  #storing: Promise<void> = Promise.resolve()
+
+  constructor(deps: RevisionRecordDependencies) {
+    this.#deps = deps
+  }
+
+  /**
+   * Notes that a revision has run an object under this version of the Reconciler. Returns the time at which the object
+   * has to run again for that.
+   */
+  ran(name: string, reconciler: KubeObject): Date | undefined {
+    const { now, random } = this.#deps
+    const known = revisionsOf(reconciler)
+    const more = this.#stored.has(name) ? undefined : recorded(known, name, now())
+    if (more !== undefined) this.#storing = this.#storing.then(() => this.#store(name, reconciler, more))
+    return repeatedAt(known, name, { now: now(), random })
+  }
+
+  /** Notes a newer version of the Reconciler. */
+  reconcilerChanged(reconciler: KubeObject): void {
+    this.#latest = reconciler
+    const owed = this.#owed
+    this.#owed = undefined
+    if (owed !== undefined) this.ran(owed, reconciler)
+  }
+
+  async #store(name: string, { metadata }: KubeObject, revisions: Revision[]): Promise<void> {
+    if (this.#stored.has(name)) return
+    const { kube, gate, failed } = this.#deps
+    const path = resourcePath(RECONCILERS, undefined, metadata.name, 'status')
+    const patch = { metadata: { resourceVersion: metadata.resourceVersion }, status: { revisions } }
+    try {
+      const caller = { reconciler: metadata.name, kind: PRIORITY.status }
+      await gate.run(caller, () => kube.patch(path, patch, 'merge', { fieldManager: 'fairlead' }))
+      this.#stored.add(name)
+    } catch (error) {
+      if (isConflict(error)) this.#tryWithNewer(name, metadata.resourceVersion)
+      else if (!isNotFound(error)) failed(error)
+    }
+  }
+
+  /** Retries with a newer version, which may have arrived during the request. Otherwise waits for it. */
+  #tryWithNewer(name: string, tried: string | undefined): void {
+    const latest = this.#latest
+    if (latest === undefined || latest.metadata.resourceVersion === tried) this.#owed = name
+    else this.ran(name, latest)
+  }
+}
+
+/** Longer than most roll-outs take. */
+const ROLL_OUT_MS = 600_000
+/** The time over which the repeated runs are spread. */
+const SPREAD_MS = 60_000
+/** The number of recorded revisions: more than are active at the same time. */
+const KEPT = 10
+
+/**
+ * Returns the record after an answer of this revision. Undefined if the record has the revision. The order of the first
+ * answers stays.
+ */
+export function recorded(known: readonly Revision[], name: string, now: Date): Revision[] | undefined {
+  if (known.some((revision) => revision.name === name)) return undefined
+  return [...known, { name, at: now.toISOString() }].slice(-KEPT)
+}
+
+/**
+ * Returns the time at which an object runs again because an older revision has run it during the roll-out of a newer
+ * one: the end of the roll-out. After that, a run of an older revision is not repeated, so that two revisions that stay
+ * active do not run every object without end.
+ */
+export function repeatedAt(
+  known: readonly Revision[],
+  name: string,
+  { now, random }: { now: Date; random: () => number },
+): Date | undefined {
+  const newest = known.at(-1)
+  if (newest === undefined || newest.name === name || !known.some((revision) => revision.name === name))
+    return undefined
+  const end = Date.parse(newest.at) + ROLL_OUT_MS
+  return now.getTime() < end ? new Date(end + random() * SPREAD_MS) : undefined
+}

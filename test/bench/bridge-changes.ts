@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject } from '#contracts'
 import { objectFilter } from '#events'
-import { follow, type JetStream } from '#jetstream'
 import { type KubeClient, resourcePath } from '#kube'
+import { follow, type JetStream } from '#nats'
 import { CONFIG_MAPS, type Etcd } from './bridge-support.ts'
 
 /** The namespace of objects that change at a steady rate. */

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
-import { connectJetStream } from '#jetstream'
 import { createKubeClient, loadKubeConfig, resourcePath } from '#kube'
+import { connectJetStream } from '#nats'
 import { RECONCILERS } from '#spec'
 import { fairlead, startFairlead } from '../support/fairlead.ts'
 import { startTestCluster } from '../support/servers.ts'

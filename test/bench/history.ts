@@ -1,6 +1,6 @@
 import { viewRuns } from '#events'
-import { connectJetStream } from '#jetstream'
 import { createKubeClient, loadKubeConfig } from '#kube'
+import { connectJetStream } from '#nats'
 import { fairlead, startFairlead } from '../support/fairlead.ts'
 import { playNode } from '../support/node-player.ts'
 import { startTestCluster } from '../support/servers.ts'

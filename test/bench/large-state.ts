@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { openEventStore } from '#events'
-import { connectJetStream } from '#jetstream'
+import { connectJetStream } from '#nats'
 import { MAX_STATE_BYTES } from '#reconcile'
 import { StateBudget } from '../../dispatch/observe/state-budget.ts'
 import { startTestNats } from '../support/servers.ts'

@@ -3,7 +3,7 @@
  * and on three of one machine, which share its disk: three machines have one each.
  */
 import { cpus } from 'node:os'
-import { connectJetStream } from '#jetstream'
+import { connectJetStream } from '#nats'
 import { startTestNats } from '../support/servers.ts'
 import { percentiles } from './median.ts'
 import { FN, inFlight, msOfRuns, openBenchQueue, rate, thousands, warmUp } from './queue-support.ts'

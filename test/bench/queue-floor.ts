@@ -1,4 +1,4 @@
-import { type Delivery, declareConsumer, declareStream, type JetStream, Puller } from '#jetstream'
+import { type Delivery, declareConsumer, declareStream, type JetStream, Puller } from '#nats'
 import { inFlight, rate, SLOTS, WARM_RUNS } from './queue-support.ts'
 
 const STREAM = 'FLOOR'

@@ -1,4 +1,4 @@
-import { connectJetStream } from '#jetstream'
+import { connectJetStream } from '#nats'
 import { openQueue, type WorkQueue } from '#queue'
 import { startTestNats } from '../support/servers.ts'
 import { silent } from '../support/silent.ts'

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { JetStream } from '#jetstream'
-import type { Nats } from '#local'
+import type { Nats } from '#lab'
+import type { JetStream } from '#nats'
 import { enqueueAll, FN, open, openBenchQueue, SLOTS, startWorker } from './queue-support.ts'
 
 /** Seconds from the kill of a worker until the first and the last of its keys run in another process. */

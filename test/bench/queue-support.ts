@@ -1,7 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
-import type { JetStream } from '#jetstream'
+import type { JetStream } from '#nats'
 import { openQueue, type QueueOptions, type WorkQueue } from '#queue'
 import { silent } from '../support/silent.ts'
 

@@ -1,5 +1,5 @@
 /** A process that does nothing, as often as the queue asks; started by queue-support.ts. */
-import { connectJetStream } from '#jetstream'
+import { connectJetStream } from '#nats'
 import type { Worker } from '#queue'
 import { FN, openBenchQueue, type WorkerSettings, warmUp } from './queue-support.ts'
 

@@ -5,7 +5,7 @@ import type { OwnedResource } from '#spec'
 import { ownedBy } from '#testing'
 import { parseOutcome } from '../../reconcile/outcome.ts'
 import { plan, type Write } from '../../reconcile/plan.ts'
-import { inputOf, invokeOf } from '../../testing/given.ts'
+import { inputOf, invokeOf } from '../../sdk/testing/given.ts'
 
 const ROUNDS = 20_000
 const now = new Date('2030-01-01T00:00:00Z')

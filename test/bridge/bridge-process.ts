@@ -7,7 +7,7 @@ import { appendFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createBridge } from '#bridge'
 import { identityFilter, openEventStore, parseKey } from '#events'
-import { connectJetStream, incarnationOf } from '#jetstream'
+import { connectJetStream, incarnationOf } from '#nats'
 import { configMaps } from './objects.ts'
 import { kubeClientOf, silent, until } from './world.ts'
 

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { Checkpoint } from '../../bridge/checkpoint.ts'
+import { Checkpoint } from '../../bridge/watch-progress.ts'
 
 it('moves only over what is finished, whatever the order of finishing', () => {
   const checkpoint = new Checkpoint<number>()

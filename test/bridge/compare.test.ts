@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Identity } from '#events'
-import { difference, disproved, type Known, known } from '../../bridge/compare.ts'
+import { difference, disproved, type Known, known } from '../../bridge/relist.ts'
 import { configMaps, object } from './objects.ts'
 
 const listed = object('ConfigMap', 'c', { uid: 'u1', resourceVersion: '50' })

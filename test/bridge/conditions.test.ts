@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { refusedCondition, servedCondition, withTransition } from '../../bridge/conditions.ts'
-import type { FailureKind } from '../../bridge/failure.ts'
 import type { ResourceStatus } from '../../bridge/types.ts'
+import type { FailureKind } from '../../bridge/watch-state.ts'
 import { configMaps, reconciler, reconcilerObject, widgets } from './objects.ts'
 
 const served = reconciler('widget', { for: widgets, owns: [configMaps] })

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { ApiError } from '#kube'
-import { classify, isStarting } from '../../bridge/failure.ts'
+import { classify, isStarting } from '../../bridge/watch-state.ts'
 
 const refusal = (message: string) =>
   classify(new ApiError('watch', { apiVersion: 'v1', kind: 'Status', code: 429, reason: 'TooManyRequests', message }))

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { KeyedLimiter } from '../../bridge/keyed-limiter.ts'
+import { KeyedLimiter } from '../../bridge/change-pipeline.ts'
 
 const deferred = () => Promise.withResolvers<void>()
 

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
-import type { Known } from '../../bridge/compare.ts'
-import { KnownObjects } from '../../bridge/known-objects.ts'
+import type { Known } from '../../bridge/relist.ts'
+import { KnownObjects } from '../../bridge/relist.ts'
 
 const copy = (resourceVersion: string, more: Partial<Known> = {}): Known => ({
   uid: 'u1',

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { overlapsOf } from '../../bridge/overlaps.ts'
+import { overlapsOf } from '../../bridge/conditions.ts'
 import { configMaps, pods, reconciler, widgets } from './objects.ts'
 
 const gadgets = { ...widgets, resource: 'gadgets', kind: 'Gadget' }

@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
 import { keyOf, parseKey } from '#events'
-import type { JetStream } from '#jetstream'
 import { resourcePath } from '#kube'
+import type { JetStream } from '#nats'
 import { configMaps, controlledBy, widgets } from './objects.ts'
 import { type Servers, startServers } from './servers.ts'
 import {

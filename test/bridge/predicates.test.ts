@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
 import { PAUSED_ANNOTATION } from '#spec'
-import { UpdatePredicates } from '../../bridge/predicates.ts'
+import { UpdatePredicates } from '../../bridge/publisher.ts'
 
 const object = (metadata: object): KubeObject => ({
   apiVersion: 'v1',

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
 import { openEventStore } from '#events'
-import { connectJetStream, type JetStream } from '#jetstream'
+import { connectJetStream, type JetStream } from '#nats'
 import { finalizerOf } from '#spec'
 import { Relations } from '../../bridge/relations.ts'
 import { type ResyncDeps, Resyncs } from '../../bridge/resyncs.ts'

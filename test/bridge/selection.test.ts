@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { FanOut, FanOuts } from '../../bridge/fan-out.ts'
-import { NameIndex } from '../../bridge/name-index.ts'
-import { type Ask, namespacesOf, widest } from '../../bridge/selection.ts'
+import { type Ask, namespacesOf, widest } from '../../bridge/reconcilers.ts'
+import { FanOut, FanOuts, NameIndex } from '../../bridge/relation.ts'
 import { pods } from './objects.ts'
 
 const ask = (more: Partial<Ask> = {}): Ask => ({ ref: pods, ...more })

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { Semaphore } from '../../bridge/semaphore.ts'
+import { Semaphore } from '../../bridge/change-pipeline.ts'
 
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
 

@@ -1,4 +1,4 @@
-import type { Cluster } from '#local'
+import type { Cluster } from '#lab'
 import { startTestNats } from '../support/servers.ts'
 import { installReconcilers, kubeClientOf } from './world.ts'
 

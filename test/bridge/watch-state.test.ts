@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Failure, FailureKind } from '../../bridge/failure.ts'
+import type { Failure, FailureKind } from '../../bridge/watch-state.ts'
 import { type Input, type Relist, type State, step } from '../../bridge/watch-state.ts'
 
 const listing = (because: Relist = 'initial', attempt = 0, stream = true): State => ({

@@ -2,8 +2,8 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { openInBrowser } from '../../cli/console/browser.ts'
-import { runReloading } from '../../cli/dev/reloading.ts'
+import { openInBrowser } from '../../cli/commands/console.ts'
+import { runReloading } from '../../cli/commands/dev.ts'
 import { until } from '../support/wait.ts'
 
 let dir: string

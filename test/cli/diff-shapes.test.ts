@@ -1,8 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { DryRunResult } from '#dispatch'
-import { changesIn } from '../../cli/diff/compare.ts'
-import { type Change, messageShape, Shapes } from '../../cli/diff/shapes.ts'
-import { textOf } from '../../cli/diff/text.ts'
+import { type Change, changesIn, messageShape, Shapes, textOf } from '../../cli/commands/diff.ts'
 
 const change = (index: number, more: Partial<Change> = {}): Change => ({
   what: 'change',

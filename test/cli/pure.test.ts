@@ -1,15 +1,15 @@
 import { spawnSync } from 'node:child_process'
 import { describe, expect, it } from 'vitest'
-import { duration, table } from '#host/exit'
 import { filtersOf } from '#inspect'
 import { ApiError } from '#kube'
+import { duration, table } from '#process/exit'
 import { RECONCILERS } from '#spec'
-import { completionScript, completionWords } from '../../cli/completion.ts'
-import { createProgram } from '../../cli/program.ts'
-import { readConfig, variablesOf } from '../../host/config/config.ts'
-import { exitCodeOf, UsageError } from '../../host/exit/exit.ts'
-import { errorFields } from '../../host/logging/logging.ts'
-import { parseAddress } from '../../host/metrics/index.ts'
+import { readConfig, variablesOf } from '../../cli/process/config.ts'
+import { exitCodeOf, UsageError } from '../../cli/process/exit.ts'
+import { errorFields } from '../../cli/process/logging.ts'
+import { parseAddress } from '../../cli/process/metrics.ts'
+import { completionScript, completionWords } from '../../cli/program/completion.ts'
+import { createProgram } from '../../cli/program/program.ts'
 
 const program = createProgram(
   () => {},

@@ -2,15 +2,20 @@ import { stripVTControlCharacters } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openEventStore, viewEvents } from '#events'
 import { toRow } from '#inspect'
-import type { Nats } from '#local'
+import type { Nats } from '#lab'
 import type { Entry, WorkQueue } from '#queue'
 import { finalizerOf, RECONCILERS } from '#spec'
-import { type ActOptions, actOnKeys } from '../../cli/queue/act.ts'
-import { untilDrained } from '../../cli/queue/drain.ts'
-import { type LsOptions, listQueue } from '../../cli/queue/ls.ts'
-import { rowTable } from '../../cli/queue/rows.ts'
-import { showKey } from '../../cli/queue/show.ts'
-import { type Screen, watchQueue } from '../../cli/queue/watch.ts'
+import {
+  type ActOptions,
+  actOnKeys,
+  type LsOptions,
+  listQueue,
+  rowTable,
+  type Screen,
+  showKey,
+  untilDrained,
+  watchQueue,
+} from '../../cli/commands/queue.ts'
 import { DONE, FN, freshPrefix, gate, openTestQueue, type TestQueue, until } from '../queue/support.ts'
 import { command } from '../support/command.ts'
 import { fairlead } from '../support/fairlead.ts'

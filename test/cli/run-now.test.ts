@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject, ResourceRef } from '#contracts'
 import { type EventStore, keyOf, openEventStore } from '#events'
-import type { Nats } from '#local'
+import type { Nats } from '#lab'
 import { RECONCILERS } from '#spec'
 import { DONE, FN, freshPrefix, openTestQueue, type TestQueue, until } from '../queue/support.ts'
 import { command } from '../support/command.ts'

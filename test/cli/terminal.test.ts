@@ -4,13 +4,11 @@ import { assert, property, string } from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
 import { type EventStore, openEventStore } from '#events'
-import { table } from '#host/exit'
-import { connectJetStream, type JetStream } from '#jetstream'
-import type { Nats } from '#local'
-import { describe as described } from '../../host/exit/exit.ts'
-import { harmless } from '../../host/exit/terminal.ts'
-import { errorFields } from '../../host/logging/logging.ts'
-import { textLine } from '../../host/logging/text-line.ts'
+import type { Nats } from '#lab'
+import { connectJetStream, type JetStream } from '#nats'
+import { table } from '#process/exit'
+import { describe as described, harmless } from '../../cli/process/exit.ts'
+import { errorFields, textLine } from '../../cli/process/logging.ts'
 import { command } from '../support/command.ts'
 import { startTestNats } from '../support/servers.ts'
 import { silent } from '../support/silent.ts'
@@ -103,7 +101,7 @@ it.each<[string, Record<string, string>, boolean]>([
   ['with FAIRLEAD_DEBUG', { FAIRLEAD_DEBUG: '1' }, true],
   ['and none by the level of the log', { LOG_LEVEL: 'debug' }, false],
 ])('a process that ends by an error prints its stack %s', async (_, env, hasStack) => {
-  const script = "(await import('#host/exit')).dieBecause(process.env)(new Error('the end'))"
+  const script = "(await import('#process/exit')).dieBecause(process.env)(new Error('the end'))"
   const ending = promisify(execFile)(process.execPath, ['--input-type=module', '-e', script], { env })
   const { stderr, code } = (await ending.catch((error: unknown) => error)) as { stderr: string; code: number }
   expect(code).toBe(1)

@@ -1,8 +1,7 @@
 import { Writable } from 'node:stream'
 import { expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
-import { type Recorder, recordLifeOf } from '../../cli/demo/recorder.ts'
-import { plain, timelineOn } from '../../cli/demo/timeline.ts'
+import { plain, type Recorder, recordLifeOf, timelineOn } from '../../cli/commands/demo-timeline.ts'
 
 const ABOUT = { reconciler: 'at', key: 'default.x' }
 const STARTED = {

@@ -2,9 +2,9 @@ import pino from 'pino'
 import { expect, it } from 'vitest'
 import type { Access } from '#console/access'
 import type { Row } from '#inspect'
-import type { Data } from '../../console/data/data.ts'
-import type { Ask } from '../../console/pages/page.ts'
-import { perform } from '../../console/server/acts.ts'
+import type { Data } from '../../packages/console/data/data.ts'
+import type { Ask } from '../../packages/console/pages/page.ts'
+import { perform } from '../../packages/console/server/acts.ts'
 
 const ROWS: Row[] = Array.from({ length: 2500 }, (_, index) => ({
   reconciler: 'site',

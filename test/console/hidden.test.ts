@@ -1,8 +1,8 @@
 import pino from 'pino'
 import { expect, it } from 'vitest'
 import type { Situation } from '#inspect'
-import type { Data } from '../../console/data/data.ts'
-import { objectPage } from '../../console/pages/object.ts'
+import type { Data } from '../../packages/console/data/data.ts'
+import { objectPage } from '../../packages/console/pages/object.ts'
 import { ago, NOW, relative, served, situation } from '../inspect/situations.ts'
 
 let reads = 0

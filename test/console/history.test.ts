@@ -1,11 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import type { KubeObject, RunRecord } from '#contracts'
 import type { StoredRun } from '#events'
-import { history } from '../../console/pages/history.ts'
-import { transitionsOf } from '../../console/pages/transitions.ts'
-import { recordOf } from '../../host/history/record.ts'
-import { endedRun, input, lap, website } from '../host/history/runs.ts'
+import { recordOf } from '../../cli/process/run-record.ts'
+import { history, transitionsOf } from '../../packages/console/pages/history.ts'
 import { situation } from '../inspect/situations.ts'
+import { endedRun, input, lap, website } from '../process/history/runs.ts'
 
 type Said = [type: string, status: string, second: number]
 const at = (second: number): string => new Date(Date.UTC(2026, 0, 1, 0, 0, second)).toISOString().replace('.000', '')

@@ -1,10 +1,10 @@
 import pino from 'pino'
 import { describe, expect, it } from 'vitest'
 import type { RunRecord } from '#contracts'
-import type { Data } from '../../console/data/data.ts'
-import { layout } from '../../console/pages/layout.ts'
-import { type Abilities, type Ask, NotFoundError } from '../../console/pages/page.ts'
-import { previewPage, replayPage } from '../../console/pages/preview.ts'
+import type { Data } from '../../packages/console/data/data.ts'
+import { layout } from '../../packages/console/pages/layout.ts'
+import { type Abilities, type Ask, NotFoundError } from '../../packages/console/pages/page.ts'
+import { previewPage, replayPage } from '../../packages/console/pages/preview.ts'
 
 const HOSTILE = '<img src=x onerror=alert(1)>\u001b[31m\u202e'
 const RECONCILER = {

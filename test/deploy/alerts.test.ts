@@ -6,8 +6,8 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { parse, stringify } from 'yaml'
-import { bridgeGauges } from '../../host/metrics/bridge.ts'
-import { certificateGauge, createMetrics, depthGauges, storageGauges } from '../../host/metrics/index.ts'
+import { certificateGauge, createMetrics, depthGauges, storageGauges } from '../../cli/process/metrics.ts'
+import { bridgeGauges } from '../../cli/process/run-metrics.ts'
 import { goProgram } from '../support/go-program.ts'
 
 interface Rule {

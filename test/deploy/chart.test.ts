@@ -7,9 +7,9 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
 import { builtins } from '#functions'
 import { functionRbac, platformRbac, reconcilerCrd } from '#install'
-import { ensureBinaries, silentProgress } from '#local'
+import { ensureBinaries, silentProgress } from '#lab'
 import { definitionsOf, manifest } from '#sdk'
-import { natsCertificates } from '../../install/certificates.ts'
+import { natsCertificates } from '../../cli/install/certificates.ts'
 import { command } from '../support/command.ts'
 import { CHART, FUNCTIONS_CHART, type Helm, helmIn, isHook, objectsOf, SYSTEM, titleOf } from '../support/helm.ts'
 
@@ -291,7 +291,7 @@ describe('a chart of functions of a user', () => {
     const to = join(dir, 'own')
     const image = `r.example.com/ops@sha256:${'b'.repeat(64)}`
     const args = ['--to', to, '--image', image, '--module', 'src/index.ts', '--name', 'ops', '--chart-version', '1.2.3']
-    const { code } = await command(['generate', 'chart', '-f', 'examples/workspace/workspace.ts', ...args])
+    const { code } = await command(['generate', 'chart', '-f', 'docs/examples/workspace/workspace.ts', ...args])
     expect(code).toBe(0)
     expect(await helm(['lint', '--strict', to, ...SYSTEM])).toContain('0 chart(s) failed')
     const objects = await rendered(to)

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { expect, it } from 'vitest'
 import { stringify } from 'yaml'
-import { ensureBinaries, silentProgress } from '#local'
+import { ensureBinaries, silentProgress } from '#lab'
 import { shortTempDir } from '../support/servers.ts'
 
 const DEPLOY = fileURLToPath(new URL('../../deploy', import.meta.url))

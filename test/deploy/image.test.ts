@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
 
-it.each(['deploy/images/fairlead', 'scaffold/templates/project'])(
+it.each(['deploy/images/fairlead', 'packages/scaffold/templates/project'])(
   'the Dockerfile of %s starts what `fairlead image` starts, as the same user',
   (folder) => {
     const lines = readFileSync(`${folder}/Dockerfile`, 'utf8').split('\n')

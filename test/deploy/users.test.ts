@@ -11,7 +11,7 @@ import {
 } from '#events'
 import { replay } from '#inspect'
 import { accountsIn } from '#install'
-import type { JetStream } from '#jetstream'
+import type { JetStream } from '#nats'
 import { openQueue, type WorkQueue } from '#queue'
 import { object, PODS } from '../events/objects.ts'
 import { command } from '../support/command.ts'

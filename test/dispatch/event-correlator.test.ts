@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { EventCorrelator } from '../../dispatch/apply/event-correlator.ts'
+import { EventCorrelator } from '../../dispatch/apply/event-recorder.ts'
 import { widget } from './objects.ts'
 
 const MINUTE = 60_000

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import type { PerformInput } from '#contracts'
 import { TokenBucket } from '#primitives'
-import { ExternalCalls } from '../../dispatch/run/external-calls.ts'
+import { ExternalCalls } from '../../dispatch/run/reconciliation.ts'
 import { widget } from './objects.ts'
 
 const run = { object: widget(), owned: {}, related: {}, attempt: 0, now: '2030-01-01T00:00:00Z', finalizing: false }

@@ -2,8 +2,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Outcome, TerminalError } from '#contracts'
 import { keyOf } from '#events'
 import { resourcePath } from '#kube'
-import { recordFrom } from '../../queue/codec.ts'
-import { Names } from '../../queue/names.ts'
+import { recordFrom } from '../../streams/queue/codec.ts'
+import { Names } from '../../streams/queue/names.ts'
 import { configMap, startFixture, until, WIDGETS } from './fixture.ts'
 
 interface Line {

@@ -12,7 +12,6 @@ import type {
 import { createDispatcher, type Dispatcher, type DispatcherOptions, type RunStep } from '#dispatch'
 import { type EventStore, keyOf, type OwnerKey, openEventStore } from '#events'
 import { functionRbac, reconcilerCrd } from '#install'
-import { connectJetStream, type JetStream } from '#jetstream'
 import {
   createKubeClient,
   isAlreadyExists,
@@ -22,6 +21,7 @@ import {
   type RequestReport,
   resourcePath,
 } from '#kube'
+import { connectJetStream, type JetStream } from '#nats'
 import { openQueue, type QueueOptions, type WorkQueue } from '#queue'
 import { coverageId, RECONCILERS, reconcilerSpec } from '#spec'
 import type { SharedServers } from '../support/setup.ts'

@@ -7,9 +7,8 @@ import type { TLSSocket } from 'node:tls'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import type { RunInput } from '#contracts'
 import { reconcilerSpec, shownUrl } from '#spec'
-import { accessTo, type FunctionAccess } from '../../dispatch/http/function-access.ts'
-import { httpFunction } from '../../dispatch/http/http-function.ts'
-import { createPki, type Pki } from '../../local/pki.ts'
+import { accessTo, type FunctionAccess, httpFunction } from '../../dispatch/http/http-function.ts'
+import { createPki, type Pki } from '../../packages/lab/pki.ts'
 import { silent as log } from '../support/silent.ts'
 
 const input: RunInput = { object: null, owned: {}, related: {}, attempt: 0, now: '', finalizing: false }

@@ -5,7 +5,7 @@ import type { KubeObject, RunInput } from '#contracts'
 import { fromHttp } from '#events'
 import { resourcePath } from '#kube'
 import { RECONCILERS } from '#spec'
-import { freePorts } from '../../local/ports.ts'
+import { freePorts } from '../../packages/lab/ports.ts'
 import { type HttpReceiver, startHttpReceiver } from '../support/http-receiver.ts'
 import { PODS, pod, startFixture, until, WIDGETS } from './fixture.ts'
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
 import { coverageId, reconcilerSpec } from '#spec'
-import { Identities } from '../../dispatch/serve/identities.ts'
+import { Identities } from '../../dispatch/dispatcher.ts'
 import { WIDGETS } from './fixture.ts'
 
 const object = (name: string, year: number, identity?: string): KubeObject => ({

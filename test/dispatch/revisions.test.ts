@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
 import { coverageId, type Revision, reconcilerSpec } from '#spec'
-import { recorded, repeatedAt } from '../../dispatch/serve/revisions.ts'
+import { recorded, repeatedAt } from '../../dispatch/serve/reconciler-lifecycle.ts'
 
 const now = new Date('2030-01-01T00:00:00Z')
 const minutes = (count: number) => new Date(now.getTime() + count * 60_000)

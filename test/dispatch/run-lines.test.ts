@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { RunLog } from '#contracts'
-import { RunLines } from '../../dispatch/run/run-lines.ts'
+import { RunLines } from '../../dispatch/run/trail.ts'
 import { silent } from '../support/silent.ts'
 
 const input = { object: null, owned: {}, related: {}, attempt: 0, now: '2026-01-01T00:00:00Z', finalizing: false }

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { expect, it } from 'vitest'
-import { seedsFrom } from '../../dispatch/run/seed.ts'
+import { seedsFrom } from '../../dispatch/run/dependencies.ts'
 
 it('no two runs have one seed, however many there are', () => {
   const seed = seedsFrom(randomBytes)

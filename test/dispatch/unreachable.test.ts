@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
 import { resourcePath } from '#kube'
 import { RECONCILERS } from '#spec'
-import { freePorts } from '../../local/ports.ts'
+import { freePorts } from '../../packages/lab/ports.ts'
 import { startFixture, until, WIDGETS } from './fixture.ts'
 
 let fixture: Awaited<ReturnType<typeof startFixture>>

@@ -16,7 +16,7 @@ export const mayImport: ReadonlyMap<string, readonly string[]> = new Map([
 /** A door such as `cloudevents` opens a part of a room. */
 function roomOfDoor(door: string): string {
   if (door in rooms) return door
-  const target = DOORS[`#${door}`]
+  const target = DOORS[`#${door}`] ?? DOORS[`#${door.split('/')[0]}/*`]
   if (target === undefined) throw new Error(`oxlint.config.ts names #${door}, which package.json does not have`)
   return roomOf(join(target), Object.keys(rooms))
 }

@@ -24,12 +24,14 @@ export const SECTIONS: Record<string, string[]> = {
   ].map(guide),
   Reference: [
     ...['functions', 'external', 'http-functions', 'cli', 'events', 'versions'].map(doc),
-    'testing/README.md',
+    'sdk/testing/README.md',
     ...Object.keys(MODULES).map((path) => `${path}.md`),
   ],
   Operations: ['deploy', 'console', 'queue', 'bridge', 'explain', 'diff', 'runs', 'sizing', 'durability'].map(doc),
-  Explanations: ['architecture', 'guarantees', 'bench'].map(doc).concat('queue/README.md', 'docs/decisions/README.md'),
-  Operators: [...globSync('functions/*/README.md').sort(), 'examples/workspace/README.md'],
+  Explanations: ['architecture', 'guarantees', 'bench']
+    .map(doc)
+    .concat('streams/queue/README.md', 'docs/decisions/README.md'),
+  Operators: [...globSync('functions/**/README.md').sort(), 'docs/examples/workspace/README.md'],
   Project: ['CONTRIBUTING.md', doc('style'), 'CHANGELOG.md', 'SECURITY.md'],
 }
 
@@ -46,7 +48,7 @@ function pathOf(page: string): string {
     .replace(/\/README\.md$/, page.startsWith('docs/') ? '/index' : '')
     .replace(/\.md$/, '')
     .replace(/^(?:CONTRIBUTING|CHANGELOG|SECURITY)$/, (name) => name.toLowerCase())
-    .replace(/^queue$/, page === 'queue/README.md' ? 'queue-protocol' : 'queue')
+    .replace(/^queue$/, page === 'streams/queue/README.md' ? 'queue-protocol' : 'queue')
 }
 
 /** The Markdown files of the site by path. Links lead to pages of the site, or to `sources`. */

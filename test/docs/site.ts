@@ -9,7 +9,7 @@ import { sidebar, siteFiles } from './site-pages.ts'
  * build/site. FAIRLEAD_SOURCES is the address of the sources, such as https://HOST/fairlead/blob/main, to which links to
  * code lead; without it they are text.
  */
-const SITE = join(import.meta.dirname, '../../site')
+const SITE = join(import.meta.dirname, '../../packages/site')
 const PAGES = join(SITE, 'pages')
 
 function write(): void {

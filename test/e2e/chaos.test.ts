@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it } from 'vitest'
-import { connectJetStream } from '#jetstream'
+import { connectJetStream } from '#nats'
 import {
   expectNoTwoAtOnce,
   expectOneCreationEach,

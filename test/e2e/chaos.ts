@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect } from 'vitest'
-import type { AuditedRequest } from '#local'
+import type { AuditedRequest } from '#lab'
 import type { FairleadProcess, LogLine } from '../support/fairlead.ts'
 import { playNode, type SeenPod } from '../support/node-player.ts'
 import { randomFrom } from '../support/random.ts'

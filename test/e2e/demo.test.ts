@@ -13,8 +13,8 @@ import {
   natsBinaries,
   silentProgress,
   stopCluster,
-} from '#local'
-import { tracesOfNodes } from '../local/node-traces.ts'
+} from '#lab'
+import { tracesOfNodes } from '../lab/node-traces.ts'
 import { fairlead } from '../support/fairlead.ts'
 import { kubectlFor } from '../support/kubectl.ts'
 import { takeTurnWithNode } from '../support/node.ts'

@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, it } from 'vitest'
-import { openEtcd } from '#etcd'
+import { openEtcd } from '#functions/etcd/client'
 import { type Happening, outagesByCause, unsavedOf } from '../soak/etcd/outages.ts'
 import { takeTurnInSoak } from '../support/node.ts'
 import { randomFrom } from '../support/random.ts'

@@ -1,4 +1,4 @@
-import { run } from '../../local/node/command.ts'
+import { run } from '../../packages/lab/node/command.ts'
 import { pidWith } from './etcd-faults.ts'
 
 /** The port of clients, and so of the function. A kubelet asks another one. */

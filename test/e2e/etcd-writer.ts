@@ -1,4 +1,4 @@
-import { type EtcdTls, openEtcd } from '#etcd'
+import { type EtcdTls, openEtcd } from '#functions/etcd/client'
 
 const key = (at: number): Buffer => Buffer.from(`written-${String(at).padStart(6, '0')}`)
 const CALL = { timeoutMs: 3000 }

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { connectJetStream, type JetStream } from '#jetstream'
+import { connectJetStream, type JetStream } from '#nats'
 import { borrowCluster } from '../support/borrowed.ts'
 import { command } from '../support/command.ts'
 import type { FairleadProcess } from '../support/fairlead.ts'

@@ -1,6 +1,6 @@
 import { type KubeObject, kind, type ReconcileOutcome, type Reconciler } from 'fairlead'
-import { Workspace } from '../../examples/workspace/resource.ts'
-import { workspace } from '../../examples/workspace/workspace.ts'
+import { Workspace } from '../../docs/examples/workspace/resource.ts'
+import { workspace } from '../../docs/examples/workspace/workspace.ts'
 
 export const LimitRange = kind({ group: '', version: 'v1', kind: 'LimitRange', plural: 'limitranges' })
 

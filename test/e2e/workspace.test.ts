@@ -1,7 +1,7 @@
 import { ConfigMap, Namespace, Pod, ResourceQuota, RoleBinding } from 'fairlead'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { resourcePath } from '#kube'
-import { Workspace } from '../../examples/workspace/resource.ts'
+import { Workspace } from '../../docs/examples/workspace/resource.ts'
 import { overlaps } from '../support/runs.ts'
 import { PATIENCE_MS } from './chaos.ts'
 import { LimitRange } from './workspace-upgraded.ts'

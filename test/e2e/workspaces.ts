@@ -2,9 +2,9 @@ import { join } from 'node:path'
 import { ConfigMap, type Kind, type KubeObject, Namespace, NetworkPolicy, ResourceQuota, RoleBinding } from 'fairlead'
 import { install } from '#install'
 import { createKubeClient, isAlreadyExists, isNotFound, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
-import type { Cluster } from '#local'
-import { Workspace } from '../../examples/workspace/resource.ts'
-import { workspace } from '../../examples/workspace/workspace.ts'
+import type { Cluster } from '#lab'
+import { Workspace } from '../../docs/examples/workspace/resource.ts'
+import { workspace } from '../../docs/examples/workspace/workspace.ts'
 import { kubeconfigOf } from '../support/account.ts'
 import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
 import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
@@ -14,7 +14,7 @@ import { type Replica, startReplicas } from './chaos.ts'
 import { upgraded } from './workspace-upgraded.ts'
 import { whileAway } from './world.ts'
 
-const EXAMPLE = join(import.meta.dirname, '../../examples/workspace/workspace.ts')
+const EXAMPLE = join(import.meta.dirname, '../../docs/examples/workspace/workspace.ts')
 const UPGRADED = join(import.meta.dirname, 'workspace-upgraded.ts')
 const FUNCTION_ACCOUNT = 'system:serviceaccount:fairlead-system:fairlead-workspace'
 const ROLE = resourcePath(

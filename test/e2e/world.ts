@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject } from '#contracts'
 import { createKubeClient, isAlreadyExists, isRetriable, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
-import type { AuditedRequest, Cluster } from '#local'
+import type { AuditedRequest, Cluster } from '#lab'
 import { command } from '../support/command.ts'
 import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
 import type { Kubectl } from '../support/kubectl.ts'

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type DeadLetter, type DeadLetters, type DeadMessage, deadKey, fromNats, openDeadLetters } from '#events'
-import { connectJetStream, type JetStream } from '#jetstream'
+import { connectJetStream, type JetStream } from '#nats'
 import { type ShippedNats, startShippedNats } from '../support/shipped-users.ts'
 import { silent as log } from '../support/silent.ts'
 import { ATS, collected, object, openStore, ownedBy, PODS, SECRETS, until } from './objects.ts'

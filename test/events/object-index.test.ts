@@ -3,7 +3,7 @@ import { runInNewContext } from 'node:vm'
 import { expect, it } from 'vitest'
 import type { Selection } from '#events'
 import { parseSelector } from '#spec'
-import { type IndexedCopy, ObjectIndex } from '../../events/object-index.ts'
+import { type IndexedCopy, ObjectIndex } from '../../streams/events/index-reader.ts'
 
 const PREFIX = 'k8s._.v1.pods'
 const TTL_MS = 3_600_000

@@ -1,6 +1,6 @@
 import type { KubeObject, ResourceRef } from '#contracts'
 import { type EventStore, type EventStoreOptions, openEventStore } from '#events'
-import { connectJetStream, type JetStream } from '#jetstream'
+import { connectJetStream, type JetStream } from '#nats'
 import { silent } from '../support/silent.ts'
 
 export { until } from '../support/wait.ts'

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { EventStore, Observed, ObserveQuery, StoredObject, View } from '#events'
-import type { JetStream } from '#jetstream'
+import type { JetStream } from '#nats'
 import { randomFrom } from '../support/random.ts'
 import { startTestNats } from '../support/servers.ts'
 import { ATS, object, openStore, ownedBy, PODS, until } from './objects.ts'

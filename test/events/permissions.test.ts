@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type EventsView, viewEvents } from '#events'
-import { connectJetStream, type JetStream } from '#jetstream'
+import { connectJetStream, type JetStream } from '#nats'
 import { startTestNats } from '../support/servers.ts'
 import { silent } from '../support/silent.ts'
 import { collected, object, openStore, PODS } from './objects.ts'

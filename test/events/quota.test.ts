@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openEventStore } from '#events'
-import { connectJetStream, type JetStream } from '#jetstream'
+import { connectJetStream, type JetStream } from '#nats'
 import { openQueue } from '#queue'
 import { startTestNats } from '../support/servers.ts'
 import { silent as log } from '../support/silent.ts'

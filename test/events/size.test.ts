@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
-import type { Headers } from '#jetstream'
-import { demandSize, TooLargeError } from '../../events/size.ts'
+import type { Headers } from '#nats'
+import { demandSize, TooLargeError } from '../../streams/events/writer.ts'
 import { useJetStream } from '../support/jetstream.ts'
 import { openStore } from './objects.ts'
 

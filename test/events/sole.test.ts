@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type EventStore, openEventStore } from '#events'
-import type { JetStream } from '#jetstream'
+import type { JetStream } from '#nats'
 import { startTestNats } from '../support/servers.ts'
 import { silent } from '../support/silent.ts'
 import { ATS, object, openStore, ownedBy, PODS } from './objects.ts'

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Observed, Verb } from '#events'
-import { DeclarationMismatchError } from '#jetstream'
+import { DeclarationMismatchError } from '#nats'
 import { startTestNats } from '../support/servers.ts'
 import { ATS, collected, object, openStore, ownedBy, PODS, SECRETS, until } from './objects.ts'
 

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { compareVersions } from '#events'
-import { decideVersion, type StoredCopy, type WantedVersion } from '../../events/version-conflict.ts'
+import { decideVersion, type StoredCopy, type WantedVersion } from '../../streams/events/version-conflict.ts'
 
 const copy = (version: number | string, fields: Partial<StoredCopy> = {}): StoredCopy => ({
   owner: '_',

@@ -2,8 +2,7 @@ import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { parseChallenge } from '../../image/authorization.ts'
-import { credentialsFor } from '../../image/credentials.ts'
+import { credentialsFor, parseChallenge } from '../../packages/image/credentials.ts'
 
 let dir: string
 let env: NodeJS.ProcessEnv

@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import * as fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
-import { type TarEntry, tar } from '../../image/tar.ts'
-import { run } from '../../local/node/command.ts'
+import { type TarEntry, tar } from '../../packages/image/tar.ts'
+import { run } from '../../packages/lab/node/command.ts'
 import { unpackIn } from '../support/unpack.ts'
 
 const temporary = await mkdtemp(join(tmpdir(), 'fairlead-image-'))

@@ -2,7 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { deadKey } from '#events'
 import { isNotFound, resourcePath } from '#kube'
-import { freePorts } from '../../local/ports.ts'
+import { freePorts } from '../../packages/lab/ports.ts'
 import { until } from '../support/wait.ts'
 import { explained, explainedAs, startWorld, type World } from './real.ts'
 

@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto'
 import { expect, it } from 'vitest'
-import { CERTIFICATE_SECRETS, natsCertificates, type TlsSecret } from '../../install/certificates.ts'
+import { CERTIFICATE_SECRETS, natsCertificates, type TlsSecret } from '../../cli/install/certificates.ts'
 
 const NOW = new Date('2030-01-01T00:00:00Z')
 const inDays = (days: number) => new Date(NOW.getTime() + days * 86_400_000)

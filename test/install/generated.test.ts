@@ -8,7 +8,7 @@ import { describe, expect, it } from 'vitest'
 const ROOT = join(import.meta.dirname, '../..')
 
 const generate = (root: string, ...args: string[]) =>
-  promisify(execFile)(process.execPath, ['install/generate.ts', ...args], { cwd: root })
+  promisify(execFile)(process.execPath, ['cli/install/generate.ts', ...args], { cwd: root })
 
 /** A copy of what generates the manifests, to spoil. */
 async function copyOfTheRepository(): Promise<{ root: string } & AsyncDisposable> {
@@ -17,7 +17,7 @@ async function copyOfTheRepository(): Promise<{ root: string } & AsyncDisposable
     'contracts',
     'etcd',
     'functions',
-    'host/version',
+    'cli/process/version',
     'install',
     'pki',
     'primitives',

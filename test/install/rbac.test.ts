@@ -3,7 +3,7 @@ import { z } from 'zod'
 import type { KubeObject } from '#contracts'
 import { functionRbac, platformRbac } from '#install'
 import { ConfigMap, Job, kind, manifest, Pod, reconciler, resource, Secret } from '#sdk'
-import { consoleRbac, consoleWritesRbac } from '../../install/console-rbac.ts'
+import { consoleRbac, consoleWritesRbac } from '../../cli/install/rbac.ts'
 
 const Shop = resource({
   group: 'example.com',

@@ -7,7 +7,7 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { stringify } from 'yaml'
 import { createKubeClient, kubeConfigPaths, loadInCluster, loadKubeConfig } from '#kube'
-import { createPki, type Pki } from '../../local/pki.ts'
+import { createPki, type Pki } from '../../packages/lab/pki.ts'
 import { json, startScriptedServer } from './scripted-server.ts'
 
 let dir: string

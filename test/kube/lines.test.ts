@@ -1,6 +1,6 @@
 import { array, assert, constantFrom, nat, property } from 'fast-check'
 import { expect, it } from 'vitest'
-import { LineCutter } from '../../kube/lines.ts'
+import { LineCutter } from '../../kube/watch.ts'
 
 const cut = (bytes: Buffer, sizes: number[]): string[] => {
   const cutter = new LineCutter()

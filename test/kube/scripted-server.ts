@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { ClusterAccess } from '#kube'
-import { createPki } from '../../local/pki.ts'
+import { createPki } from '../../packages/lab/pki.ts'
 
 export interface ScriptedServer extends AsyncDisposable {
   access: ClusterAccess

@@ -7,8 +7,8 @@ import { connect, createServer } from 'node:tls'
 import { assert, ipV6, property, uint8Array } from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { issueFrom, newAuthority } from '#pki'
-import { createPki, type Pki } from '../../local/pki.ts'
-import { integer, oid, time } from '../../pki/der.ts'
+import { integer, oid, time } from '../../kube/pki/der.ts'
+import { createPki, type Pki } from '../../packages/lab/pki.ts'
 
 const validity = { now: new Date(), days: 1 }
 const authority = newAuthority({ cn: 'test' }, validity)

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { CompactMap } from '../../primitives/compact-map.ts'
+import { CompactMap } from '../../core/primitives/compact-map.ts'
 
 it('behaves as a Map of strings, whatever is set and deleted in which order', () => {
   const key = fc.oneof(fc.constantFrom('', 'a', 'ä', 'a/b', '𝒳'), fc.string({ maxLength: 4 }))

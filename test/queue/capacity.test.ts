@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { afterLoss, afterRun, type Capacity, fullCapacity } from '../../queue/capacity.ts'
+import { afterLoss, afterRun, type Capacity, fullCapacity } from '../../streams/queue/worker.ts'
 
 const LEASE_MS = 1000
 const runs = (capacity: Capacity, count: number): Capacity =>

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openDeadLetters, openEventStore } from '#events'
-import type { JetStream } from '#jetstream'
+import type { JetStream } from '#nats'
 import { openQueue, type QueueOptions, type WorkQueue } from '#queue'
 import { type DeployedNats, startDeployedNats } from '../support/deployed-nats.ts'
 import { silent as log } from '../support/silent.ts'

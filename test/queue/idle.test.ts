@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { JetStream } from '#jetstream'
+import type { JetStream } from '#nats'
 import { FN, until, useTestNats, World } from './support.ts'
 
 /** Returns, for each request for work, the interval in seconds at which the server has to send heartbeats. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Lease } from '#queue'
-import { allowances, type Load, ProcessSlots, type Sharer } from '../../queue/slots.ts'
+import { allowances, type Load, ProcessSlots, type Sharer } from '../../streams/queue/slots.ts'
 import {
   DONE,
   FN,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { LeaseLostError } from '#queue'
-import type { Io } from '../../queue/record.ts'
+import type { Io } from '../../streams/queue/record.ts'
 import { seededRandom } from '../support/random.ts'
 import {
   DONE,

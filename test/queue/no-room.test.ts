@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type JetStream, JetStreamError } from '#jetstream'
+import { type JetStream, JetStreamError } from '#nats'
 import type { Finish } from '#queue'
 import { DONE, FN, freshPrefix, inMs, statesOf, type TestQueue, until, useShippedNats, World } from './support.ts'
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Lease } from '#queue'
-import type { Io } from '../../queue/record.ts'
+import type { Io } from '../../streams/queue/record.ts'
 import { DONE, fence, freshPrefix, inMs, type TestQueue, until, useShippedNats, World } from './support.ts'
 
 const { open } = useShippedNats('fairlead-dispatcher')

@@ -1,10 +1,10 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { backoffMs } from '../../queue/backoff.ts'
-import { ServerClock } from '../../queue/clock.ts'
-import { recordFrom, tokenFrom, toWire } from '../../queue/codec.ts'
-import { demandKey, InvalidNameError, Names } from '../../queue/names.ts'
-import type { NewRecord } from '../../queue/record.ts'
+import { ServerClock } from '../../streams/queue/clock.ts'
+import { recordFrom, tokenFrom, toWire } from '../../streams/queue/codec.ts'
+import { demandKey, InvalidNameError, Names } from '../../streams/queue/names.ts'
+import type { NewRecord } from '../../streams/queue/record.ts'
+import { backoffMs } from '../../streams/queue/types.ts'
 
 describe('backoff', () => {
   const terms = { initialSeconds: 0.25, maxSeconds: 1000, jitter: 0.1 }

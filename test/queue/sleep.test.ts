@@ -1,8 +1,8 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Entry, Finish, QueueOptions } from '#queue'
-import { TIMERS } from '../../queue/names.ts'
-import { bucketFor, bucketIn, bucketOf, isIn, keyOf, opensAt, slotOf } from '../../queue/sleep.ts'
+import { bucketFor, bucketIn, bucketOf, isIn, keyOf, opensAt, slotOf } from '../../streams/queue/core.ts'
+import { TIMERS } from '../../streams/queue/names.ts'
 import {
   DONE,
   entriesOf,

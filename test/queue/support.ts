@@ -1,8 +1,8 @@
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll } from 'vitest'
-import { connectJetStream, type JetStream } from '#jetstream'
-import type { Nats } from '#local'
+import type { Nats } from '#lab'
+import { connectJetStream, type JetStream } from '#nats'
 import { type Entry, type Finish, type Lease, openQueue, type QueueOptions, type Worker, type WorkQueue } from '#queue'
 import { startTestNats } from '../support/servers.ts'
 import { type ShippedNats, type ShippedUser, startShippedNats } from '../support/shipped-users.ts'
@@ -11,7 +11,7 @@ export const FN = 'f'
 /** Short, so that what waits for the end of a lease does not take long. */
 export const LEASE_MS = 1200
 
-/** The slowest loop that sends requests pauses for 250 ms between two of them: jetstream/poll.ts. */
+/** The slowest loop that sends requests pauses for 250 ms between two of them: streams/nats/follow.ts. */
 const LONGEST_LOOP_MS = 250
 
 /**

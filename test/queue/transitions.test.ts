@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import type { Answer, Io, KeyRecord, Publish } from '../../queue/record.ts'
-import { deadTokens } from '../../queue/tokens.ts'
-import { transitions } from '../../queue/transitions.ts'
+import type { Answer, Io, KeyRecord, Publish } from '../../streams/queue/record.ts'
+import { deadTokens } from '../../streams/queue/tokens.ts'
+import { transitions } from '../../streams/queue/transitions.ts'
 
 const NOW = 1_000_000
 const terms = { leaseMs: 10_000, replicated: false }

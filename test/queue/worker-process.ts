@@ -4,10 +4,10 @@
  */
 import { appendFileSync, readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { connectJetStream } from '#jetstream'
+import { connectJetStream } from '#nats'
 import { type Lease, openQueue } from '#queue'
-import { recordFrom } from '../../queue/codec.ts'
-import { Names } from '../../queue/names.ts'
+import { recordFrom } from '../../streams/queue/codec.ts'
+import { Names } from '../../streams/queue/names.ts'
 import { randomFrom } from '../support/random.ts'
 import { silent } from '../support/silent.ts'
 

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
-import { nextWrite } from '../../reconcile/next-write.ts'
+import type { Settled } from '../../reconcile/covers.ts'
 import { parseOutcome } from '../../reconcile/outcome.ts'
 import { type Plan, plan } from '../../reconcile/plan.ts'
-import type { Settled } from '../../reconcile/settled.ts'
+import { nextWrite } from '../../reconcile/rounds.ts'
 import { CONFIG_MAPS, child, widget, world } from '../dispatch/objects.ts'
 
 const WIDGETS = { group: 'example.com', version: 'v1', resource: 'widgets', kind: 'Widget' }

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { cacheDir } from '../../local/build.ts'
+import { cacheDir } from '../../packages/lab/build.ts'
 import { BIN, type Finished, fairlead, startFairlead } from '../support/fairlead.ts'
 import { madeOnce } from '../support/made-once.ts'
 import { npmInstall } from '../support/package.ts'

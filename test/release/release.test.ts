@@ -5,9 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { releaseChangelog } from '../../release/changelog.ts'
-import { publish } from '../../release/publish.ts'
-import { nextVersion } from '../../release/version.ts'
+import { nextVersion, releaseChangelog } from '../../packages/release/prepare.ts'
+import { publish } from '../../packages/release/publish.ts'
 import { helmIn } from '../support/helm.ts'
 import { PACKED_WITHIN_MS, packedPackage } from '../support/package.ts'
 
@@ -53,7 +52,7 @@ describe('the changelog', () => {
     expect(() => releaseChangelog('# Changelog\n', '0.2.0', '2026-02-03')).toThrow('has no heading "## Unreleased"'))
 })
 
-const release = (...args: string[]) => run(process.execPath, ['release/main.ts', ...args], { cwd: ROOT })
+const release = (...args: string[]) => run(process.execPath, ['packages/release/main.ts', ...args], { cwd: ROOT })
 const changed = async () => (await run('git', ['status', '--porcelain'], { cwd: ROOT })).stdout
 
 describe('release prepare', () => {

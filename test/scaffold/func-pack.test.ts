@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { version } from '#host/version'
+import { version } from '#process/version'
 import { type FuncTemplate, funcTemplates } from '../support/func-pack.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
@@ -56,6 +56,8 @@ describe('the language pack, as func reads this repository', () => {
 
   it('has the function and the tests of the template resource', async () => {
     for (const file of ['src/website.ts', 'src/website.test.ts'])
-      expect(pack().files.get(file)).toBe(await readFile(join(ROOT, 'scaffold/templates/resource', file), 'utf8'))
+      expect(pack().files.get(file)).toBe(
+        await readFile(join(ROOT, 'packages/scaffold/templates/resource', file), 'utf8'),
+      )
   })
 })

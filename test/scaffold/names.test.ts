@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { namesOf, projectName } from '#scaffold'
-import { sampleOf, typeOf } from '../../scaffold/schema-types.ts'
+import { sampleOf, typeOf } from '../../packages/scaffold/existing.ts'
 
 describe('the names of a kind', () => {
   it.each([

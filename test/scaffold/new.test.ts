@@ -10,7 +10,7 @@ import { parseAllDocuments } from 'yaml'
 import { functionRbac } from '#install'
 import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
 import { ConfigMap, Deployment, definitionsOf, manifest, reconciler } from '#sdk'
-import { Website } from '../../scaffold/templates/resource/src/website.ts'
+import { Website } from '../../packages/scaffold/templates/resource/src/website.ts'
 import { startFairlead } from '../support/fairlead.ts'
 import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
 import { installPackage, PACKED_WITHIN_MS, packedPackage } from '../support/package.ts'
@@ -154,7 +154,7 @@ describe('a new project in another language', () => {
       owns: [ConfigMap, Deployment],
       reconcile: () => undefined,
     })
-    const folder = join(ROOT, 'scaffold/templates/http')
+    const folder = join(ROOT, 'packages/scaffold/templates/http')
     expect(await definitions(folder, 'deploy/crds.yaml')).toEqual(JSON.parse(JSON.stringify(definitionsOf([wanted]))))
     expect(await definitions(folder, 'deploy/rbac.yaml')).toEqual(
       JSON.parse(JSON.stringify(functionRbac(manifest(wanted)))),

@@ -1,12 +1,10 @@
 import { nuid } from 'nats'
-import type { JetStream } from '#jetstream'
-import { toWire } from '../../queue/codec.ts'
-import { generationOf } from '../../queue/lease.ts'
-import { drive } from '../../queue/machine.ts'
-import { Names, TIMERS } from '../../queue/names.ts'
-import { perform } from '../../queue/perform.ts'
-import { bucketFor, keyOf, opensAt, slotOf } from '../../queue/sleep.ts'
-import { transitions } from '../../queue/transitions.ts'
+import type { JetStream } from '#nats'
+import { toWire } from '../../streams/queue/codec.ts'
+import { bucketFor, keyOf, opensAt, perform, slotOf } from '../../streams/queue/core.ts'
+import { drive, generationOf } from '../../streams/queue/machine.ts'
+import { Names, TIMERS } from '../../streams/queue/names.ts'
+import { transitions } from '../../streams/queue/transitions.ts'
 import { inFlight } from '../bench/queue-support.ts'
 
 const names = new Names('')

@@ -1,5 +1,5 @@
 /** Changes keys, as a bridge without a dispatcher would: `node enqueuer.ts '{"url":…}'`. */
-import { connectJetStream } from '#jetstream'
+import { connectJetStream } from '#nats'
 import { openQueue } from '#queue'
 import { randomFrom } from '../support/random.ts'
 import { silent } from '../support/silent.ts'

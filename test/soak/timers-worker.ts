@@ -1,4 +1,4 @@
-import { connectJetStream } from '#jetstream'
+import { connectJetStream } from '#nats'
 import { openQueue } from '#queue'
 import { silent as log } from '../support/silent.ts'
 

@@ -6,7 +6,7 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { connectJetStream } from '#jetstream'
+import { connectJetStream } from '#nats'
 import { type Finish, type Lease, openQueue, type QueueOptions } from '#queue'
 import { randomFrom } from '../support/random.ts'
 import { silent } from '../support/silent.ts'

@@ -1,5 +1,5 @@
 import { inject } from 'vitest'
-import { type Cluster, openCluster } from '#local'
+import { type Cluster, openCluster } from '#lab'
 import { startTestNats } from './servers.ts'
 
 /**

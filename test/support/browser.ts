@@ -6,8 +6,8 @@ import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { fileURLToPath } from 'node:url'
 import { createBrotliDecompress } from 'node:zlib'
-import { cacheDir } from '../../local/build.ts'
-import { withLock } from '../../local/lock.ts'
+import { cacheDir } from '../../packages/lab/build.ts'
+import { withLock } from '../../packages/lab/lock.ts'
 import { shortTempDir } from './servers.ts'
 
 /** Chromium, and the few libraries of Amazon Linux beyond libc that it is linked to. */

@@ -1,8 +1,8 @@
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { connectJetStream, type JetStream } from '#jetstream'
-import type { Nats } from '#local'
-import { createPki } from '../../local/pki.ts'
+import type { Nats } from '#lab'
+import { connectJetStream, type JetStream } from '#nats'
+import { createPki } from '../../packages/lab/pki.ts'
 import { shortTempDir, startTestNats } from './servers.ts'
 import { type ShippedUser, shippedAccounts } from './shipped-users.ts'
 

@@ -1,8 +1,8 @@
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { type EtcdTls, openEtcd } from '#etcd'
-import { type BinaryName, ensureBinaries, ProcessGroup, silentProgress } from '#local'
-import { freePorts } from '../../local/ports.ts'
+import { type EtcdTls, openEtcd } from '#functions/etcd/client'
+import { type BinaryName, ensureBinaries, ProcessGroup, silentProgress } from '#lab'
+import { freePorts } from '../../packages/lab/ports.ts'
 import { shortTempDir } from './servers.ts'
 
 /** The time-out of calls in tests. */

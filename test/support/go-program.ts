@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { cacheDir } from '../../local/build.ts'
-import { goEnvironment, goVersionOf, requireGo, runGo } from '../../local/go-toolchain.ts'
+import { cacheDir } from '../../packages/lab/build.ts'
+import { goEnvironment, goVersionOf, requireGo, runGo } from '../../packages/lab/go-toolchain.ts'
 import { madeOnce } from './made-once.ts'
 
 const GO = fileURLToPath(new URL('./go', import.meta.url))

@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process'
 import { join } from 'node:path'
 import { parseAllDocuments } from 'yaml'
 import type { KubeObject } from '#contracts'
-import { ensureBinaries, progressOn } from '#local'
+import { ensureBinaries, progressOn } from '#lab'
 
 /** `await helm(['template', …])`: resolves with the standard output, and rejects with the error output. */
 export type Helm = (args: string[]) => Promise<string>

@@ -13,7 +13,9 @@ export type Imports = ReadonlyMap<string, readonly string[]>
 
 /** The source files, without the tests. */
 export const sourceFiles = (): string[] =>
-  globSync('*/**/*.ts', { exclude: ['node_modules/**', 'site/**', 'test/**', 'coverage/**', 'build/**'] }).sort()
+  globSync('*/**/*.ts', {
+    exclude: ['node_modules/**', 'packages/site/**', 'test/**', 'coverage/**', 'build/**'],
+  }).sort()
 
 export const importsOf = (files: readonly string[]): Imports => new Map(files.map((file) => [file, importedBy(file)]))
 

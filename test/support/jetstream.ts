@@ -1,6 +1,6 @@
 import { afterAll, beforeAll } from 'vitest'
-import { connectJetStream, type JetStream } from '#jetstream'
-import type { Nats } from '#local'
+import type { Nats } from '#lab'
+import { connectJetStream, type JetStream } from '#nats'
 import { startTestNats } from './servers.ts'
 
 /** A nats-server for the tests of a file or of a block, and a connection to it. */

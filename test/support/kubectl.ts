@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { ensureBinaries, silentProgress } from '#local'
+import { ensureBinaries, silentProgress } from '#lab'
 
 /** Metrics of kube-apiserver are the longest. */
 const MAX_OUTPUT_BYTES = 64 * 1024 * 1024

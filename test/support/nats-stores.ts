@@ -1,7 +1,7 @@
 import { cp, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { JetStream } from '#jetstream'
-import type { Nats } from '#local'
+import type { Nats } from '#lab'
+import type { JetStream } from '#nats'
 
 const RAFT = join('$SYS', '_js_')
 const STREAMS = join('$G', 'streams')

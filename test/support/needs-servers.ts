@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 
 /** Modules of the tests that start servers or commands, or wait for them. */
-const STARTS = /node:child_process|'#local'|'fairlead\/testing\/cluster'/
+const STARTS = /node:child_process|'#lab'|'fairlead\/testing\/cluster'/
 const IMPORT = /(?:from|import)\s*\(?'(\.[^']+\.ts)'/g
 
 /** Whether a test file starts a server or another process, itself or by what it imports from `test/`. */

@@ -4,7 +4,7 @@ import { cpSync, readFileSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { cacheDir } from '../../local/build.ts'
+import { cacheDir } from '../../packages/lab/build.ts'
 import { madeOnce } from './made-once.ts'
 
 const NODE = fileURLToPath(new URL('./node', import.meta.url))

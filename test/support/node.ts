@@ -1,8 +1,8 @@
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { withLock } from '../../local/lock.ts'
-import { nodeHolder } from '../../local/node/holder.ts'
-import { nodeRequirements } from '../../local/node/requirements.ts'
+import { withLock } from '../../packages/lab/lock.ts'
+import { nodeHolder } from '../../packages/lab/node/node.ts'
+import { nodeRequirements } from '../../packages/lab/node/requirements.ts'
 
 /**
  * A machine has one real node, and test files run side by side: those that start one take turns. Returns when it is

@@ -4,10 +4,9 @@ import { existsSync } from 'node:fs'
 import { cp, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { cacheDir } from '../../local/build.ts'
-import { pack } from '../../release/archive.ts'
-import { ASSETS, buildPackage, ROOMS, ROOT } from '../../release/build.ts'
-import { buildCreatePackage } from '../../release/create.ts'
+import { cacheDir } from '../../packages/lab/build.ts'
+import { ASSETS, buildCreatePackage, buildPackage, ROOMS, ROOT } from '../../packages/release/build.ts'
+import { pack } from '../../packages/release/publish.ts'
 import { madeOnce } from './made-once.ts'
 
 const run = promisify(execFile)

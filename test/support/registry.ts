@@ -5,7 +5,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { ensureBinaries, issueFrom, newAuthority, silentProgress } from '#local'
+import { ensureBinaries, issueFrom, newAuthority, silentProgress } from '#lab'
 import { startHttpReceiver } from './http-receiver.ts'
 
 /** The user of a registry with `basic` or `token`; the name and the password are those of a known bcrypt hash. */

@@ -1,7 +1,7 @@
 import { mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type Cluster, type ClusterOptions, type Nats, type NatsOptions, startCluster, startNats } from '#local'
+import { type Cluster, type ClusterOptions, type Nats, type NatsOptions, startCluster, startNats } from '#lab'
 
 /**
  * `await using nats = await startTestNats()`: nats-server with JetStream, on ports and in a folder of its own. Gone with

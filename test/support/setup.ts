@@ -10,7 +10,7 @@ import {
   progressOn,
   serviceBinaries,
   toolBinaries,
-} from '#local'
+} from '#lab'
 import { goProgram } from './go-program.ts'
 import { startHttpReceiver } from './http-receiver.ts'
 import { ClusterPool } from './pool.ts'

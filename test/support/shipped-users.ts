@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { accountsFor, accountsIn } from '#install'
-import type { Nats } from '#local'
+import type { Nats } from '#lab'
 import { startTestNats } from './servers.ts'
 
 const USERS = readFileSync(new URL('../../deploy/nats/users.conf', import.meta.url), 'utf8')

@@ -1,6 +1,6 @@
 import { mkdir, mkdtemp, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { run } from '../../local/node/command.ts'
+import { run } from '../../packages/lab/node/command.ts'
 
 /** The folder that the system's tar makes of an archive, in the given one. */
 export async function unpackIn(folder: string, archive: Buffer): Promise<string> {

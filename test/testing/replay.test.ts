@@ -6,8 +6,8 @@ import { main } from '#cli'
 import type { RunRecord } from '#contracts'
 import { ConfigMap, type Reconciler, type Run, reconciler, resource, Secret, toInvoke, z } from '#sdk'
 import { replayOf, replayRun } from '#testing'
-import { recordOf } from '../../host/history/record.ts'
-import { endedRun, input, lap, secret, website } from '../host/history/runs.ts'
+import { recordOf } from '../../cli/process/run-record.ts'
+import { endedRun, input, lap, secret, website } from '../process/history/runs.ts'
 
 const Website = resource({
   group: 'example.com',

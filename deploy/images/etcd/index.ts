@@ -1,4 +1,4 @@
-import { addImage, type BinaryName, ensureBinaries, silentProgress } from '#local'
+import { addImage, type BinaryName, ensureBinaries, silentProgress } from '#lab'
 
 const VERSIONS: readonly (readonly [version: string, binary: BinaryName])[] = [
   ['3.6.16', 'etcd-3.6'],

@@ -1,4 +1,4 @@
-import { addImage } from '#local'
+import { addImage } from '#lab'
 import { debianFiles } from '../debian.ts'
 
 const PACKAGES = ['libc6', 'libdb5.3', 'libevent-2.1-7', 'libsasl2-2', 'libssl3', 'memcached', 'zlib1g']

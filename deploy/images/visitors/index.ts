@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { addImage, type ImageSource } from '#local'
+import { addImage, type ImageSource } from '#lab'
 import { debianFiles, FINDS_HOSTS } from '../debian.ts'
 
 const LIBC = ['libc6', 'libcrypt1', 'liblzma5', 'libssl3', 'zlib1g']

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { cacheDir } from '../../../local/build.ts'
+import { cacheDir } from '../../../packages/lab/build.ts'
 import { madeOnce } from '../../support/made-once.ts'
 
 const FOLDER = fileURLToPath(new URL('./kopf', import.meta.url))

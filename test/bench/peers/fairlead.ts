@@ -1,4 +1,4 @@
-import { connectJetStream } from '#jetstream'
+import { connectJetStream } from '#nats'
 import { openQueue } from '#queue'
 import { silent } from '../../support/silent.ts'
 import { LEASE_MS, type Peer, SLOTS } from './peer.ts'

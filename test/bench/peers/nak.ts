@@ -1,4 +1,4 @@
-import { connectJetStream, type Delivery, declareConsumer, declareStream, isWrongSequence, Puller } from '#jetstream'
+import { connectJetStream, type Delivery, declareConsumer, declareStream, isWrongSequence, Puller } from '#nats'
 import { LEASE_MS, type Peer, SLOTS, type Work } from './peer.ts'
 
 /** The pause between two attempts to get a key that another worker runs. */

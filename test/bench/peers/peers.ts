@@ -1,7 +1,7 @@
 /** `npm run bench peers -- [NAME…] [--quick]`: our queue beside what else one might take, in one run. One table. */
 import { cpus } from 'node:os'
 import { parseArgs } from 'node:util'
-import type { Nats } from '#local'
+import type { Nats } from '#lab'
 import { startTestNats } from '../../support/servers.ts'
 import { measure, type Sizes } from './measure.ts'
 import { PEERS, type PeerName } from './peer.ts'

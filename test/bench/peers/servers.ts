@@ -3,8 +3,8 @@ import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis } from 'ioredis'
-import type { ProcessGroup } from '#local'
-import { freePorts } from '../../../local/ports.ts'
+import type { ProcessGroup } from '#lab'
+import { freePorts } from '../../../packages/lab/ports.ts'
 
 /** A server under measurement. */
 export interface Server {

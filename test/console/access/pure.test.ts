@@ -1,8 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import { bearerToken, claimsOf } from '../../../console/access/bearer.ts'
-import { originRefusal } from '../../../console/access/request-origin.ts'
-import { TimedCache } from '../../../console/access/timed-cache.ts'
-import { networkOf } from '../../../console/access/token-reviews.ts'
+import {
+  bearerToken,
+  claimsOf,
+  networkOf,
+  originRefusal,
+  TimedCache,
+} from '../../../packages/console/access/cluster-access.ts'
 
 const HOSTS = ['console.example.com']
 const asked = (headers: Record<string, string>) => originRefusal({ headers }, HOSTS)

@@ -2,8 +2,8 @@ import { hash } from 'node:crypto'
 import { chmod, cp, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { cacheDir } from '#local'
-import { goEnvironment, goVersionOf, requireGo, runGo } from '../../../local/go-toolchain.ts'
+import { cacheDir } from '#lab'
+import { goEnvironment, goVersionOf, requireGo, runGo } from '../../../packages/lab/go-toolchain.ts'
 import { madeOnce } from '../../support/made-once.ts'
 
 const PINNED = fileURLToPath(new URL('../../support/go/keda', import.meta.url))

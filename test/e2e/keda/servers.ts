@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { type Cluster, issueFrom, newAuthority, ProcessGroup } from '#local'
-import { freePorts } from '../../../local/ports.ts'
+import { type Cluster, issueFrom, newAuthority, ProcessGroup } from '#lab'
+import { freePorts } from '../../../packages/lab/ports.ts'
 import type { Kubectl } from '../../support/kubectl.ts'
 import { kedaPrograms } from './programs.ts'
 

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { Agent, createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http'
 import type { KubeObject } from '#contracts'
 import { type KubeClient, resourcePath } from '#kube'
-import { NODE_IP } from '../../../local/node/addresses.ts'
+import { NODE_IP } from '../../../packages/lab/node/options.ts'
 
 const INGRESSES = { group: 'networking.internal.knative.dev', version: 'v1alpha1', resource: 'ingresses' }
 const SERVICES = { group: '', version: 'v1', resource: 'services' }

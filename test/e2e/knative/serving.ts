@@ -2,9 +2,9 @@ import { hash } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { addImage, cacheDir } from '#local'
-import { goEnvironment, runGo } from '../../../local/go-toolchain.ts'
-import { NODE_IP } from '../../../local/node/addresses.ts'
+import { addImage, cacheDir } from '#lab'
+import { goEnvironment, runGo } from '../../../packages/lab/go-toolchain.ts'
+import { NODE_IP } from '../../../packages/lab/node/options.ts'
 import type { Kubectl } from '../../support/kubectl.ts'
 
 /** As deployments of Serving have it; the queue proxy stands beside each function. */

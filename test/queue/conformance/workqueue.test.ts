@@ -7,7 +7,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { describe, expect, it } from 'vitest'
 import type { Finish, Lease, QueueObserver } from '#queue'
-import { type BackoffTerms, backoffMs } from '../../../queue/backoff.ts'
+import { type BackoffTerms, backoffMs } from '../../../streams/queue/types.ts'
 import { seededRandom } from '../../support/random.ts'
 import {
   DONE,

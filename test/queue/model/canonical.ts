@@ -1,4 +1,4 @@
-import { LANES } from '../../../queue/record.ts'
+import { LANES } from '../../../streams/queue/record.ts'
 import type { Config, Note, Process, Slot, State } from './state.ts'
 
 /** The number of a text with holes, and the identities that fill them: two values are the same up to renaming if both agree. */

@@ -1,5 +1,5 @@
-import { passes } from '../../../queue/passes.ts'
-import { transitions } from '../../../queue/transitions.ts'
+import { passes } from '../../../streams/queue/leased-key.ts'
+import { transitions } from '../../../streams/queue/transitions.ts'
 import type { Config, Subject } from './state.ts'
 
 export const PRODUCTION: Subject = {

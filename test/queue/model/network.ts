@@ -1,4 +1,4 @@
-import type { Io, Publish } from '../../../queue/record.ts'
+import type { Io, Publish } from '../../../streams/queue/record.ts'
 import {
   account,
   acknowledge,

@@ -1,5 +1,5 @@
-import type { Failures } from '../../../queue/failures.ts'
-import { type KeyRecord, LANES, type Lane, type Publish } from '../../../queue/record.ts'
+import type { Failures } from '../../../streams/queue/record.ts'
+import { type KeyRecord, LANES, type Lane, type Publish } from '../../../streams/queue/record.ts'
 import type { Config, Delayed, Move, Process, Slot, State } from './state.ts'
 
 /** Stands for no expectation at all; only mutations publish so. */

@@ -1,12 +1,11 @@
-import type { AbsorbStep } from '../../../queue/absorb.ts'
-import type { Ending, FinishStep } from '../../../queue/finish.ts'
-import type { RetryStep, WithdrawStep } from '../../../queue/intervene.ts'
-import type { HeldKey } from '../../../queue/lease.ts'
-import type { Passes, passes } from '../../../queue/passes.ts'
-import type { Answer, Io, KeyRecord, Lane, Publish } from '../../../queue/record.ts'
-import type { RenewStep } from '../../../queue/renew.ts'
-import type { TakeStep } from '../../../queue/take.ts'
-import type { transitions } from '../../../queue/transitions.ts'
+import type { Ending, FinishStep } from '../../../streams/queue/finish.ts'
+import type { RetryStep, WithdrawStep } from '../../../streams/queue/intervene.ts'
+import type { Passes, passes } from '../../../streams/queue/leased-key.ts'
+import type { HeldKey } from '../../../streams/queue/machine.ts'
+import type { Answer, Io, KeyRecord, Lane, Publish } from '../../../streams/queue/record.ts'
+import type { RenewStep, TakeStep } from '../../../streams/queue/take.ts'
+import type { AbsorbStep } from '../../../streams/queue/tokens.ts'
+import type { transitions } from '../../../streams/queue/transitions.ts'
 
 /** The machines under test: those of production, or a mutation of one of them. */
 export type Machines = {

@@ -1,5 +1,5 @@
-import type { Terms } from '../../../queue/lease.ts'
-import type { KeyRecord } from '../../../queue/record.ts'
+import type { Terms } from '../../../streams/queue/machine.ts'
+import type { KeyRecord } from '../../../streams/queue/record.ts'
 
 const LEASE_MS = 100
 

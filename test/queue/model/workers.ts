@@ -1,13 +1,18 @@
-import type { AbsorbResult } from '../../../queue/absorb.ts'
-import { type Failures, worst } from '../../../queue/failures.ts'
-import type { Ending, FinishResult } from '../../../queue/finish.ts'
-import type { RetryResult, WithdrawResult } from '../../../queue/intervene.ts'
-import type { Ended } from '../../../queue/machine.ts'
-import { type Passes, passes } from '../../../queue/passes.ts'
-import type { RearmResult } from '../../../queue/rearm.ts'
-import { type Answer, type Io, type KeyRecord, LANES, type Lane } from '../../../queue/record.ts'
-import type { RenewResult } from '../../../queue/renew.ts'
-import type { TakeResult } from '../../../queue/take.ts'
+import type { Ending, FinishResult } from '../../../streams/queue/finish.ts'
+import type { RetryResult, WithdrawResult } from '../../../streams/queue/intervene.ts'
+import { type Passes, passes } from '../../../streams/queue/leased-key.ts'
+import type { Ended } from '../../../streams/queue/machine.ts'
+import {
+  type Answer,
+  type Failures,
+  type Io,
+  type KeyRecord,
+  LANES,
+  type Lane,
+  worst,
+} from '../../../streams/queue/record.ts'
+import type { RenewResult, TakeResult } from '../../../streams/queue/take.ts'
+import type { AbsorbResult, RearmResult } from '../../../streams/queue/tokens.ts'
 import { outcomes } from './network.ts'
 import { changed } from './server.ts'
 import type { Config, Move, Note, Process, Slot, State, Subject } from './state.ts'

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Etcd, type EtcdTls, openEtcd } from '#etcd'
+import { type Etcd, type EtcdTls, openEtcd } from '#functions/etcd/client'
 import type { Operation } from './linearizable.ts'
 import type { Outage } from './outages.ts'
 

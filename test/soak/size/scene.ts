@@ -1,6 +1,6 @@
-import type { JetStream } from '#jetstream'
 import type { KubeClient } from '#kube'
-import type { Cluster, Nats } from '#local'
+import type { Cluster, Nats } from '#lab'
+import type { JetStream } from '#nats'
 import { type FairleadProcess, startFairlead } from '../../support/fairlead.ts'
 import type { Plan } from './fill.ts'
 

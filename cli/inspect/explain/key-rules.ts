@@ -1,0 +1,201 @@
+import { duration } from '#process/exit'
+import type { Row } from '../keys.ts'
+import { isSelected, lasting, specOf } from './reconciler-rules.ts'
+import {
+  conditionOf,
+  type Finding,
+  keyName,
+  kubectlName,
+  type NextStep,
+  nameOf,
+  patchOf,
+  type ReconcilerSituation,
+  type Rule,
+  type Situation,
+  step,
+} from './situation.ts'
+
+/** A key that has been queued for less time than this is not reported. */
+const LONG_QUEUED_MS = 60_000
+
+/** Reports the state of the object's keys in the queue. */
+export const queue: Rule = (situation) =>
+  situation.reconcilers.flatMap((one) => {
+    if (isSelected(one, situation) === false && !isHeldBy(one, situation)) return []
+    const rows = (one.rows ?? []).filter((row) => failureIn(row, situation) === undefined)
+    return rows.flatMap((row) => stateOf(row, one, situation))
+  })
+
+/**
+ * Returns how often the last runs failed and when the next one begins, if the condition `Reconciled` has the error of
+ * the row. One failure is then one finding, that of the condition.
+ */
+export function failureIn(row: Row, { object, now }: Pick<Situation, 'object' | 'now'>): string | undefined {
+  const { state, reason, error } = row
+  const condition = conditionOf(object, 'Reconciled')
+  if (condition?.status !== 'False' || error === undefined || !isSameError(condition.message ?? '', error))
+    return undefined
+  if (state === 'parked' && reason !== 'Withdrawn') return failedForGood(row, now)
+  return state === 'waiting' && reason === 'Error' ? failedAgain(row, now) : undefined
+}
+
+/** The queue cuts a long error at its end. */
+const isSameError = (shown: string, queued: string): boolean =>
+  shown === queued || (queued.endsWith('…') && shown.startsWith(queued.slice(0, -1)))
+
+const failedForGood = ({ since }: Row, now: string): string =>
+  `its last run failed for good ${duration(Date.parse(now) - Date.parse(since))} ago`
+
+function failedAgain({ attempt, until }: Row, now: string): string {
+  const left = until === undefined ? 'some time' : duration(Math.max(0, Date.parse(until) - Date.parse(now)))
+  return `${attempt === 1 ? 'its last run' : `${attempt} runs in a row`} failed, the next try is in ${left}`
+}
+
+/**
+ * True while an object that is being deleted still has keys: the Reconciler selected it earlier, and its finalizer is
+ * still needed.
+ */
+const isHeldBy = ({ rows = [] }: ReconcilerSituation, { object }: Situation): boolean =>
+  rows.length > 0 && object?.metadata.deletionTimestamp !== undefined
+
+function stateOf(row: Row, one: ReconcilerSituation, situation: Situation): Finding[] {
+  const { now, target } = situation
+  const reconciler = nameOf(one.object)
+  const key = keyName(reconciler, target)
+  const finding = (reason: string, level: Finding['level'], message: string, next: NextStep): Finding => ({
+    reason,
+    level,
+    reconciler,
+    message,
+    next,
+  })
+  const error = row.error === undefined ? '' : `: ${row.error}`
+  const forMs = Date.parse(now) - Date.parse(row.since)
+  switch (row.state) {
+    case 'parked':
+      if (row.reason === 'Withdrawn')
+        return [
+          finding(
+            'ParkedByHand',
+            'problem',
+            `its key was parked by hand ${duration(forMs)} ago: it runs again when it changes`,
+            step('Run it again.', `fairlead queue retry ${key}`),
+          ),
+        ]
+      return [finding('Parked', 'problem', `${failedForGood(row, now)}${error}`, parkedStep(one, situation))]
+    case 'waiting':
+      return waiting(row, one, situation, finding)
+    case 'running': {
+      const timeoutMs = (specOf(one)?.timeoutSeconds ?? 60) * 1000
+      const by = `${row.by ?? 'a process'} runs it since ${duration(forMs)}`
+      if (forMs > 2 * timeoutMs)
+        return [
+          finding(
+            'RunningLong',
+            'problem',
+            `${by}, and one call may last ${timeoutMs / 1000} s`,
+            step(
+              'Let the function end by its signal; a call that ignores it ends with its process after five time-outs.',
+            ),
+          ),
+        ]
+      return [finding('Running', 'pending', by, step('Wait until the run has ended.'))]
+    }
+    case 'queued': {
+      const place = `${row.position ?? 1} in the ${row.lane} lane`
+      if (forMs < LONG_QUEUED_MS || one.isServed !== true || specOf(one)?.paused === true)
+        return [
+          finding(
+            'Queued',
+            'pending',
+            `it is queued since ${duration(forMs)}, place ${place}`,
+            step('Wait until it runs.', `fairlead queue show ${key}`),
+          ),
+        ]
+      const concurrency = specOf(one)?.concurrency ?? 256
+      return [
+        finding(
+          'QueuedLong',
+          'problem',
+          `it waits for its turn since ${duration(forMs)}, place ${place}; a process holds ${concurrency} keys at once`,
+          step(
+            'Start more dispatchers, or let each hold more keys.',
+            patchOf(reconciler, { concurrency: Math.min(10_000, concurrency * 2) }),
+          ),
+        ),
+      ]
+    }
+  }
+}
+
+function waiting(
+  row: Row,
+  one: ReconcilerSituation,
+  { now, target }: Situation,
+  finding: (reason: string, level: Finding['level'], message: string, next: NextStep) => Finding,
+): Finding[] {
+  const key = keyName(nameOf(one.object), target)
+  const left = row.until === undefined ? 'some time' : duration(Math.max(0, Date.parse(row.until) - Date.parse(now)))
+  if (row.reason === 'Requeue')
+    return [finding('TimerPending', 'note', `it runs again in ${left}: the function asked for that`, runNow(key))]
+  if (row.reason === 'CutShort')
+    return [
+      finding(
+        'RunCutShort',
+        'problem',
+        `${row.attempt} runs in a row never ended: their process was lost, perhaps because of this object. It runs again in ${left}, in a process of its own`,
+        step(
+          'See in the log (run cut short again) what the function does with this object: it blocks, ignores its signal, or takes too much memory. Mend it, then run it.',
+          `fairlead queue retry ${key}`,
+        ),
+      ),
+    ]
+  const error = row.error === undefined ? '' : `: ${row.error}`
+  return [
+    finding(
+      'Retrying',
+      'problem',
+      `${failedAgain(row, now)}${error}`,
+      step('Mend the cause that the error names; to try at once:', `fairlead queue retry ${key}`),
+    ),
+  ]
+}
+
+const runNow = (key: string): NextStep => step('Nothing has to be done. To run it now:', `fairlead queue run ${key}`)
+
+/** Suggests to fix the object or the function. */
+function parkedStep(one: ReconcilerSituation, { target, object }: Situation): NextStep {
+  const { reason } = conditionOf(object, 'Reconciled') ?? {}
+  if (reason === 'InvalidOutcome')
+    return step(
+      'Correct the function: what it returned is not valid. Then install it with another revision, and every object runs.',
+      `fairlead install -f FILE --revision TEXT`,
+    )
+  return step(
+    `Correct the object by the message: it then runs by itself. If the function is wrong, correct that, then fairlead queue retry ${keyName(nameOf(one.object), target)}.`,
+    `kubectl edit ${kubectlName(target)}`,
+  )
+}
+
+/** Reports a change of the object without a run after it, while no key is due. */
+export const unanswered: Rule = (situation) => {
+  const { object, target, now } = situation
+  const { generation = 0, deletionTimestamp } = object?.metadata ?? {}
+  const { observedGeneration } = (object?.status ?? {}) as { observedGeneration?: number }
+  if (deletionTimestamp !== undefined || observedGeneration === undefined || observedGeneration >= generation) return []
+  return situation.reconcilers.flatMap((one): Finding[] => {
+    const isIdle = one.rows?.length === 0
+    if (!isIdle || isSelected(one, situation) !== true) return []
+    const reconciler = nameOf(one.object)
+    const changed = conditionOf(object, 'Reconciled')?.lastTransitionTime
+    return [
+      {
+        reason: 'ChangeUnanswered',
+        level: 'problem',
+        reconciler,
+        message: `its status is of generation ${observedGeneration}, the object is at ${generation}, and nothing is queued${changed === undefined ? '' : ` (Reconciled changed ${lasting(changed, now)} ago)`}`,
+        next: step('Run it.', `fairlead queue run ${keyName(reconciler, target)}`),
+      },
+    ]
+  })
+}

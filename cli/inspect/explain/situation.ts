@@ -1,0 +1,168 @@
+import { type KubeObject, namespacedName, type ResourceRef } from '#contracts'
+import type { Row } from '../keys.ts'
+
+/** The facts about one object from the API server and NATS: plain data, the only input of the rules. */
+export interface Situation {
+  /** RFC 3339. */
+  now: string
+  target: Target
+  /** The reason why the API server is unreachable; left out if it answers. */
+  apiAway?: string
+  /** The reason why NATS is unreachable; left out if it answers. */
+  natsAway?: string
+  /** Whether the API server serves that kind; undefined if it is unknown. */
+  isKindServed?: boolean
+  /** The newest known version of the object. */
+  object?: KubeObject
+  /** The version of the object in EVENTS; undefined if there is none, or if it is unknown. */
+  storedVersion?: string
+  /** Other objects with its name, as `namespace/name`. */
+  elsewhere: string[]
+  /** The namespace of the object is being deleted. */
+  isNamespaceTerminating?: boolean
+  /** The Reconcilers of this kind. */
+  reconcilers: ReconcilerSituation[]
+  /** The finalizers of all existing Reconcilers; undefined if they are unknown. */
+  finalizers?: string[]
+  /** Kubernetes Events about the object, the latest first. */
+  events: ReportedEvent[]
+  /** The letters in DEAD about the object or its keys. */
+  letters: Letter[]
+}
+
+export interface Target {
+  kind: string
+  ref: ResourceRef
+  namespace?: string
+  name: string
+}
+
+/** One Reconciler and its work on the object. */
+export interface ReconcilerSituation {
+  object: KubeObject
+  /** Another shard has its queue; left out if it is that of the streams that were read. */
+  isElsewhere?: boolean
+  /** The rows of the key in WORK; undefined if they are unknown. */
+  rows?: Row[]
+  /** Whether a process waits for keys of the Reconciler or runs one; undefined if it is unknown. */
+  isServed?: boolean
+  /**
+   * Permissions that its service account lacks here: `create pods`, `patch deployments.apps`; undefined if they are
+   * unknown.
+   */
+  missingRights?: string[]
+  /** The last recorded run; undefined if there is none, or if it is unknown. */
+  lastRun?: LastRun
+  /** Objects that the reconciler has created for the object, or that are retained for it. */
+  owned: Relative[]
+  /** Related objects that a field of the object names. */
+  named: Relative[]
+}
+
+export interface LastRun {
+  /** The number of the run in RUNS. */
+  run: number
+  endedAt: string
+  tookMs: number
+  waitedMs: number
+  result: string
+  message?: string
+  because: string
+  /** `apply Deployment shop/web` */
+  writes: string[]
+  /** The objects of its last outcome: kind, namespace and name. */
+  declared: Pick<Relative, 'kind' | 'namespace' | 'name'>[]
+}
+
+export interface Relative {
+  kind: string
+  ref: ResourceRef
+  namespace?: string
+  name: string
+  /** Undefined if the object does not exist. */
+  object?: KubeObject
+}
+
+export interface ReportedEvent {
+  type: string
+  reason: string
+  message: string
+  count: number
+  /** RFC 3339. */
+  last: string
+  /** The controller that has reported the Event. */
+  by?: string
+}
+
+export interface Letter {
+  id: number
+  reconciler?: string
+  reason: string
+  detail: string
+}
+
+export interface Condition {
+  type: string
+  status: string
+  reason?: string
+  message?: string
+  lastTransitionTime?: string
+  observedGeneration?: number
+}
+
+export function conditionsOf(object: KubeObject | undefined): Condition[] {
+  const { conditions } = (object?.status ?? {}) as { conditions?: unknown }
+  return Array.isArray(conditions) ? (conditions as Condition[]) : []
+}
+
+export const conditionOf = (object: KubeObject | undefined, type: string): Condition | undefined =>
+  conditionsOf(object).find((condition) => condition.type === type)
+
+/**
+ * problem: needs an action. pending: a change is in progress. unknown: a server did not answer. note: additional
+ * information.
+ */
+export type Level = 'problem' | 'pending' | 'unknown' | 'note'
+
+export interface Finding {
+  /** The reason in CamelCase, for scripts. */
+  reason: string
+  level: Level
+  reconciler?: string
+  message: string
+  next?: NextStep
+}
+
+/** A step that the user can take. */
+export interface NextStep {
+  say: string
+  /** A command for a shell. */
+  command?: string
+}
+
+/** Returns its findings for the situation; an empty list if the rule does not apply. */
+export type Rule = (situation: Situation) => Finding[]
+
+export const step = (say: string, command?: string): NextStep => ({ say, ...(command !== undefined && { command }) })
+
+/** The kind for kubectl: `websites.example.com`. */
+const kubectlKind = ({ resource, group }: Pick<ResourceRef, 'resource' | 'group'>): string =>
+  group === '' ? resource : `${resource}.${group}`
+
+/** `websites.example.com hello -n default` */
+export function kubectlName({ ref, namespace, name }: Pick<Target, 'ref' | 'namespace' | 'name'>): string {
+  return `${kubectlKind(ref)} ${name}${namespace === undefined ? '' : ` -n ${namespace}`}`
+}
+
+/** `Website default/hello` */
+export const shown = ({ kind, namespace, name }: Pick<Target, 'kind' | 'namespace' | 'name'>): string =>
+  `${kind} ${namespacedName({ namespace, name })}`
+
+/** The key for `fairlead queue`: `website default/hello`. */
+export const keyName = (reconciler: string, { namespace, name }: Target): string =>
+  `${reconciler} ${namespacedName({ namespace, name })}`
+
+export const nameOf = ({ metadata }: KubeObject): string => metadata.name
+
+export const patchOf = (reconciler: string, spec: object): string =>
+  `kubectl patch reconciler ${reconciler} --type merge -p '${JSON.stringify({ spec })}'`

@@ -1,0 +1,60 @@
+export { type DeadFilter, type ReplayTools, replay, selectLetters, textOf } from './dead.ts'
+export { type ExistingStreams, openExistingStreams, withExistingStreams } from './existing-streams.ts'
+export { type Explanation, explain } from './explain/explain.ts'
+export { gather, reconcilersOf, targetOf } from './explain/gather.ts'
+export { type Health, healthOf, wordsOf } from './explain/health.ts'
+export { jsonOf, type Known, pageOf, reachOf } from './explain/page.ts'
+export {
+  type Condition,
+  conditionOf,
+  conditionsOf,
+  type Finding,
+  nameOf,
+  type ReconcilerSituation,
+  type Relative,
+  type Situation,
+  shown,
+  type Target,
+} from './explain/situation.ts'
+export {
+  type ActResult,
+  actOn,
+  adviceOn,
+  called,
+  demandReconciler,
+  detail,
+  elsewhere,
+  type Filter,
+  isDone,
+  type KeyName,
+  keyFor,
+  keyNameOf,
+  MEANING,
+  orphansIn,
+  placeInNamespace,
+  type QueuedNow,
+  type QueueView,
+  queueNow,
+  type Row,
+  selectRows,
+  toRow,
+  withOrphan,
+} from './keys.ts'
+export {
+  becauseOf,
+  causeChanges,
+  causeText,
+  explained,
+  filterOf,
+  latestRuns,
+  lineOffset,
+  linesLeftOut,
+  type RunSelection,
+  runsOf,
+  tookMs,
+  waitedMs,
+  wants as wantsRun,
+  writesIn,
+} from './runs.ts'
+export { filtersOf, reconcilersIn, type Selection, wants, watchedAs } from './selection.ts'
+export type { Act, State } from './states.ts'

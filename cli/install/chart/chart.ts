@@ -1,0 +1,380 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { KubeObject } from '#contracts'
+import { definitionsOf, manifest, type Reconciler } from '#sdk'
+import { SHARD_LABEL } from '#spec'
+import { consoleRbac, consoleWritesRbac, functionRbac, platformRbac } from '../rbac.ts'
+import { reconcilerCrd } from '../reconciler.ts'
+import {
+  type ChartFile,
+  chartFile,
+  DEPLOY,
+  definitionTemplates,
+  get,
+  manifestsIn,
+  objectOf,
+  patched,
+  set,
+  Templated,
+  textOf,
+  yamlOf,
+} from './templated.ts'
+
+const IS_CLUSTER = 'gt (int .Values.nats.replicas) 1'
+const SUFFIX = 'empty .Values.shard | ternary "" (printf "-%s" .Values.shard)'
+const POD = 'spec/template/spec'
+const CONTAINER = `${POD}/containers/0`
+
+/** Returns the Deployment and PodDisruptionBudget of a part, with additional environment variables. */
+async function processOf(
+  part: 'bridge' | 'dispatcher' | 'console',
+  objects: readonly KubeObject[],
+  template: Templated,
+  variables: string[],
+): Promise<string> {
+  const values = `.Values.${part}`
+  const deployment = objectOf(objects, 'Deployment', `fairlead-${part}`)
+  set(deployment, 'spec/replicas', template.value(`${values}.replicas`))
+  set(deployment, 'spec/template/metadata/annotations', template.optional('.Values.monitoring.podAnnotations'))
+  inCluster(deployment, values, template)
+  set(deployment, `${POD}/affinity`, template.optional(`${values}.affinity`))
+  set(deployment, `${CONTAINER}/image`, template.value('include "fairlead.image" .Values.image'))
+  const given = get(deployment, `${CONTAINER}/env`) as { name: string; value?: string }[]
+  const kept = given.filter(({ name }) => !name.endsWith('_MAX_BYTES'))
+  for (const one of kept) if (one.name === 'NATS_URL') one.value = template.value('include "fairlead.natsUrl" .')
+  const more = template.items(`{{- with ${values}.env }}`, '{{- toYaml . | nindent 12 }}', '{{- end }}')
+  set(deployment, `${CONTAINER}/env`, [...kept, ...variables, more])
+  set(deployment, 'metadata/name', `fairlead-${part}${template.value(SUFFIX)}`)
+  const budget = objectOf(objects, 'PodDisruptionBudget', `fairlead-${part}`)
+  set(budget, 'spec/maxUnavailable', template.value(`${values}.disruption.maxUnavailable`))
+  return `${await template.render([deployment])}---\n${await template.render([budget], `and ${values}.disruption.enabled (not .Values.shard)`)}`
+}
+
+/** Adds the scheduling settings of the cluster to the pods of a part. */
+function inCluster(object: KubeObject, values: string, template: Templated): void {
+  set(object, `${POD}/nodeSelector`, template.optional(`${values}.nodeSelector`))
+  set(object, `${POD}/tolerations`, template.optional(`${values}.tolerations`))
+  set(object, `${POD}/imagePullSecrets`, template.optional('.Values.imagePullSecrets'))
+  set(object, `${CONTAINER}/resources`, template.structure(`${values}.resources`))
+  const policy = ['{{- with .Values.image.pullPolicy }}', 'imagePullPolicy: {{ . }}', '{{- end }}']
+  set(object, `${CONTAINER}/imagePullPolicy`, template.items(...policy))
+}
+
+const FOLDER = 'deploy/chart/fairlead'
+const FILES: Record<string, string> = {
+  'nats.conf': 'nats/nats.conf',
+  'users.conf': 'nats/users.conf',
+  'cluster.conf': 'nats/cluster.conf',
+  'ha-cluster.conf': 'fairlead-ha/cluster.conf',
+  'alerts.yaml': 'monitoring/alerts.yaml',
+}
+
+/**
+ * Returns the generated files of the chart `fairlead`, keyed by path: the objects of deploy/fairlead and
+ * deploy/fairlead-ha, with chart values for the settings that differ between clusters.
+ */
+export async function platformChart(version: string): Promise<Map<string, string>> {
+  const sources = await manifestsIn('nats/nats.yaml', 'processes/bridge.yaml', 'processes/dispatcher.yaml')
+  const single = await patched(sources, 'fairlead/kustomization.yaml')
+  const ofThree = await patched(sources, 'fairlead-ha/kustomization.yaml')
+  const [, ...accounts] = platformRbac()
+  const description = 'Serverless reconcilers of Kubernetes objects, on NATS JetStream'
+  const texts: Record<string, string> = {
+    'Chart.yaml': await chartFile({ name: 'fairlead', version, description }),
+    'templates/nats.yaml': withoutShard(await nats(single, ofThree)),
+    'templates/bridge.yaml': await bridge(single),
+    'templates/dispatcher.yaml': await dispatcher(single),
+    'templates/console.yaml': withoutShard(await consoleTemplate()),
+    'templates/network.yaml': withoutShard(await network()),
+    'templates/rbac.yaml': withoutShard(await new Templated().render(accounts)),
+    'templates/crds.yaml': withoutShard(await definitionTemplates([reconcilerCrd()])),
+  }
+  for (const [path, source] of Object.entries(FILES)) texts[`files/${path}`] = await textOf(source)
+  return new Map(Object.entries(texts).map(([path, text]) => [`${FOLDER}/${path}`, text]))
+}
+
+/** A shard uses what the release without a shard has. */
+const withoutShard = (text: string): string => `{{- if not .Values.shard }}\n${text.trimEnd()}\n{{- end }}\n`
+
+function bridge(objects: readonly KubeObject[]): Promise<string> {
+  const template = new Templated()
+  const limits = template.items(
+    '{{- with .Values.nats.eventsMaxBytes }}',
+    '- name: FAIRLEAD_EVENTS_MAX_BYTES',
+    '  value: {{ . }}',
+    '{{- end }}',
+    '{{- if .Values.nats.enabled }}',
+    '- name: FAIRLEAD_STORAGE_MAX_BYTES',
+    '  value: {{ trimSuffix "B" .Values.nats.storage.maxFile }}',
+    '{{- end }}',
+  )
+  return processOf('bridge', objects, template, [limits, replicasOf(template), shardIn(objects, 'bridge', template)])
+}
+
+function dispatcher(objects: readonly KubeObject[]): Promise<string> {
+  const template = new Templated()
+  const deployment = objectOf(objects, 'Deployment', 'fairlead-dispatcher')
+  const modules = template.items(
+    '{{- range .Values.dispatcher.functions }}',
+    '- -f',
+    '- {{ . | quote }}',
+    '{{- end }}',
+    '{{- with .Values.dispatcher.builtin }}',
+    '- --builtin',
+    '- {{ join "," . | quote }}',
+    '{{- end }}',
+  )
+  set(deployment, `${CONTAINER}/args/-`, modules)
+  return processOf('dispatcher', objects, template, [replicasOf(template), shardIn(objects, 'dispatcher', template)])
+}
+
+/**
+ * Gives the Deployment of a shard a name and a label of its own, and returns the variable. The PodDisruptionBudget without
+ * a shard covers the pods of all shards: a pod with two budgets could not be evicted.
+ */
+function shardIn(objects: readonly KubeObject[], part: 'bridge' | 'dispatcher', template: Templated): string {
+  const deployment = objectOf(objects, 'Deployment', `fairlead-${part}`)
+  const label = template.items('{{- with .Values.shard }}', `${SHARD_LABEL}: {{ . | quote }}`, '{{- end }}')
+  const spread = `${POD}/topologySpreadConstraints/0/labelSelector/matchLabels`
+  for (const path of ['metadata/labels', 'spec/selector/matchLabels', 'spec/template/metadata/labels', spread])
+    set(deployment, path, { ...(get(deployment, path) as object), shard: label })
+  return template.items('{{- with .Values.shard }}', '- name: FAIRLEAD_SHARD', '  value: {{ . | quote }}', '{{- end }}')
+}
+
+const replicasOf = (template: Templated): string =>
+  template.items(
+    `{{- if ${IS_CLUSTER} }}`,
+    '- name: FAIRLEAD_REPLICAS',
+    '  value: {{ .Values.nats.replicas | quote }}',
+    '{{- end }}',
+  )
+
+async function nats(single: readonly KubeObject[], ofThree: readonly KubeObject[]): Promise<string> {
+  const template = new Templated()
+  const [servers, three] = [single, ofThree].map((objects) => objectOf(objects, 'StatefulSet', 'fairlead-nats'))
+  const service = objectOf(single, 'Service', 'fairlead-nats')
+  if (servers === undefined || three === undefined) throw new TypeError('deploy/nats has no StatefulSet')
+  set(servers, 'spec/replicas', template.value('.Values.nats.replicas'))
+  // A change of the configuration restarts the servers, as the hashed name of the ConfigMap does in the kustomization.
+  const checksum = template.value('include "fairlead.natsConfig" . | sha256sum')
+  set(servers, 'spec/template/metadata/annotations', { 'checksum/config': checksum })
+  inCluster(servers, '.Values.nats', template)
+  const apart = await new Templated().render([{ affinity: get(three, `${POD}/affinity`) as object }])
+  const affinity = template.items(
+    '{{- if .Values.nats.affinity }}',
+    'affinity:',
+    '  {{- toYaml .Values.nats.affinity | nindent 8 }}',
+    `{{- else if ${IS_CLUSTER} }}`,
+    ...apart.trimEnd().split('\n'),
+    '{{- end }}',
+  )
+  set(servers, `${POD}/affinity`, affinity)
+  const key = `${POD}/topologySpreadConstraints/0/topologyKey`
+  const [alone, among] = [get(servers, key), get(three, key)]
+  set(servers, key, template.value(`${IS_CLUSTER} | ternary "${String(among)}" "${String(alone)}"`))
+  const limit = template.items(
+    '{{- with .Values.nats.resources | default dict | dig "limits" "memory" "" }}',
+    '- name: GOMEMLIMIT',
+    '  value: {{ include "fairlead.goMemoryLimit" . }}',
+    '{{- end }}',
+  )
+  const variables = get(servers, `${CONTAINER}/env`) as { name: string }[]
+  set(servers, `${CONTAINER}/env`, [...variables.filter(({ name }) => name !== 'GOMEMLIMIT'), limit])
+  set(servers, `${CONTAINER}/image`, template.value('include "fairlead.image" .Values.nats.image'))
+  const claim = 'spec/volumeClaimTemplates/0/spec'
+  const storageClass = ['{{- with .Values.nats.storage.className }}', 'storageClassName: {{ . }}', '{{- end }}']
+  set(servers, `${claim}/storageClassName`, template.items(...storageClass))
+  set(servers, `${claim}/resources/requests/storage`, template.value('.Values.nats.storage.size'))
+  const budget = await manifestsIn('fairlead-ha/disruption.yaml')
+  const budgets = await template.render(budget, `and .Values.nats.disruption.enabled (${IS_CLUSTER})`)
+  const text = await template.render([service, servers])
+  return `{{- if .Values.nats.enabled }}\n{{ include "fairlead.natsConfig" . }}\n---\n${text}---\n${budgets}{{- end }}\n`
+}
+
+async function network(): Promise<string> {
+  const template = new Templated()
+  const policies = await manifestsIn('network/policies.yaml')
+  const metrics = objectOf(policies, 'NetworkPolicy', 'fairlead-metrics')
+  const readers = 'spec/ingress/0/from/0/namespaceSelector/matchExpressions/0/values'
+  set(metrics, readers, template.structure('.Values.monitoring.namespaces'))
+  const ports = template.items(
+    '{{- range .Values.networkPolicy.apiServerPorts }}',
+    '- protocol: TCP',
+    '  port: {{ . }}',
+    '{{- end }}',
+  )
+  const processes = objectOf(policies, 'NetworkPolicy', 'fairlead-processes')
+  set(processes, 'spec/egress/1/ports', [ports])
+  set(processes, 'spec/egress/0', await toNats(get(processes, 'spec/egress/0') as object, template))
+  const ofEtcd = await template.render(await manifestsIn('network/etcd/policies.yaml'), '.Values.networkPolicy.etcd')
+  const all = await template.render(policies)
+  return `{{- if .Values.networkPolicy.enabled }}\n${all}---\n${ofEtcd}{{- end }}\n`
+}
+
+/** Allows the pods of this chart's NATS, or the ports of another NATS, since a NetworkPolicy cannot name a host. */
+async function toNats(own: object, template: Templated): Promise<string> {
+  const [first, ...others] = (await new Templated().render([own])).trimEnd().split('\n')
+  return template.items(
+    '{{- if .Values.nats.enabled }}',
+    `- ${first}`,
+    ...others.map((line) => `  ${line}`),
+    '{{- else }}',
+    '- ports:',
+    '    {{- include "fairlead.natsPorts" . | nindent 8 }}',
+    '  {{- with .Values.networkPolicy.natsCidrs }}',
+    '  to:',
+    '    {{- range . }}',
+    '    - ipBlock:',
+    '        cidr: {{ . | quote }}',
+    '    {{- end }}',
+    '  {{- end }}',
+    '{{- end }}',
+  )
+}
+
+const NAME = 'fairlead-console'
+const WRITES = '.Values.console.writes'
+const SECRET = `${POD}/volumes/0/secret/secretName`
+
+/** Returns the objects of deploy/console, with the component deploy/console/writes if the values enable it. */
+async function consoleTemplate(): Promise<string> {
+  const reads = await manifestsIn('console/console.yaml')
+  const writes = objectOf(await patched(reads, 'console/writes/kustomization.yaml'), 'Deployment', NAME)
+  const template = new Templated()
+  const deployment = objectOf(reads, 'Deployment', NAME)
+  const [reader, writer] = [deployment, writes].map((one) => String(get(one, SECRET)))
+  set(deployment, SECRET, template.value(`${WRITES} | ternary "${writer}" "${reader}"`))
+  const added = (get(writes, `${CONTAINER}/env`) as { name: string; value: string }[]).at(-1)
+  const variables = [
+    template.items(`{{- if ${WRITES} }}`, `- name: ${added?.name}`, `  value: "${added?.value}"`, '{{- end }}'),
+    listed(template, 'FAIRLEAD_CONSOLE_HOSTS', 'hosts'),
+    listed(template, 'FAIRLEAD_CONSOLE_AUDIENCES', 'audiences'),
+  ]
+  const service = objectOf(reads, 'Service', NAME)
+  const texts = [
+    await processOf('console', reads, template, variables),
+    await template.render([service, ...consoleRbac()]),
+    await template.render(consoleWritesRbac(), WRITES),
+    await template.render(await manifestsIn('console/network.yaml'), '.Values.networkPolicy.enabled'),
+  ]
+  return `{{- if .Values.console.enabled }}\n${texts.join('---\n')}{{- end }}\n`
+}
+
+const listed = (template: Templated, variable: string, value: string): string =>
+  template.items(
+    `{{- with .Values.console.${value} }}`,
+    `- name: ${variable}`,
+    '  value: {{ join "," . | quote }}',
+    '{{- end }}',
+  )
+
+/** Files that are written by hand, and are the same in each chart of functions. */
+const COMMON = ['templates/check.yaml', 'templates/_helpers.tpl', 'templates/NOTES.txt', 'values.schema.json']
+
+export interface FunctionsChart extends ChartFile {
+  /** The image of the functions: `registry/name:tag@digest`, some parts of which may be empty. */
+  image: { repository: string; tag: string; digest: string }
+  /** The modules in the image that export the functions. */
+  modules: readonly string[]
+  /** Built-in functions, by the names that `--builtin` takes. */
+  builtin: readonly string[]
+  /** Whether the chart installs a function only if the values enable it. */
+  optIn?: boolean
+}
+
+/** Returns a chart of functions, keyed by path: the objects that `fairlead install` applies for each of them. */
+export async function functionsChart(
+  functions: readonly Reconciler[],
+  chart: FunctionsChart,
+): Promise<Map<string, string>> {
+  const templates = await Promise.all(
+    functions.map(async (one) => [`templates/${one.name}.yaml`, await templateOf(one)] as const),
+  )
+  const common = await Promise.all(
+    COMMON.map(async (path) => [path, await readFile(join(DEPLOY, 'chart/fairlead-functions', path), 'utf8')] as const),
+  )
+  return new Map([
+    ['Chart.yaml', await chartFile(chart)],
+    ['values.yaml', await yamlOf(valuesOf(functions, chart))],
+    ...common,
+    ...templates,
+    ['templates/check-role.yaml', await checkRole(functions)],
+  ])
+}
+
+const valuesOf = (
+  functions: readonly Reconciler[],
+  { image, modules, builtin, optIn = false }: FunctionsChart,
+): object => ({
+  image: { ...image, pullPolicy: '' },
+  imagePullSecrets: [],
+  crds: { enabled: true, keep: true },
+  check: { enabled: true, modules, builtin, apiServerPorts: [443, 6443] },
+  shard: '',
+  functions: Object.fromEntries(functions.map(({ name }) => [name, { enabled: !optIn, url: '', revision: '' }])),
+})
+
+/**
+ * The permissions of `install --check`: to read the existing definitions, and whether objects are stored under them.
+ */
+async function checkRole(functions: readonly Reconciler[]): Promise<string> {
+  const template = new Templated()
+  const definitions = definitionsOf(functions)
+  const role = {
+    apiVersion: 'rbac.authorization.k8s.io/v1',
+    kind: 'ClusterRole',
+    metadata: {
+      name: template.value('.Chart.Name').concat('-check'),
+      labels: { 'app.kubernetes.io/part-of': 'fairlead' },
+      annotations: {
+        'helm.sh/hook': 'pre-install,pre-upgrade',
+        'helm.sh/hook-weight': '-5',
+        'helm.sh/hook-delete-policy': 'before-hook-creation,hook-succeeded',
+      },
+    },
+    rules: [
+      {
+        apiGroups: ['apiextensions.k8s.io'],
+        resources: ['customresourcedefinitions'],
+        resourceNames: definitions.map(({ metadata }) => metadata.name),
+        verbs: ['get'],
+      },
+      ...definitions.map(({ spec: { group, names } }) => ({
+        apiGroups: [group],
+        resources: [names.plural],
+        verbs: ['list'],
+      })),
+    ],
+  }
+  return definitions.length === 0 ? '' : template.render([role], 'and .Values.check.enabled .Values.crds.enabled')
+}
+
+async function templateOf(one: Reconciler): Promise<string> {
+  const values = `(index .Values.functions ${JSON.stringify(one.name)})`
+  const template = new Templated()
+  const reconciler = manifest(one)
+  const invoke = template.items(
+    `{{- with ${values}.url }}`,
+    'invoke:',
+    '  http:',
+    '    url: {{ . }}',
+    '{{- else }}',
+    'invoke:',
+    '  pull: {}',
+    '{{- end }}',
+    `{{- with ${values}.revision }}`,
+    'revision: {{ . | quote }}',
+    '{{- end }}',
+  )
+  const labels = template.items(
+    '{{- with .Values.shard }}',
+    'labels:',
+    `  ${SHARD_LABEL}: {{ . | quote }}`,
+    '{{- end }}',
+  )
+  const metadata = { ...reconciler.metadata, labels }
+  const objects = [...functionRbac(reconciler), { ...reconciler, metadata, spec: { ...reconciler.spec, invoke } }]
+  const definitions = definitionsOf([one])
+  const kinds = definitions.length === 0 ? '' : `---\n${await definitionTemplates(definitions)}`
+  return `{{- if ${values}.enabled }}\n${await template.render(objects)}${kinds}{{- end }}\n`
+}

@@ -1,0 +1,280 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { KubeObject, ResourceRef } from '#contracts'
+import { ApiError, ClusterAccessError, type KubeClient, resourcePath } from '#kube'
+import { IncompatibleError } from '#process/exit'
+import {
+  breakingChanges,
+  type CustomResourceDefinition,
+  definitionsOf,
+  manifest,
+  type Reconciler,
+  type ReconcilerManifest,
+} from '#sdk'
+import { identityOf, RECONCILERS, SHARD_LABEL, SYSTEM_NAMESPACE } from '#spec'
+import { earlierRights, type StoredReconciler, storedReconcilers } from './earlier-rights.ts'
+import { CRDS, deleteExactly, FIELD_MANAGER, found, holders, pathOf, storedUnder } from './installed-objects.ts'
+import { functionRbac, platformRbac } from './rbac.ts'
+import { reconcilerCrd } from './reconciler.ts'
+
+const ESTABLISHED_WITHIN_MS = 30_000
+const WATCHABLE_WITHIN_MS = 10_000
+
+interface InstallOptions {
+  force?: boolean
+  revision?: string | undefined
+  /** The shard that serves the Reconcilers, as their label. */
+  shard?: string | undefined
+  natsCertificates?: boolean
+  /**
+   * The URL at which the functions are served over HTTP; `{name}` stands for the name of the function. Default:
+   * dispatchers run them.
+   */
+  url?: string | undefined
+}
+
+export interface Installed {
+  kind: string
+  namespace?: string
+  name: string
+  result: 'created' | 'configured' | 'unchanged' | 'deleted'
+}
+
+/**
+ * Applies accounts and RBAC, then CRDs, and the Reconcilers when the CRDs are served. Then deletes the accounts and RBAC
+ * of earlier versions of these functions that they no longer need. Repeating it changes nothing.
+ * Unless forced, rejects before the first write if a definition would break stored objects.
+ */
+export async function install(
+  kube: KubeClient,
+  functions: readonly Reconciler[],
+  { force = false, revision, shard, natsCertificates = false, url }: InstallOptions = {},
+): Promise<Installed[]> {
+  const manifests = functions.map((one) => {
+    const invoke = url === undefined ? {} : { invoke: { http: { url: url.replaceAll('{name}', one.name) } } }
+    return labelled(manifest(one, { revision, ...invoke }), shard)
+  })
+  const own = definitionsOf(functions)
+  // The definition of Reconcilers needs no check: tests keep it compatible, and differently worded rules would look
+  // stricter.
+  if (!force) await checkDefinitions(kube, functions)
+  const crds = [reconcilerCrd(), ...own]
+  const installed: Installed[] = []
+  const stored = await storedReconcilers(kube)
+  const rights: KubeObject[] = []
+  for (const one of manifests) rights.push(...(await rightsOf(kube, one, stored.get(one.metadata.name))))
+  // Listed before the first write: a user who may not list changes nothing.
+  const names = functions.map(({ name }) => name)
+  const earlier = await earlierRights(kube, names, rights, stored)
+  for (const object of [...platformRbac(), ...rights]) installed.push(await applied(kube, object))
+  for (const crd of crds) installed.push(await defined(kube, crd))
+  await Promise.all(crds.map((crd) => established(kube, crd.metadata.name)))
+  await Promise.all([RECONCILERS, ...functions.map((one) => one.for)].map((ref) => watchable(kube, ref)))
+  for (const one of manifests) installed.push(await applied(kube, one))
+  for (const object of earlier) {
+    await deleteExactly(kube, object)
+    installed.push({ ...named(object), result: 'deleted' })
+  }
+  if (natsCertificates) installed.push(...(await certified(kube)))
+  return installed
+}
+
+const labelled = (one: ReconcilerManifest, shard: string | undefined) =>
+  shard === undefined ? one : { ...one, metadata: { ...one.metadata, labels: { [SHARD_LABEL]: shard } } }
+
+/** Rejects if the definitions of the functions would break stored objects. Changes nothing. */
+export async function checkDefinitions(kube: KubeClient, functions: readonly Reconciler[]): Promise<void> {
+  for (const crd of definitionsOf(functions)) await refuseToBreak(kube, crd)
+}
+
+/** Writes the Secrets for mutual TLS with NATS, and returns the result for each. Changes nothing else. */
+export const installCertificates = (kube: KubeClient): Promise<Installed[]> => certified(kube)
+
+/**
+ * Returns the RBAC of a function. A function that no longer has `finalize` keeps the permission to remove its finalizer
+ * until no object has it: otherwise such an object could be neither reconciled nor deleted. The installation that
+ * removes `finalize` does not look at the objects, because a run in progress may add the finalizer.
+ */
+async function rightsOf(
+  kube: KubeClient,
+  { metadata, spec }: ReconcilerManifest,
+  stored: StoredReconciler | undefined,
+): Promise<KubeObject[]> {
+  const own = functionRbac({ metadata, spec })
+  const role = `fairlead-${metadata.name}`
+  const isAllowed = (object: KubeObject) => object.metadata.name === role && canPatch(object, spec.for)
+  if (own.some(isAllowed)) return own
+  const finalizing = functionRbac({ metadata, spec: { ...spec, finalize: true } })
+  if (stored?.spec?.finalize === true) return finalizing
+  const before = await found<KubeObject>(kube, pathOf('ClusterRole', undefined, role))
+  if (before === undefined || !canPatch(before, spec.for)) return own
+  return (await holders(kube, spec.for, identityOf(metadata.name, spec))).length > 0 ? finalizing : own
+}
+
+function canPatch(role: KubeObject, { group, resource }: Pick<ResourceRef, 'group' | 'resource'>): boolean {
+  const rules = (role as KubeObject & { rules?: Rule[] | null }).rules ?? []
+  return rules.some(
+    ({ apiGroups = [], resources = [], verbs }) =>
+      apiGroups.includes(group) && resources.includes(resource) && verbs.includes('patch'),
+  )
+}
+
+interface Rule {
+  apiGroups?: string[]
+  resources?: string[]
+  verbs: string[]
+}
+
+/** Reads each Secret separately, so that the user needs no permission to list Secrets. */
+async function certified(kube: KubeClient): Promise<Installed[]> {
+  const { CERTIFICATE_SECRETS, natsCertificates } = await import('./certificates.ts')
+  const present = new Map<string, KubeObject>()
+  for (const name of CERTIFICATE_SECRETS) {
+    const secret = await found<KubeObject>(kube, pathOf('Secret', SYSTEM_NAMESPACE, name))
+    if (secret !== undefined) present.set(name, secret)
+  }
+  const wanting = natsCertificates(present, new Date())
+  const kept = CERTIFICATE_SECRETS.filter((name) => !wanting.some(({ metadata }) => metadata.name === name))
+  const unchanged = kept.map((name) => ({
+    kind: 'Secret',
+    namespace: SYSTEM_NAMESPACE,
+    name,
+    result: 'unchanged' as const,
+  }))
+  const installed: Installed[] = []
+  for (const secret of wanting) installed.push(await applied(kube, secret))
+  return [...installed, ...unchanged]
+}
+
+async function refuseToBreak(kube: KubeClient, crd: CustomResourceDefinition): Promise<void> {
+  const before = await found<CustomResourceDefinition>(kube, pathOf(crd.kind, undefined, crd.metadata.name))
+  if (before === undefined || breakingChanges(before, crd).length === 0) return
+  // A breaking change is allowed while no object is stored.
+  if ((await storedUnder(kube, before)) !== undefined) refuseBreaking(before, crd)
+}
+
+async function applied(kube: KubeClient, object: KubeObject): Promise<Installed> {
+  const { name, namespace } = object.metadata
+  const path = pathOf(object.kind, namespace, name)
+  const before = await found<KubeObject>(kube, path)
+  const after = await kube.apply(path, object, { fieldManager: FIELD_MANAGER, force: true })
+  const same = before?.metadata.resourceVersion === after.metadata.resourceVersion
+  const result = before === undefined ? 'created' : same ? 'unchanged' : 'configured'
+  return { ...named(object), result }
+}
+
+const named = ({ kind, metadata: { namespace, name } }: KubeObject) => ({
+  kind,
+  ...(namespace !== undefined && { namespace }),
+  name,
+})
+
+async function defined(kube: KubeClient, crd: CustomResourceDefinition): Promise<Installed> {
+  try {
+    return await applied(kube, crd)
+  } catch (error) {
+    if (error instanceof ApiError && error.details.causes !== undefined) throw new RefusedDefinitionError(crd, error)
+    throw error
+  }
+}
+
+interface Conditioned extends KubeObject {
+  status?: { conditions?: { type: string; status: string; message?: string }[] }
+}
+
+/** Waits one or two seconds until a new CRD is served: the API server rejects its objects before. */
+async function established(kube: KubeClient, name: string): Promise<void> {
+  const path = resourcePath(CRDS)
+  const signal = AbortSignal.timeout(ESTABLISHED_WITHIN_MS)
+  try {
+    for await (const event of kube.watch<Conditioned>(path, { fieldSelector: `metadata.name=${name}`, signal })) {
+      if (event.type === 'BOOKMARK') continue
+      const conditions = event.object.status?.conditions ?? []
+      const refused = conditions.find(({ type, status }) => type === 'NamesAccepted' && status === 'False')
+      if (refused)
+        throw new ClusterAccessError(`the API server does not accept the names of ${name}: ${refused.message}`)
+      if (conditions.some(({ type, status }) => type === 'Established' && status === 'True')) return
+    }
+  } catch (error) {
+    if (!signal.aborted) throw error
+  }
+  throw new ClusterAccessError(
+    `${name} is not Established after ${ESTABLISHED_WITHIN_MS / 1000} s: kubectl describe crd ${name}`,
+  )
+}
+
+/**
+ * Waits until a new CRD can be watched: the API server rejects watches for about a second, and the bridge would start
+ * with an error.
+ */
+async function watchable(kube: KubeClient, ref: ResourceRef): Promise<void> {
+  const signal = AbortSignal.timeout(WATCHABLE_WITHIN_MS)
+  while (await isStarting(kube, ref, signal)) await sleep(100)
+}
+
+/**
+ * Whether the API server's watch cache still starts: it then rejects a watch from resourceVersion 0. A watch without a
+ * resourceVersion does not use the cache (Kubernetes 1.36).
+ */
+async function isStarting(kube: KubeClient, ref: ResourceRef, signal: AbortSignal): Promise<boolean> {
+  const opened = new AbortController()
+  const either = AbortSignal.any([signal, opened.signal])
+  const onOpen = () => opened.abort()
+  try {
+    for await (const _ of kube.watch(resourcePath(ref), { resourceVersion: '0', onOpen, signal: either })) break
+    return false
+  } catch (error) {
+    // The user may lack the permission to watch.
+    return error instanceof ApiError && error.code === 429
+  }
+}
+
+/** Throws an Error with all breaking changes for objects that are stored under the earlier definition. */
+export function refuseBreaking(before: CustomResourceDefinition, after: CustomResourceDefinition): void {
+  const found = breakingChanges(before, after)
+  if (found.length === 0) return
+  const { name } = after.metadata
+  const cure = 'keep the field as it was and add a new field, or apply it all the same: install --force'
+  throw new IncompatibleError(
+    [`${name} would break objects that are stored:`, ...found.map((one) => `  ${one}`), cure].join('\n'),
+  )
+}
+
+/** The API server has rejected a definition. The message is one line, with paths of the author's schema. */
+class RefusedDefinitionError extends Error {
+  override readonly name = 'RefusedDefinitionError'
+  constructor({ spec }: CustomResourceDefinition, refusal: ApiError) {
+    const found = (refusal.details.causes ?? []).map(
+      ({ field = '', message = '' }) => `${authorsPath(field, spec.versions)}: ${inOneLine(message)}`,
+    )
+    super(`resource ${spec.names.kind}: ${[...new Set(found)].join('; ')}`, { cause: refusal })
+  }
+}
+
+/** The schema of the only version, or of one of several. */
+const SCHEMA = /^spec\.(?:validation|versions\[(\d+)\]\.schema)\.openAPIV3Schema(?:\.|$)/
+
+function authorsPath(field: string, versions: readonly { name: string }[]): string {
+  const [root, index] = SCHEMA.exec(field) ?? []
+  if (root === undefined) return field
+  const version = index !== undefined && versions.length > 1 ? `${versions[Number(index)]?.name} ` : ''
+  const path = field
+    .slice(root.length)
+    .replaceAll(/\.?properties\[([^\]]+)\]/g, '.$1')
+    .replaceAll(/\.items\b/g, '[]')
+    .replaceAll(/\.additionalProperties\b/g, '.*')
+    .replace(/^\./, '')
+    .replace(/^x-kubernetes-validations\b/, 'validations')
+  return version + (path || 'the schema')
+}
+
+/**
+ * Removes the JSON of the rule, and turns CEL's drawing of the place into a number: `undefined field 'sise' (at 10 in:
+ * self.spec.sise > 3)`.
+ */
+function inOneLine(message: string): string {
+  return message
+    .replace(/^Invalid value: \{"Rule":.*?"OptionalOldSelf":\w+\}: /s, '')
+    .replace(/^(?:messageExpression )?compilation failed: /, '')
+    .replaceAll(/ERROR: <input>:\d+:(\d+): ([^\n]*)\n \| ([^\n]*)\n \| \.*\^+/g, '$2 (at $1 in: $3)')
+    .replaceAll(/\s+/g, ' ')
+}

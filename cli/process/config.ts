@@ -1,0 +1,145 @@
+import { z } from 'zod'
+import { UsageError } from './exit.ts'
+
+const name = (what: string) => z.string().regex(/^[A-Za-z0-9-]{1,32}$/, `${what}: 1 to 32 letters, digits or hyphens`)
+
+/** A value of a label, and a part of the names of streams. */
+const SHARD = /^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$/
+
+const LEASE = 'a number of seconds from 2 to 300'
+
+const STATE = 'a whole number of MiB from 1 to 1024'
+
+const KINDS = /^[a-z0-9]+(\.[a-z0-9-]+)*(,[a-z0-9]+(\.[a-z0-9-]+)*)*$/
+
+function kindFrom(text: string): { group: string; resource: string } {
+  const [resource = '', ...group] = text.split('.')
+  return { resource, group: group.join('.') }
+}
+
+function isNatsUrl(text: string): boolean {
+  const url = text.trim().includes('://') ? text.trim() : `nats://${text.trim()}`
+  return URL.canParse(url) && /^(nats|tls):\/\/[^\s/]/.test(url)
+}
+
+const UNITS = { K: 2 ** 10, M: 2 ** 20, G: 2 ** 30, T: 2 ** 40 }
+
+const bytes = z
+  .string()
+  .regex(/^[1-9]\d{0,9}[KMGT]i$/, 'a whole number of Ki, Mi, Gi or Ti, such as 7Gi')
+  .transform((text) => Number.parseInt(text, 10) * UNITS[text.at(-2) as keyof typeof UNITS])
+  .refine(Number.isSafeInteger, 'at most 8191Ti')
+
+/** A list of values, separated by commas. */
+const listOf = (one: string, what: string) =>
+  z
+    .string()
+    .regex(new RegExp(`^${one}(,${one})*$`), `${what}, or several with commas between`)
+    .transform((text) => text.split(','))
+    .default([])
+
+const environment = z.object({
+  KUBECONFIG: z.string().min(1).optional(),
+  KUBERNETES_SERVICE_HOST: z.string().min(1).optional(),
+  KUBERNETES_SERVICE_PORT: z.string().min(1).optional(),
+  NATS_URL: z
+    .string()
+    .refine((urls) => urls.split(',').every(isNatsUrl), 'nats://host:port, or several with commas between')
+    .default('nats://127.0.0.1:4222'),
+  NATS_CA: z.string().min(1).optional(),
+  NATS_CERT: z.string().min(1).optional(),
+  NATS_KEY: z.string().min(1).optional(),
+  NATS_API_PREFIX: z.string().min(1).optional(),
+  FAIRLEAD_PREFIX: name('a prefix').optional(),
+  FAIRLEAD_SHARD: z.string().regex(SHARD, 'a shard: 1 to 32 lower-case letters, digits or hyphens').optional(),
+  FAIRLEAD_CLUSTER: z.string().min(1).max(253).optional(),
+  FAIRLEAD_REFERENCE_ONLY: z
+    .string()
+    .regex(KINDS, 'kinds as kubectl names them, with commas between: configmaps,widgets.example.com')
+    .transform((text) => text.split(',').map(kindFrom))
+    .default([]),
+  FAIRLEAD_REPLICAS: z
+    .enum(['1', '3'], '1 or 3')
+    .default('1')
+    .transform((text): 1 | 3 => (text === '3' ? 3 : 1)),
+  FAIRLEAD_FUNCTION_ACCESS: z.string().min(1).optional(),
+  FAIRLEAD_REVISION: z.string().min(1).max(253).optional(),
+  /** The name of the Knative revision that the container belongs to. */
+  K_REVISION: z.string().min(1).max(253).optional(),
+  POD_NAME: z.string().min(1).optional(),
+  POD_NAMESPACE: z.string().min(1).optional(),
+  POD_CONTAINER: z.string().min(1).optional(),
+  FAIRLEAD_EVENTS_MAX_BYTES: bytes.optional(),
+  FAIRLEAD_STORAGE_MAX_BYTES: bytes.optional(),
+  FAIRLEAD_RUNS: z
+    .enum(['always', 'changed-or-failed', 'failed', 'never'], 'one of always, changed-or-failed, failed, never')
+    .default('changed-or-failed'),
+  FAIRLEAD_RUNS_MAX_BYTES: bytes.optional(),
+  FAIRLEAD_CONSOLE_HOSTS: listOf('[a-z0-9]([a-z0-9.-]*[a-z0-9])?', 'a name such as console.example.com'),
+  FAIRLEAD_CONSOLE_AUDIENCES: listOf('[^,\\s]+', 'an audience of tokens'),
+  FAIRLEAD_CONSOLE_WRITES: z
+    .enum(['true', 'false'], 'true or false')
+    .default('false')
+    .transform((text) => text === 'true'),
+  FAIRLEAD_CONSOLE_CERT: z.string().min(1).optional(),
+  FAIRLEAD_CONSOLE_KEY: z.string().min(1).optional(),
+  FAIRLEAD_LEASE_SECONDS: z.coerce.number(LEASE).min(2, LEASE).max(300, LEASE).default(5),
+  FAIRLEAD_MAX_STATE_MIB: z.coerce.number(STATE).int(STATE).min(1, STATE).max(1024, STATE).default(16),
+  LOG_LEVEL: z
+    .enum(['trace', 'debug', 'info', 'warn', 'error', 'silent'], 'one of trace, debug, info, warn, error, silent')
+    .default('info'),
+  LOG_FORMAT: z.enum(['json', 'text'], 'json or text').optional(),
+})
+
+/** Command-line options that override variables of the environment. */
+export interface CommonOptions {
+  kubeconfig?: string
+  context?: string
+  nats?: string
+  prefix?: string
+  shard?: string
+}
+
+export type Config = Readonly<z.output<typeof environment> & { context: string | undefined }>
+
+/**
+ * Returns the configuration from the environment, read once. Throws an error that names the variable and the value if a
+ * value is wrong.
+ */
+export function readConfig(env: NodeJS.ProcessEnv, options: CommonOptions = {}): Config {
+  const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''))
+  const fromOptions = variablesOf(options)
+  const parsed = environment.safeParse({ ...given, ...fromOptions })
+  if (parsed.success) return Object.freeze({ ...parsed.data, ...streamsOf(parsed.data), context: options.context })
+  const wrong = parsed.error.issues.map((issue) => {
+    const variable = String(issue.path[0])
+    const option = optionOf[variable]
+    const source = option !== undefined && variable in fromOptions ? `--${option}` : variable
+    // Hides the part before the @, which may contain a password.
+    const value = (fromOptions[variable] ?? given[variable])?.replace(/^.*@/s, '…@')
+    return `${source} is ${JSON.stringify(value)}, which is not valid: ${issue.message}`
+  })
+  throw new UsageError(wrong.join('; '))
+}
+
+const optionOf: Record<string, keyof CommonOptions> = {
+  KUBECONFIG: 'kubeconfig',
+  NATS_URL: 'nats',
+  FAIRLEAD_PREFIX: 'prefix',
+  FAIRLEAD_SHARD: 'shard',
+}
+
+/** Each shard has streams of its own, so that two shards never share a queue. */
+function streamsOf({ FAIRLEAD_PREFIX: prefix, FAIRLEAD_SHARD: shard }: z.output<typeof environment>) {
+  return shard === undefined ? {} : { FAIRLEAD_PREFIX: [prefix, shard].filter((part) => part !== undefined).join('-') }
+}
+
+/** Returns the variables that the given options override, with their values. */
+export function variablesOf(options: CommonOptions): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(optionOf).flatMap(([variable, option]) => {
+      const value = options[option]
+      return value === undefined ? [] : [[variable, value]]
+    }),
+  )
+}

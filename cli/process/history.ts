@@ -1,0 +1,268 @@
+import { hostname } from 'node:os'
+import { setTimeout as sleep } from 'node:timers/promises'
+import {
+  type Cause,
+  type InputRecord,
+  type LapRecord,
+  namespacedName,
+  type ObjectVersion,
+  type RunLog,
+  type Runnable,
+  type RunRecord,
+} from '#contracts'
+import type { EndedRun, RunStep } from '#dispatch'
+import { declareRuns, type RunSender, runSender } from '#events'
+import { BoundedMap } from '#primitives'
+import type { Config } from './config.ts'
+import type { Streams } from './connections.ts'
+import { prefixOf } from './nats.ts'
+import { recordOf, resultOf } from './run-record.ts'
+
+/** The runs that are recorded. */
+export type Kept = 'always' | 'changed-or-failed' | 'failed' | 'never'
+
+/** The part of the connection to NATS that the history needs. */
+interface HistoryConnection {
+  /** Resolves when the server has received all messages that were sent before. */
+  flush(): Promise<void>
+  onDisconnect(listener: () => void): unknown
+  onReconnect(listener: () => void): unknown
+}
+
+export interface HistoryOptions {
+  connection: HistoryConnection
+  /** Creates the stream if it does not exist. */
+  declare: () => Promise<void>
+  send: RunSender
+  keep: Kept
+  /** The name of this process. */
+  process: string
+  /** Called when a record is dropped because NATS is unreachable or slow. */
+  dropped: (reconciler: string) => void
+  log: Pick<RunLog, 'warn'>
+}
+
+/** The limit of bytes that were sent and are not confirmed yet. */
+const MOST_UNCONFIRMED_BYTES = 4 * 2 ** 20
+const CONFIRM_EVERY_MS = 250
+const DECLARE_EVERY_MS = 60_000
+/** Objects whose last versions are kept for causes. For further objects, the next record has no causes. */
+const REMEMBERED_OBJECTS = 5000
+/** Longer lists of versions are not kept. */
+const REMEMBERED_VERSIONS = 500
+
+/**
+ * Records runs in the stream RUNS, after their end is stored in the queue. Sends records without waiting for an answer;
+ * records that NATS does not accept in time are dropped and counted.
+ */
+export class RunHistory implements Runnable {
+  readonly #options: HistoryOptions
+  readonly #cpu = new CpuOfRuns()
+  readonly #before = new BoundedMap<string, { id: string; versions: Versions }>(REMEMBERED_OBJECTS)
+  #isDeclared = false
+  #isConnected = true
+  #unconfirmedBytes = 0
+  #confirming: Promise<void> | undefined
+
+  constructor(options: HistoryOptions) {
+    this.#options = options
+    const { connection } = options
+    connection.onDisconnect(() => {
+      this.#isConnected = false
+    })
+    connection.onReconnect(() => {
+      this.#isConnected = true
+    })
+  }
+
+  /** Declares the stream, and again each minute in case it was deleted. */
+  async run(signal: AbortSignal): Promise<void> {
+    for (let isTold = false; !signal.aborted; ) {
+      try {
+        await this.#options.declare()
+        this.#isDeclared = true
+        isTold = false
+      } catch (error) {
+        this.#isDeclared = false
+        if (!isTold) this.#options.log.warn({ err: error }, 'runs are not recorded: the stream RUNS cannot be made')
+        isTold = true
+      }
+      await sleep(DECLARE_EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined)
+    }
+    await this.#confirming
+  }
+
+  step(step: RunStep): void {
+    if (step.step === 'started') this.#cpu.started(step)
+    if (step.step === 'ended') this.#cpu.ended(step)
+  }
+
+  ended(run: EndedRun): void {
+    const cpuMs = this.#cpu.take({ reconciler: run.of.name, key: run.lease.key })
+    if (!isKept(this.#options.keep, run)) return
+    const { process, dropped } = this.#options
+    if (!this.#isDeclared || !this.#isConnected || this.#unconfirmedBytes > MOST_UNCONFIRMED_BYTES)
+      return dropped(run.of.name)
+    try {
+      this.#send(this.#withCauses(recordOf(run, { process, cpuMs })))
+    } catch (error) {
+      dropped(run.of.name)
+      this.#options.log.warn({ err: error, reconciler: run.of.name }, 'run not recorded')
+    }
+  }
+
+  #send(record: RunRecord): void {
+    const json = JSON.stringify(record)
+    this.#options.send(record, json)
+    this.#unconfirmedBytes += json.length
+    this.#confirming ??= this.#confirm()
+  }
+
+  #withCauses(record: RunRecord): RunRecord {
+    const [first] = record.laps
+    const key = `${record.reconciler} ${record.namespace ?? ''}/${record.name}`
+    const before = this.#before.get(key)
+    const versions = versionsAfter(record.laps)
+    if (versions !== undefined && versions.size <= REMEMBERED_VERSIONS)
+      this.#before.set(key, { id: record.id, versions })
+    if (before === undefined || first === undefined) return record
+    return { ...record, causes: causesBetween(before.versions, versionsIn(first.input)), since: before.id }
+  }
+
+  /** Asks the server once for the confirmation of all records that were sent since the last confirmation. */
+  async #confirm(): Promise<void> {
+    await sleep(CONFIRM_EVERY_MS, undefined, { ref: false })
+    const bytes = this.#unconfirmedBytes
+    await this.#options.connection.flush().catch(() => undefined)
+    this.#unconfirmedBytes -= bytes
+    this.#confirming = this.#unconfirmedBytes > 0 ? this.#confirm() : undefined
+  }
+}
+
+function isKept(keep: Kept, run: EndedRun): boolean {
+  const result = resultOf(run)
+  const isFailed = result !== 'success' && result !== 'requeue_after'
+  if (keep === 'changed-or-failed') return isFailed || run.laps.some(({ writes }) => writes.length > 0)
+  return keep === 'always' || (keep === 'failed' && isFailed)
+}
+
+/** Versions, keyed by object. */
+export type Versions = ReadonlyMap<string, ObjectVersion>
+
+/** Returns `Deployment.v1.apps shop/web` for `Deployment.v1.apps shop/web@123`. */
+const objectOf = (version: ObjectVersion): string => version.slice(0, version.lastIndexOf('@'))
+
+export function versionsIn({ object, owned, related }: Pick<InputRecord, 'object' | 'owned' | 'related'>): Versions {
+  const versions = new Map<string, ObjectVersion>()
+  if (object !== null) versions.set(objectOf(object), object)
+  for (const kinds of [owned, related])
+    for (const kind in kinds) for (const version of kinds[kind] ?? []) versions.set(objectOf(version), version)
+  return versions
+}
+
+/** Returns the versions that a run knew when it ended: its last input, with the run's own writes applied. */
+function versionsAfter(laps: readonly Pick<LapRecord, 'input' | 'writes'>[]): Versions | undefined {
+  const last = laps.at(-1)
+  if (last === undefined) return undefined
+  const versions = new Map(versionsIn(last.input))
+  for (const { verb, kind, namespace, name, resourceVersion, error } of last.writes) {
+    if (error !== undefined) continue
+    const id = [...versions.keys()].find((one) => isCalled(one, kind, namespace, name))
+    if (id === undefined) continue
+    if (verb === 'delete') versions.delete(id)
+    else if (resourceVersion !== undefined) versions.set(id, `${id}@${resourceVersion}`)
+  }
+  return versions
+}
+
+const isCalled = (id: string, kind: string, namespace: string | undefined, name: string): boolean =>
+  id.startsWith(`${kind}.`) && id.endsWith(` ${namespacedName({ namespace, name })}`)
+
+/** The first 50 causes are recorded; further ones are left out. */
+const MOST_CAUSES = 50
+
+/** Returns the objects that were added, changed or removed between two runs, without the writes of the earlier run. */
+export function causesBetween(before: Versions, after: Versions): Cause[] {
+  const causes: Cause[] = []
+  for (const [object, version] of after) {
+    const known = before.get(object)
+    if (known !== version) causes.push({ is: known === undefined ? 'new' : 'changed', object })
+  }
+  for (const object of before.keys()) if (!after.has(object)) causes.push({ is: 'gone', object })
+  return causes.slice(0, MOST_CAUSES)
+}
+
+/** Returns the changes since that run; undefined if one of the two runs has not called the function. */
+export function causesOf(record: RunRecord, before: RunRecord): Cause[] | undefined {
+  const [first] = record.laps
+  const known = versionsAfter(before.laps)
+  return first && known && causesBetween(known, versionsIn(first.input))
+}
+
+/** Runs whose CPU time is kept. The limit exists for dry runs, which end without a record. */
+const MOST_RUNS = 1000
+
+interface OfRun {
+  reconciler: string
+  key: string
+}
+
+/**
+ * Measures the CPU time of runs. The runs of one process share its CPU, so it is known only for a run without
+ * concurrent runs.
+ */
+class CpuOfRuns {
+  readonly #runs = new Map<string, { began: NodeJS.CpuUsage; starts: number; ms?: number | undefined }>()
+  #active = 0
+  #starts = 0
+
+  started(run: OfRun): void {
+    this.#starts++
+    if (this.#runs.size > MOST_RUNS) this.#runs.clear()
+    if (this.#active++ === 0) this.#runs.set(nameOf(run), { began: process.cpuUsage(), starts: this.#starts })
+  }
+
+  ended(run: OfRun): void {
+    this.#active--
+    const own = this.#runs.get(nameOf(run))
+    if (own === undefined || own.starts !== this.#starts) return
+    const { user, system } = process.cpuUsage(own.began)
+    own.ms = (user + system) / 1000
+  }
+
+  /** Returns the CPU time in milliseconds; undefined if another run was active at the same time. */
+  take(run: OfRun): number | undefined {
+    const ms = this.#runs.get(nameOf(run))?.ms
+    this.#runs.delete(nameOf(run))
+    return ms
+  }
+}
+
+const nameOf = ({ reconciler, key }: OfRun): string => `${reconciler} ${key}`
+
+export interface OpenHistoryOptions {
+  raiseReplicas: boolean
+  /** Called when a run of that reconciler was not recorded. */
+  dropped: (reconciler: string) => void
+  log: Pick<RunLog, 'warn'>
+}
+
+/** Opens the history with these settings; undefined if the settings turn it off. */
+export function openHistory(
+  config: Pick<Config, 'FAIRLEAD_RUNS' | 'FAIRLEAD_RUNS_MAX_BYTES' | 'FAIRLEAD_PREFIX' | 'FAIRLEAD_REPLICAS'>,
+  { js, events }: Pick<Streams, 'js' | 'events'>,
+  { raiseReplicas, dropped, log }: OpenHistoryOptions,
+): RunHistory | undefined {
+  const { FAIRLEAD_RUNS: keep, FAIRLEAD_RUNS_MAX_BYTES: maxBytes, FAIRLEAD_PREFIX: prefix } = config
+  if (keep === 'never') return undefined
+  const options = { ...prefixOf(config), replicas: config.FAIRLEAD_REPLICAS, raiseReplicas, maxBytes }
+  return new RunHistory({
+    connection: js,
+    declare: () => declareRuns(js, options),
+    send: runSender(js, prefix, events.cluster),
+    keep,
+    process: `${hostname()}-${process.pid}`,
+    dropped,
+    log,
+  })
+}

@@ -1,0 +1,243 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { ConflictError, type Invoke, RetryAfterError, type RunLog, TerminalError } from '#contracts'
+import { type Reconciler, toInvoke } from '#sdk'
+import { exitWhenBlocked } from './isolation/event-loop-watchdog.ts'
+import { CallTracker, catchUnhandledErrors, reportExits } from './isolation/exits.ts'
+import { COMES_TO_REST_MS, type FromFunction, type Isolated, type Thrown } from './isolation/isolation-messages.ts'
+
+export interface GuardOptions {
+  /** The modules of the functions, which threads load again. */
+  files: readonly string[]
+  leaseMs: number
+  log: RunLog
+  /** Called with an error that does not come from a function. */
+  fatal: (error: unknown) => void
+}
+
+export interface Guard extends Disposable {
+  invoke: (reconciler: Reconciler) => Invoke
+}
+
+/** Restricts failures of functions to the runs that cause them, until disposed. */
+export function guardFunctions({ files, leaseMs, log, fatal }: GuardOptions): Guard {
+  const calls = new CallTracker()
+  const isolated = isolation(files)
+  const resources = new DisposableStack()
+  resources.use(catchUnhandledErrors(calls, log, fatal))
+  resources.use(reportExits(calls, log))
+  resources.use(exitWhenBlocked(calls, leaseMs, log))
+  return {
+    invoke(reconciler) {
+      const here = toInvoke(reconciler)
+      const apart = isolated(reconciler.name, here)
+      const either: Invoke = (input, context) => (context.suspect ? apart : here)(input, context)
+      return calls.around(reconciler.name, either)
+    },
+    [Symbol.dispose]: () => resources.dispose(),
+  }
+}
+
+/**
+ * If more calls are suspected at the same time, something other than a function has ended their process: the further
+ * calls run without isolation.
+ */
+const MAX_PROCESSES = 4
+/** The highest heap limit of an isolated process, in MiB. */
+const HEAP_MB = 512
+/** The share of the memory limit that this process and isolated processes have together, for the heap of one of them. */
+const HEAP_SHARE = 1 / 8
+/** The time for which a process is kept for the next suspected call. Loading the functions takes 0.2 s of CPU time. */
+const KEPT_MS = 10_000
+
+/**
+ * Returns the functions with each call isolated in a process: an endless loop, a full heap or process.exit() ends only
+ * that process. A process that has answered and has nothing pending is reused. If a reused process ends during a call,
+ * either call may be the cause, so the call is repeated in a process of its own.
+ */
+export function isolation(
+  files: readonly string[],
+  heapMb = heapWithin(process.constrainedMemory()),
+): (reconciler: string, otherwise: Invoke) => Invoke {
+  /** At most one process: several would only be needed after something else has ended many runs. */
+  let idle: ConfinedProcess | undefined
+  let busy = 0
+
+  const keep = (used: ConfinedProcess): void => {
+    if (idle !== undefined || !used.isReusable) return void used.end()
+    idle = used
+    used.rest(KEPT_MS)
+  }
+
+  const callApart = async (reconciler: string, ...[input, context]: Parameters<Invoke>): ReturnType<Invoke> => {
+    // A call that changes something is not repeated after the process of another call has ended.
+    const used = idle?.isReusable && input.ask !== 'perform' ? idle : undefined
+    if (used !== undefined || !idle?.isReusable) idle = undefined
+    const confined = used ?? new ConfinedProcess(files, heapMb)
+    try {
+      const answer = await confined.call(reconciler, input, context)
+      await confined.settles()
+      keep(confined)
+      return answer
+    } catch (error) {
+      // The key may run again as soon as this rejects.
+      await confined.end()
+      if (used === undefined || !(error instanceof ProcessEndedError)) throw error
+      return callApart(reconciler, input, context)
+    }
+  }
+
+  return (reconciler, otherwise) => async (input, context) => {
+    if (busy >= MAX_PROCESSES) return otherwise(input, context)
+    busy++
+    try {
+      return await callApart(reconciler, input, context)
+    } finally {
+      busy--
+    }
+  }
+}
+
+/** Returns the heap limit in MiB. `bytes` is the memory limit; 0, or more than the machine has, stands for no limit. */
+export function heapWithin(bytes: number): number {
+  const share = Math.floor((bytes * HEAP_SHARE) / 2 ** 20)
+  return share > 0 ? Math.min(HEAP_MB, share) : HEAP_MB
+}
+
+/** One of the calls has ended the process. */
+class ProcessEndedError extends Error {}
+
+interface Pending {
+  id: number
+  resolve: (answer: unknown) => void
+  reject: (error: Error) => void
+  log: Parameters<Invoke>[1]['log']
+}
+
+/** A process that calls functions one after the other. */
+class ConfinedProcess {
+  readonly #files: readonly string[]
+  readonly #child: ChildProcess
+  readonly #gone: Promise<void>
+  #calls = 0
+  #pending: Pending | undefined
+  #end: Error | undefined
+  #leftBehind = false
+  /** Called when the last call has no pending timers or connections. */
+  #rested: (() => void) | undefined
+  #rest: NodeJS.Timeout | undefined
+
+  constructor(files: readonly string[], heapMb: number) {
+    this.#files = files
+    this.#child = fork(new URL('./isolation/isolation-process.ts', import.meta.url), {
+      serialization: 'advanced',
+      execArgv: [`--max-old-space-size=${heapMb}`],
+      stdio: ['ignore', 2, 2, 'ipc'],
+    })
+    this.#child.on('message', (message: FromFunction) => this.#hear(message))
+    this.#gone = new Promise((resolve) => {
+      this.#child.once('error', (error) => resolve(this.#ended(error)))
+      this.#child.once('exit', (code, by) =>
+        resolve(this.#ended(new ProcessEndedError(`the function ended its process: ${by ?? `exit code ${code}`}`))),
+      )
+    })
+  }
+
+  /**
+   * Resolves when the last call has no pending timers or connections, when the time for that is over, or when the
+   * process has ended.
+   */
+  async settles(): Promise<void> {
+    if (!this.#leftBehind) return
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.#rested = resolve
+    const timer = setTimeout(resolve, COMES_TO_REST_MS)
+    await Promise.race([promise, this.#gone])
+    clearTimeout(timer)
+  }
+
+  /** Whether the process runs, and its last call has no pending timers or connections. */
+  get isReusable(): boolean {
+    return this.#end === undefined && !this.#leftBehind
+  }
+
+  /**
+   * Rejects with the error of the function, or with a ProcessEndedError. After an abort the function may still be
+   * running in the process.
+   */
+  async call(reconciler: string, ...[input, { signal, log }]: Parameters<Invoke>): Promise<unknown> {
+    signal.throwIfAborted()
+    this.#wake()
+    const { promise, resolve, reject } = Promise.withResolvers<unknown>()
+    const id = ++this.#calls
+    this.#pending = { id, resolve, reject, log }
+    if (this.#end) reject(this.#end)
+    const abort = () => reject(signal.reason as Error)
+    signal.addEventListener('abort', abort, { once: true })
+    // A failed send needs no handler here: the end of the process is reported separately.
+    this.#child.send({ id, files: this.#files, reconciler, input } satisfies Isolated, () => undefined)
+    try {
+      return await promise
+    } finally {
+      this.#pending = undefined
+      signal.removeEventListener('abort', abort)
+    }
+  }
+
+  /** Keeps the process for the next call, for this many milliseconds. It does not keep its parent alive. */
+  rest(ms: number): void {
+    this.#child.unref()
+    this.#child.channel?.unref()
+    this.#rest = setTimeout(() => void this.end(), ms).unref()
+  }
+
+  /** Resolves when the process is gone. */
+  end(): Promise<void> {
+    clearTimeout(this.#rest)
+    this.#child.kill('SIGKILL')
+    return this.#gone
+  }
+
+  #wake(): void {
+    clearTimeout(this.#rest)
+    this.#child.ref()
+    this.#child.channel?.ref()
+  }
+
+  #hear(message: FromFunction): void {
+    if (message.kind === 'stray')
+      return this.#ended(new ProcessEndedError(message.error.message, { cause: message.error }))
+    if (message.kind === 'rest') return this.#rests(message.id)
+    const pending = this.#pending
+    if (pending?.id !== message.id) return
+    if (message.kind === 'log') return pending.log[message.level](message.fields, message.message)
+    if (message.kind === 'error') return pending.reject(revive(message.error))
+    this.#leftBehind = message.leftBehind
+    pending.resolve(message.answer)
+  }
+
+  #rests(id: number): void {
+    if (id !== this.#calls) return
+    this.#leftBehind = false
+    this.#rested?.()
+  }
+
+  /** Keeps the first error only. */
+  #ended(error: Error): void {
+    this.#end ??= error
+    this.#pending?.reject(this.#end)
+  }
+}
+
+function revive({ name, message, stack, reason, afterSeconds = 0 }: Thrown): Error {
+  const options = reason === undefined ? {} : { reason }
+  const error =
+    name === 'TerminalError'
+      ? new TerminalError(message, options)
+      : name === 'RetryAfterError'
+        ? new RetryAfterError(message, { ...options, afterSeconds })
+        : name === 'ConflictError'
+          ? new ConflictError(message)
+          : new Error(message)
+  if (stack !== undefined) error.stack = stack
+  return error
+}

@@ -1,0 +1,102 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import type { FunctionInput, Invoke, RunLog } from '#contracts'
+import { EXIT } from '../exit.ts'
+
+const MAX_NAMES = 20
+
+/**
+ * Reports functions that call process.exit(), which ends all runs of the process. The exit code becomes
+ * EXIT.byFunction, so that a supervisor restarts the process, and a log line names the function. A call outside of a
+ * function's asynchronous context (such as in a listener of its module) is detected by the exit code 0: Fairlead's own
+ * exits have other codes, and have logged their reason.
+ */
+export function reportExits(calls: CallTracker, log: RunLog): Disposable {
+  const exiting = (code: number) => {
+    const { current } = calls
+    if (current === undefined && code !== EXIT.ok) return
+    const by = current && { reconciler: current.reconciler, object: current.object }
+    const names = Array.from(calls.underWay, ({ reconciler, object }) => `${reconciler} ${object}`)
+    log.error(
+      { ...by, code, calls: names.length, underWay: names.slice(0, MAX_NAMES) },
+      'a function has ended the process, all keys of the process are lost: let it throw an error instead',
+    )
+    // Node.js reads the code of process.exit() only after its listeners.
+    process.exitCode = EXIT.byFunction
+  }
+  process.on('exit', exiting)
+  return { [Symbol.dispose]: () => void process.off('exit', exiting) }
+}
+
+/**
+ * Makes an unhandled error (a rejected promise without a handler, a throw in a timer) end only the run that caused it.
+ * An error outside of all runs is Fairlead's own and goes to `fatal`.
+ */
+export function catchUnhandledErrors(calls: CallTracker, log: RunLog, fatal: (error: unknown) => void): Disposable {
+  const caught = (error: unknown) => {
+    const call = calls.current
+    if (call === undefined) return fatal(error)
+    if (!call.ended) return call.fail(error)
+    const { reconciler, object } = call
+    log.error({ err: error, reconciler, object }, 'error left behind by a run of a function that had ended')
+  }
+  const events = ['unhandledRejection', 'uncaughtException'] as const
+  for (const event of events) process.on(event, caught)
+  return {
+    [Symbol.dispose]() {
+      for (const event of events) process.off(event, caught)
+    },
+  }
+}
+
+/** One call of a function. Everything that the call starts can be traced to it. */
+interface TrackedCall {
+  reconciler: string
+  object: string
+  /** Aborts the signal of the call and makes the call fail with this error. Has no effect after the call has ended. */
+  fail: (error: unknown) => void
+  ended: boolean
+}
+
+/**
+ * Knows which call the running code belongs to: in the call itself, after each await, and in timers and promises that
+ * it left behind.
+ */
+export class CallTracker {
+  readonly #calls = new AsyncLocalStorage<TrackedCall | undefined>()
+  readonly #underWay = new Set<TrackedCall>()
+
+  get current(): Readonly<TrackedCall> | undefined {
+    return this.#calls.getStore()
+  }
+
+  /** Calls that have not ended. */
+  get underWay(): Iterable<Readonly<TrackedCall>> {
+    return this.#underWay
+  }
+
+  /** Runs `act` outside of the call, so that its consequences are not attributed to it. */
+  outside(act: () => void): void {
+    this.#calls.run(undefined, act)
+  }
+
+  around(reconciler: string, invoke: Invoke): Invoke {
+    return async (input, context) => {
+      const stray = new AbortController()
+      const fail = (error: unknown) => stray.abort(error)
+      const call: TrackedCall = { reconciler, object: nameOf(input), fail, ended: false }
+      const signal = AbortSignal.any([context.signal, stray.signal])
+      this.#underWay.add(call)
+      const outcome = this.#calls.run(call, async () => invoke(input, { ...context, signal }))
+      await outcome.catch(() => undefined)
+      call.ended = true
+      this.#underWay.delete(call)
+      stray.signal.throwIfAborted()
+      return outcome
+    }
+  }
+}
+
+function nameOf({ object }: FunctionInput): string {
+  const { namespace, name = '' } = object?.metadata ?? {}
+  return namespace === undefined ? name : `${namespace}/${name}`
+}

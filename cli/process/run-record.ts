@@ -1,0 +1,308 @@
+import {
+  apiVersionOf,
+  type FieldChange,
+  type InputRecord,
+  type KubeObject,
+  kindName,
+  type LapRecord,
+  type LogLine,
+  type ObjectVersion,
+  type Outcome,
+  type ResourceRef,
+  type RunInput,
+  type RunRecord,
+  type RunResult,
+  type WriteRecord,
+} from '#contracts'
+import type { EndedRun, Logged, TrailLap, TrailWrite } from '#dispatch'
+import { parseKey } from '#events'
+import {
+  CONFIDENTIAL,
+  type Contents,
+  contentsReturned,
+  differences,
+  isConfidential,
+  isRecord,
+  OUTCOME_FIELDS,
+  sameJson,
+  scrubber,
+  WITHHELD,
+  withoutContents,
+  withoutValues,
+} from '#reconcile'
+
+/** Size limits of one record, in characters of JSON. */
+const MOST_OBJECTS = 256 * 1024
+const MOST_OUTCOMES = 128 * 1024
+const MOST_DIFFERENCES = 4 * 1024
+
+type Confidential = (object: Contents) => boolean
+
+/** Facts about a run that the run itself does not contain. */
+export interface RunFacts {
+  process: string
+  cpuMs: number | undefined
+}
+
+/**
+ * Returns the run as plain data. Leaves out its seed, and the contents of Secrets and of other reference-only kinds.
+ */
+export function recordOf(run: EndedRun, { process, cpuMs }: RunFacts): RunRecord {
+  const { lease, of, startedAt, ms, finish, span, revision, logged } = run
+  const { namespace, name } = parseKey(lease.key)
+  const confidential: Confidential = (object) => isConfidential(of, object)
+  const contents = contentsIn(run, confidential)
+  const scrub = contents.length === 0 ? undefined : scrubber(contents)
+  const writer = new RecordWriter(of.spec.for, confidential, scrub)
+  const laps = run.laps.map((lap, index) => writer.lap(lap, index, run.laps[index - 1]))
+  const requeueAt = finish?.kind === 'requeue' ? finish.at : finish?.kind === 'error' ? finish.retryAt : undefined
+  const uid = run.laps[0]?.input.object?.metadata.uid
+  return {
+    id: lease.owner,
+    reconciler: of.name,
+    ...(namespace !== undefined && { namespace }),
+    name,
+    ...(uid !== undefined && { uid }),
+    ...(revision !== undefined && { revision }),
+    process,
+    lane: lease.lane,
+    attempt: lease.attempt,
+    ...(lease.fired && { fired: true }),
+    ...(lease.cutShort && { cutShort: true }),
+    queuedAt: lease.enqueuedAt.toISOString(),
+    startedAt: startedAt.toISOString(),
+    endedAt: new Date(startedAt.getTime() + ms).toISOString(),
+    result: resultOf(run),
+    ...(finish && 'message' in finish && { message: finish.message }),
+    ...(requeueAt && { requeueAt: requeueAt.toISOString() }),
+    ...(span && { traceId: span.traceId }),
+    requests: run.laps.reduce((sum, { writes }) => sum + writes.length, 0),
+    ...(cpuMs !== undefined && { cpuMs }),
+    laps,
+    ...logOf(logged, scrub),
+    ...(of.spec.invoke.http && { overHttp: true }),
+    ...writer.objects(),
+    leftOut: writer.leftOut,
+  }
+}
+
+const RESULTS = { done: 'success', requeue: 'requeue_after', error: 'error', terminal: 'terminal' } as const
+
+export const resultOf = ({ finish }: Pick<EndedRun, 'finish'>): RunResult =>
+  finish === undefined ? 'fenced' : RESULTS[finish.kind]
+
+/** The objects with confidential contents that the function received or returned. */
+function contentsIn({ laps, logged }: EndedRun, confidential: Confidential): Contents[] {
+  // A call that only reads the external system has no lap.
+  const inputs = new Set([...laps.map(({ input }) => input), ...(logged?.inputs ?? [])])
+  const given = [...inputs].flatMap(({ object, owned, related }) =>
+    [object === null ? [] : [object], ...Object.values(owned), ...Object.values(related)].flat(),
+  )
+  const returned = laps.flatMap((lap) => contentsReturned(lap.returned))
+  return [...given, ...returned].filter((one) => confidential(one))
+}
+
+class RecordWriter {
+  readonly leftOut: string[] = ['seed']
+  readonly #confidential: Confidential
+  /** The status of such an object is confidential too. */
+  readonly #isPrimaryWithheld: boolean
+  readonly #scrub: ((text: string) => string) | undefined
+  readonly #objects: Record<ObjectVersion, KubeObject> = {}
+  #room = MOST_OBJECTS
+  #outcomeRoom = MOST_OUTCOMES
+
+  constructor(primary: ResourceRef & { kind: string }, confidential: Confidential, scrub?: (text: string) => string) {
+    this.#confidential = confidential
+    this.#isPrimaryWithheld = confidential({ apiVersion: apiVersionOf(primary), kind: primary.kind })
+    this.#scrub = scrub
+  }
+
+  objects(): Pick<RunRecord, 'objects'> {
+    if (this.#room >= 0) return { objects: this.#objects }
+    this.leftOut.push(`objects: more than ${MOST_OBJECTS / 1024} KiB`)
+    return {}
+  }
+
+  lap({ input, returned, failed, writes }: TrailLap, index: number, before: TrailLap | undefined): LapRecord {
+    const isSame = failed === undefined && before !== undefined && before.failed === undefined
+    const outcome = () =>
+      isSame && sameJson(before.returned, returned) ? { isSame: true as const } : this.#outcome(returned, index)
+    return {
+      input: this.#input(input),
+      ...(failed === undefined ? outcome() : { error: this.#text(messageOf(failed)) }),
+      writes: writes.map((write) => this.#write(write)),
+    }
+  }
+
+  #input(input: RunInput): InputRecord {
+    const { object, owned, related, attempt, now, finalizing, refused, external, performed } = input
+    return {
+      attempt,
+      now,
+      finalizing,
+      ...(refused && { refused: this.#scrubbed(refused) }),
+      ...(external !== undefined && { external: this.#scrubbed(external) }),
+      ...(performed && { performed: this.#scrubbed(performed) }),
+      object: object === null ? null : this.#version(object),
+      owned: this.#versions(owned),
+      related: this.#versions(related),
+    }
+  }
+
+  #versions(kinds: Record<string, KubeObject[]>): Record<string, ObjectVersion[]> {
+    const named: Record<string, ObjectVersion[]> = {}
+    for (const kind in kinds) named[kind] = (kinds[kind] ?? []).map((object) => this.#version(object))
+    return named
+  }
+
+  #version(object: KubeObject): ObjectVersion {
+    const { namespace, name, resourceVersion = '?' } = object.metadata
+    const place = namespace === undefined ? name : `${namespace}/${name}`
+    const version = `${kindName(object.kind, object.apiVersion)} ${place}@${resourceVersion}`
+    if (this.#room >= 0 && this.#objects[version] === undefined) {
+      const isWithheld = this.#confidential(object)
+      const told = isWithheld ? withoutContents(object) : object
+      if (isWithheld) this.leftOut.push(`contents of ${object.kind} ${place}`)
+      this.#room -= sizeOf(told, MOST_OBJECTS)
+      this.#objects[version] = told
+    }
+    return version
+  }
+
+  #outcome(returned: unknown, index: number): { outcome?: Outcome } {
+    this.#outcomeRoom -= sizeOf(returned ?? {}, MOST_OUTCOMES)
+    if (this.#outcomeRoom < 0) {
+      this.leftOut.push(`outcome ${index + 1}: more than ${MOST_OUTCOMES / 1024} KiB`)
+      return {}
+    }
+    return { outcome: this.#scrubbed(this.#told(returned ?? {}, index)) }
+  }
+
+  /**
+   * Returns an outcome without confidential contents. An outcome that is not valid may be anything: its unknown fields
+   * keep only their names.
+   */
+  #told(returned: unknown, index: number): Outcome {
+    const fields = Object.entries(isRecord(returned) ? returned : { returned })
+    const told = fields.map(([field, value]) => {
+      if (field === 'apply') return [field, this.#toldObjects(value, index)]
+      if (field === 'status' && this.#isPrimaryWithheld) return [field, withoutStatus(value)]
+      return [field, OUTCOME_FIELDS.has(field) ? value : withoutValues(value)]
+    })
+    return Object.fromEntries(told) as Outcome
+  }
+
+  #toldObjects(apply: unknown, index: number): KubeObject[] | undefined {
+    if (apply === undefined) return undefined
+    const objects = Array.isArray(apply) ? apply.filter(isRecord) : []
+    if (!Array.isArray(apply) || objects.length < apply.length)
+      this.leftOut.push(`outcome ${index + 1}: values in "apply" that are not objects`)
+    return (objects as unknown as KubeObject[]).map((one) => (this.#confidential(one) ? withoutContents(one) : one))
+  }
+
+  #write({ verb, object, before, after, patch, failed }: TrailWrite): WriteRecord {
+    const { namespace, name } = object.metadata
+    const resourceVersion = after?.metadata.resourceVersion
+    const changes = patch === undefined && before && after ? this.#changes(before, after) : []
+    return {
+      verb,
+      kind: object.kind,
+      ...(namespace !== undefined && { namespace }),
+      name,
+      ...(resourceVersion !== undefined && { resourceVersion }),
+      ...(failed !== undefined && { error: this.#text(messageOf(failed)) }),
+      ...(changes.length > 0 && { differences: changes }),
+      ...(patch !== undefined &&
+        sizeOf(patch, MOST_DIFFERENCES) <= MOST_DIFFERENCES && {
+          patch: this.#scrubbed(verb === 'status' && this.#isPrimaryWithheld ? withoutStatus(patch) : patch),
+        }),
+    }
+  }
+
+  #changes(before: KubeObject, after: KubeObject): FieldChange[] {
+    const isWithheld = this.#confidential(after)
+    let room = MOST_DIFFERENCES
+    const told: FieldChange[] = []
+    for (const change of differences({ ...before, status: undefined }, { ...after, status: undefined })) {
+      const shown = isWithheld ? withheldChange(change) : change
+      room -= sizeOf(shown, MOST_DIFFERENCES)
+      if (room < 0) break
+      told.push(this.#scrubbed(shown))
+    }
+    return told
+  }
+
+  #text(text: string): string {
+    return this.#scrub === undefined ? text : this.#scrub(text)
+  }
+
+  #scrubbed<T>(value: T): T {
+    const scrub = this.#scrub
+    if (scrub === undefined) return value
+    const text = JSON.stringify(value, (_, one: unknown) => (typeof one === 'string' ? scrub(one) : one))
+    return JSON.parse(text) as T
+  }
+}
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error)).slice(0, 4096)
+
+/** Keeps the conditions, from which the messages of failures are scrubbed. */
+function withoutStatus(status: unknown): unknown {
+  if (!isRecord(status)) return WITHHELD
+  const told = Object.entries(status).map(([field, value]) => [field, STATUS_TOLD.has(field) ? value : WITHHELD])
+  return Object.fromEntries(told)
+}
+
+const STATUS_TOLD = new Set(['conditions', 'observedGeneration'])
+
+const withheldChange = ({ path, ...values }: FieldChange): FieldChange => ({
+  path,
+  ...('before' in values && { before: WITHHELD }),
+  ...('after' in values && { after: WITHHELD }),
+})
+
+type Scrub = (text: string) => string
+
+/** Returns the lines of a run as plain data. `scrub` removes confidential contents; undefined: the run has none. */
+function logOf(logged: Logged | undefined, scrub: Scrub | undefined): Pick<RunRecord, 'log'> {
+  if (logged === undefined || logged.lines.length + logged.omitted === 0) return {}
+  const lines = logged.lines.map(({ at, level, message, fields }): LogLine => {
+    const told = fields === undefined ? { withoutFields: true as const } : fieldsOf(fields, scrub)
+    return { at: at.toISOString(), level, message: scrub?.(message) ?? message, ...told }
+  })
+  return { log: { lines, ...(logged.omitted > 0 && { omitted: logged.omitted }) } }
+}
+
+function fieldsOf(json: string, scrub: Scrub | undefined): Pick<LogLine, 'fields'> {
+  const fields = JSON.parse(json, scrub && withoutConfidential(scrub)) as Record<string, unknown>
+  return Object.keys(fields).length === 0 ? {} : { fields }
+}
+
+/** Returns a reviver of JSON: a Secret may be quoted by a text, a number or the name of a field. */
+const withoutConfidential =
+  (scrub: Scrub) =>
+  (_: string, value: unknown): unknown => {
+    if (typeof value === 'string') return scrub(value)
+    if (typeof value === 'number') return scrub(String(value)) === String(value) ? value : CONFIDENTIAL
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
+    return Object.fromEntries(Object.entries(value).map(([name, one]) => [scrub(name), one]))
+  }
+
+/** Returns the approximate number of characters of the value as JSON, at most `most` + 1: the walk ends there. */
+export function sizeOf(value: unknown, most: number): number {
+  let size = 0
+  const walk = (one: unknown): void => {
+    if (size > most) return
+    if (typeof one === 'string') size += one.length + 2
+    else if (typeof one !== 'object' || one === null) size += 5
+    else if (Array.isArray(one)) for (const each of one) walk(each)
+    else
+      for (const field in one) {
+        size += field.length + 4
+        walk((one as Record<string, unknown>)[field])
+      }
+  }
+  walk(value)
+  return Math.min(size, most + 1)
+}

@@ -1,0 +1,232 @@
+import type { RunLog } from './log.ts'
+import type { KubeObject } from './objects.ts'
+
+/**
+ * The input of a function: plain data without live handles, and complete, so that a run can be recorded and replayed
+ * from it. `owned` and `related` are keyed by kindName(), e.g. `Pod.v1` or `Deployment.v1.apps`.
+ */
+export interface RunInput {
+  /** null if the object is gone. */
+  object: KubeObject | null
+  owned: Record<string, KubeObject[]>
+  related: Record<string, KubeObject[]>
+  /** The number of failed runs of this key since the last success. */
+  attempt: number
+  /** The time of the observation, RFC 3339, UTC. */
+  now: string
+  /**
+   * Random text, the same for all decisions of a run. Values that a function derives from it can be replayed from the
+   * input.
+   */
+  seed?: string
+  /** The object is being deleted and carries the reconciler's finalizer. */
+  finalizing: boolean
+  /** The writes of this run that were refused, keyed like `owned`. Left out if there are none. */
+  refused?: Record<string, Refusal[]>
+  /**
+   * The state that the function has read from its external system for this decision. Left out if it has no such system.
+   */
+  external?: unknown
+  /** The effect that this run performed last. It serves for messages; the state after the effect is in `external`. */
+  performed?: Performed
+  ask?: undefined
+}
+
+/** A request to read the external system. The answer is the `external` of the next decisions. */
+export interface ReadInput extends Omit<RunInput, 'external' | 'ask'> {
+  ask: 'read'
+}
+
+/**
+ * A request to perform an effect that the function has returned. The answer, if there is one, is the `result` of the
+ * effect.
+ */
+export interface PerformInput extends Omit<RunInput, 'external' | 'ask'> {
+  ask: 'perform'
+  effect: Effect
+}
+
+/** A request to a function. Without `ask`, it requests the desired state. */
+export type FunctionInput = RunInput | ReadInput | PerformInput
+
+/**
+ * A change of an external system: plain data, 64 KiB at most as JSON. `perform` of the function executes it.
+ *
+ * @example
+ * import type { Effect } from 'fairlead'
+ * const effect: Effect = { kind: 'addMember', url: 'https://10.0.0.1:2380' }
+ * JSON.stringify(effect).length <= 65_536 // => true
+ */
+export interface Effect {
+  /** A word of 63 letters and digits at most, a letter first, such as `addMember`. Metrics are labelled with it. */
+  kind: string
+  [field: string]: unknown
+}
+
+/**
+ * The last effect of a run, with its result or its error. Use it for messages; base decisions on `external`.
+ *
+ * @example
+ * import type { Performed } from 'fairlead'
+ * const messageOf = (performed?: Performed) => performed?.error && `${performed.effect.kind} failed: ${performed.error}`
+ * messageOf({ effect: { kind: 'addMember' }, error: 'timed out' }) // => 'addMember failed: timed out'
+ */
+export interface Performed {
+  effect: Effect
+  /** What `perform` returned, 64 KiB at most as JSON. */
+  result?: unknown
+  /** The error of an effect that failed. The effect may have been done all the same: only `external` shows it. */
+  error?: string
+}
+
+/**
+ * An object that could not be written in this run as the function returned it.
+ *
+ * @example
+ * import { Pod, type Refusal } from 'fairlead'
+ * import { outcomeOf } from 'fairlead/testing'
+ * import { Website, website } from './website.ts'
+ * const refusal: Refusal = { name: 'hello', reason: 'Forbidden', message: 'deployments is forbidden' }
+ * const object = Website.of({ metadata: { name: 'hello', namespace: 'default' }, spec: { html: 'hi' } })
+ * const { status } = await outcomeOf(website, { object, refused: [{ kind: website.owns[1] ?? Pod, ...refusal }] })
+ * status // => { ready: 0 }
+ */
+export interface Refusal {
+  name: string
+  namespace?: string
+  /** CamelCase, e.g. `Forbidden` or `NameTaken`. `DependencyRefused`: not sent, because an object that it needs was refused. */
+  reason: string
+  /** 1,000 characters at most, without the contents of Secrets. */
+  message: string
+}
+
+/**
+ * An object that a function wants to exist. The dispatcher fills in the namespace and the owner reference.
+ *
+ * @example
+ * import { type AppliedObject, Secret } from 'fairlead'
+ * const kept: AppliedObject = { ...Secret.of({ metadata: { name: 'backup-key' } }), retain: true }
+ * kept.kind // => 'Secret'
+ */
+export interface AppliedObject extends KubeObject {
+  /** It outlives its owner: it has no owner reference, and is deleted only if the function ceases to return it before. */
+  retain?: boolean
+}
+
+/** The desired state. A field that is left out stays as it is. */
+export interface Outcome {
+  /** The complete set of owned objects of the declared kinds. Owned objects that are not in the set are deleted. */
+  apply?: AppliedObject[]
+  /** The complete status except for `conditions` and `observedGeneration`, which the dispatcher keeps. */
+  status?: Record<string, unknown>
+  /** The conditions to set or to remove, by type. Types that are not named stay as they are. */
+  conditions?: (ConditionUpdate | ConditionRemoval)[]
+  /**
+   * All labels and annotations that the function keeps on its object. The dispatcher removes one that the function kept
+   * before and leaves out now.
+   */
+  metadata?: OwnMetadata
+  /** Deletes the object after all other writes. */
+  deleteObject?: boolean
+  events?: EventReport[]
+  /** Runs the key again after so many seconds. If `requeueAt` is given too, the earlier time counts. */
+  requeueAfterSeconds?: number
+  /** The time of the next run, RFC 3339. */
+  requeueAt?: string
+  /** An effect to perform after all other writes, but before the object is deleted. Then the function decides again. */
+  effect?: Effect
+}
+
+/** Labels and annotations of the object that a function is for. */
+export interface OwnMetadata {
+  labels?: Record<string, string>
+  annotations?: Record<string, string>
+}
+
+/**
+ * A condition as the function returns it. The dispatcher adds `lastTransitionTime` and `observedGeneration` of
+ * metav1.Condition.
+ *
+ * @example
+ * import type { ConditionUpdate } from 'fairlead'
+ * const ready: ConditionUpdate = { type: 'Ready', status: 'False', reason: 'Starting', message: '1 of 3 pods is ready' }
+ * ready.status // => 'False'
+ */
+export interface ConditionUpdate {
+  type: string
+  status: 'True' | 'False' | 'Unknown'
+  /** CamelCase, one word. */
+  reason: string
+  message?: string
+}
+
+/**
+ * Removes the condition of this type from the object, if there is one.
+ *
+ * @example
+ * import type { ConditionRemoval } from 'fairlead'
+ * const gone: ConditionRemoval = { type: 'Migrating', status: null }
+ * gone.status // => null
+ */
+export interface ConditionRemoval {
+  type: string
+  status: null
+  reason?: undefined
+  message?: undefined
+}
+
+/**
+ * A Kubernetes Event about the object of the run. Equal Events are counted, not repeated; a run reports 20 at most.
+ *
+ * @example
+ * import type { EventReport } from 'fairlead'
+ * const report: EventReport = { type: 'Warning', reason: 'QuotaExceeded', message: 'the team has 50 pods' }
+ * report.type // => 'Warning'
+ */
+export interface EventReport {
+  type: 'Normal' | 'Warning'
+  /** CamelCase, one word. */
+  reason: string
+  message: string
+}
+
+export interface RunContext {
+  /** Aborted at the time-out of the run, when its lease is lost, or at shutdown. */
+  signal: AbortSignal
+  log: RunLog
+  /** Several runs of this key have crashed their process, and none has succeeded since. The run has to be isolated. */
+  suspect?: boolean
+  /** W3C Trace Context of the run, for requests that the function causes. */
+  traceparent?: string | undefined
+  /** Receives the version of the function that has answered, if it is known. */
+  answeredBy?: (revision: string) => void
+}
+
+/**
+ * A function of any kind as a call on JSON: in this process, over HTTP, in another language. Resolves with an Outcome,
+ * or with the answer to `ask` of the input. Rejects with a TerminalError, RetryAfterError or ConflictError, whose
+ * classes decide when the run is repeated; any other error is retried with backoff.
+ *
+ * @example
+ * import { type Invoke, toInvoke } from 'fairlead'
+ * import { website } from './website.ts'
+ * const invoke: Invoke = toInvoke(website)
+ * typeof invoke // => 'function'
+ */
+export type Invoke = (input: FunctionInput, context: RunContext) => Promise<unknown>
+
+/** Returns the key of `owned` and `related`: `Pod.v1`, `Deployment.v1.apps`. */
+export function kindName(kind: string, apiVersion: string): string {
+  const [group, version] = apiVersion.includes('/') ? (apiVersion.split('/') as [string, string]) : ['', apiVersion]
+  return [kind, version, group].filter((part) => part !== '').join('.')
+}
+
+/** A part of a process that runs until the process stops. */
+export interface Runnable {
+  /**
+   * Works until the signal. Then lets active work end within the grace, in milliseconds, and gives the remaining work
+   * back to another process or to the next start. Resolves 4 s after the grace at the latest if NATS and the API server
+   * answer.
+   */
+  run(signal: AbortSignal, graceMs: number): Promise<void>
+}

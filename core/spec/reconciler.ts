@@ -1,0 +1,264 @@
+import { z } from 'zod'
+import { FIELD_PATH } from './selector.ts'
+
+/** The API of the Reconciler resource (cluster-scoped). */
+export const RECONCILERS = { group: 'fairlead.dev', version: 'v1alpha1', resource: 'reconcilers' } as const
+
+const DNS_LABEL = '[a-z0-9]([-a-z0-9]*[a-z0-9])?'
+
+/** The form of a namespace's name, which becomes part of API paths and NATS subjects. */
+export const NAMESPACE_NAME = new RegExp(`^(?=.{1,63}$)${DNS_LABEL}$`)
+const namespace = z
+  .string()
+  .max(63)
+  .regex(new RegExp(`^${DNS_LABEL}$`), 'lower-case letters, digits and -, a letter or digit at both ends')
+
+const accountName = z
+  .string()
+  .max(253)
+  .regex(new RegExp(String.raw`^${DNS_LABEL}(\.${DNS_LABEL})*$`), 'lower-case letters, digits, - and .')
+
+/**
+ * Excludes names that would change the API path: such a path could lead to Secrets under another name, and their
+ * contents would not be recognised as confidential.
+ */
+const segment = z
+  .string()
+  .min(1)
+  .regex(/^[a-z]([-a-z0-9]*[a-z0-9])?$/, 'lower-case letters, digits and -, a letter first')
+
+const resourceRef = {
+  group: z
+    .string()
+    .max(253)
+    .regex(/^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$/, 'lower-case letters, digits, - and .')
+    .describe('API group; empty for the core group.'),
+  version: segment.max(63),
+  resource: segment.max(253).describe('Plural name as in API paths, e.g. pods.'),
+  kind: z
+    .string()
+    .max(63)
+    .regex(/^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$/, 'letters, digits and -, a letter first'),
+}
+
+const labelSelector = z.string().max(1000).optional()
+const fieldSelector = z.string().max(1000).optional().describe('Field selector, such as status.phase=Running.')
+const metadataOnly = z
+  .boolean()
+  .optional()
+  .describe('Only apiVersion, kind and metadata are watched: enough to know which objects exist, and cheap.')
+
+const someInvoke = 'give http or pull'
+const eitherPlace = 'leave out "Cluster" beside namespacePath, which names the namespaces'
+
+const adoptsByApply = 'adopt needs strategy Apply: the others do not change an object that is there'
+
+const owned = z
+  .object({
+    ...resourceRef,
+    strategy: z
+      .enum(['Apply', 'CreateOnly', 'Recreate'])
+      .default('Apply')
+      .describe(
+        'Apply: kept as declared. CreateOnly: created if absent, never changed (kinds that are immutable). Recreate: deleted and created again when the function declares something else than before.',
+      ),
+    adopt: z
+      .boolean()
+      .optional()
+      .describe('An object that has the name of one that the function returns, and no controller, is taken over.'),
+    metadataOnly,
+  })
+  .refine(({ adopt, strategy }) => !adopt || strategy === 'Apply', { path: ['adopt'], message: adoptsByApply })
+  .meta({
+    'x-kubernetes-validations': [
+      { rule: "!has(self.adopt) || !self.adopt || self.strategy == 'Apply'", message: adoptsByApply },
+    ],
+  })
+
+const related = z
+  .object({
+    ...resourceRef,
+    selector: labelSelector.describe('Label selector; only objects that match are related.'),
+    fieldSelector,
+    byName: z
+      .string()
+      .max(1000)
+      .regex(FIELD_PATH, 'write a path such as spec.configMapName or spec.volumes[*].configMap.name')
+      .optional()
+      .describe('Path in the primary of the name, or the names, of related objects; left out: any name.'),
+    namespacePath: z
+      .string()
+      .max(1000)
+      .regex(FIELD_PATH, 'write a path such as status.namespace or spec.targets[*].namespace')
+      .optional()
+      .describe(
+        'Path in the primary of the namespace, or the namespaces, of related objects. If the field is missing, no object is related. Left out: within decides.',
+      ),
+    within: z
+      .enum(['Namespace', 'Cluster'])
+      .default('Namespace')
+      .describe('Namespace: in the namespace of the primary, and cluster-scoped objects. Cluster: anywhere.'),
+    metadataOnly,
+  })
+  .refine(({ metadataOnly, fieldSelector = '' }) => !metadataOnly || isOfMetadata(fieldSelector), {
+    path: ['fieldSelector'],
+    message: 'with metadataOnly only fields of metadata can be selected',
+  })
+  .refine(({ namespacePath, within }) => namespacePath === undefined || within !== 'Cluster', {
+    path: ['within'],
+    message: eitherPlace,
+  })
+  .meta({
+    'x-kubernetes-validations': [
+      { rule: "!has(self.namespacePath) || !has(self.within) || self.within != 'Cluster'", message: eitherPlace },
+    ],
+  })
+
+/** Whether an object's metadata suffice to evaluate every requirement of a field selector. */
+export function isOfMetadata(fieldSelector: string): boolean {
+  return fieldSelector.split(',').every((term) => /^\s*(metadata\.|$)/.test(term))
+}
+
+export const reconcilerSpec = z.object({
+  for: z
+    .object({
+      ...resourceRef,
+      selector: labelSelector.describe('Label selector; only objects that match are reconciled.'),
+      fieldSelector,
+      namespaces: z.array(namespace).min(1).max(1000).optional().describe('Only these namespaces; left out: all.'),
+      status: z
+        .enum(['Kept', 'Untouched'])
+        .optional()
+        .describe(
+          'Kept (if left out): the status of the function, and the conditions Reconciled and Paused, are written. Untouched: the status belongs to another controller, or does not exist.',
+        ),
+    })
+    .describe('The primary resource: one key per object.'),
+  owns: z.array(owned).max(64).default([]).describe('Changes of these map to their controller owner.'),
+  finalize: z
+    .boolean()
+    .default(false)
+    .describe('Objects carry a finalizer: the function runs once more, with finalizing true, before one goes.'),
+  related: z.array(related).max(64).default([]).describe('Read, and mapped back, without owning.'),
+  changes: z
+    .array(z.enum(['Generation', 'Labels', 'Annotations']))
+    .min(1)
+    .max(3)
+    .optional()
+    .describe('An update of the primary counts only if one of these has changed; left out: every update counts.'),
+  identity: z
+    .string()
+    .min(1)
+    .max(253)
+    .regex(/^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/, 'the name of a Reconciler')
+    .optional()
+    .describe(
+      'The name under which created objects are marked, fields managed and finalizers set; left out: the name of the Reconciler. After a rename: the former name.',
+    ),
+  writes: z
+    .array(z.enum(['Metadata', 'Deletion']))
+    .min(1)
+    .max(2)
+    .optional()
+    .describe(
+      'What the function may write of the primary beside its status. Metadata: labels and annotations. Deletion: it may delete it.',
+    ),
+  binds: z
+    .array(
+      z.object({
+        kind: z.enum(['ClusterRole', 'Role']),
+        name: z
+          .string()
+          .min(1)
+          .max(253)
+          .regex(/^[^/%]+$/, 'the name of a role'),
+      }),
+    )
+    .min(1)
+    .max(64)
+    .optional()
+    .describe(
+      'Roles that the function names in bindings: the generated rights have the verb bind on these, and on no others.',
+    ),
+  revision: z
+    .string()
+    .min(1)
+    .max(253)
+    .optional()
+    .describe('Revision of the function, e.g. a commit: after a change, every object runs again.'),
+  resyncSeconds: z
+    .int32()
+    .min(1)
+    .max(31_536_000)
+    .optional()
+    .describe('Every key runs again about so often, even if nothing has changed; left out: never.'),
+  invoke: z
+    .object({
+      http: z
+        .object({ url: z.string().min(1).max(2000) })
+        .optional()
+        .describe('POST to this address, e.g. a Knative Service.'),
+      pull: z.object({}).optional().describe('A dispatcher that has the function built in runs it.'),
+    })
+    .refine(({ http, pull }) => http !== undefined || pull !== undefined, someInvoke)
+    .meta({
+      description: 'How the function is called: over http where that is given, else by pull.',
+      'x-kubernetes-validations': [{ rule: 'has(self.http) || has(self.pull)', message: someInvoke }],
+    }),
+  concurrency: z.int32().min(1).max(10000).default(256).describe('Keys held at once per dispatcher process.'),
+  timeoutSeconds: z.int32().min(1).max(3600).default(60),
+  external: z
+    .object({
+      timeoutSeconds: z
+        .int32()
+        .min(1)
+        .max(3600)
+        .optional()
+        .describe('Time limit of each read and each effect. Left out: timeoutSeconds of the Reconciler.'),
+      rateLimit: z
+        .object({
+          perSecond: z.number().min(0.001).max(10000),
+          burst: z.int32().min(1).max(10000).default(1).describe('Calls at once after a time without calls.'),
+        })
+        .optional()
+        .describe('Reads and effects of one dispatcher process, on average. Left out: no limit.'),
+    })
+    .optional()
+    .describe(
+      'The function manages something outside of Kubernetes: it is asked to read that before it decides, and to perform the effects that it returns.',
+    ),
+  backoff: z
+    .object({
+      initialSeconds: z.number().min(0.05).max(3600).default(0.25),
+      maxSeconds: z.number().min(0.05).max(86400).default(1000),
+      jitter: z.number().min(0).max(1).default(0.1),
+    })
+    .prefault({}),
+  serviceAccount: z
+    .object({ name: accountName, namespace })
+    .optional()
+    .describe('Objects are written, and read from the API server, as this account. Left out: as the dispatcher.'),
+  paused: z.boolean().default(false).describe('Nothing runs; changes and timers wait in the queue.'),
+  dryRun: z.boolean().default(false).describe('Runs write nothing: what they would change is logged.'),
+})
+
+/** A function's specification, as parsed. Bridge and dispatcher share it. */
+export type ReconcilerSpec = z.output<typeof reconcilerSpec>
+/** Whether the function decides the status of its objects. */
+export const keepsStatus = ({ for: primary }: Pick<ReconcilerSpec, 'for'>): boolean => primary.status !== 'Untouched'
+
+/** The namespace of the accounts of Fairlead and of its functions, unless a Reconciler names another one. */
+export const SYSTEM_NAMESPACE = 'fairlead-system'
+
+/** Returns the user name of a service account. */
+export const userNameOf = ({ namespace, name }: { namespace: string; name: string }): string =>
+  `system:serviceaccount:${namespace}:${name}`
+
+/** An annotation of a primary object. With the value `"true"` its reconcilers write nothing of it. */
+export const PAUSED_ANNOTATION = 'fairlead.dev/paused'
+
+export type OwnedResource = ReconcilerSpec['owns'][number]
+export type RelatedResource = ReconcilerSpec['related'][number]
+/** The objects of a resource that a Reconciler selects. */
+export type SelectedResource = Partial<Pick<ReconcilerSpec['for'], 'selector' | 'fieldSelector' | 'namespaces'>>
+export type Backoff = ReconcilerSpec['backoff']

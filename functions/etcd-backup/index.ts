@@ -1,6 +1,0 @@
-export { type AgentContainer, type AgentPod, agentContainer, agentPod, secretVolume, tryOf } from './agent-pod.ts'
-export { endingOf, endOf, runsOf, type StoredSnapshot } from './agent-runs.ts'
-export { etcdBackup } from './etcd-backup.ts'
-export { EtcdBackup } from './resource.ts'
-export { agentImage, hasBlockOf, storageType, storeFields, storeSource } from './store-spec.ts'
-export { failureStatus, failuresOf, isGivenUp, progressOf, retryAt } from './tries.ts'

@@ -1,5 +1,0 @@
-export { agentImage } from '#functions/etcd-backup'
-export { recoverContainer, restoreContainer, type SeedData, type SeedParts } from './container.ts'
-export { etcdRestore } from './etcd-restore.ts'
-export { EtcdRestore, type RestoreObject } from './resource.ts'
-export { tooNew } from './status.ts'

@@ -1,0 +1,124 @@
+import type { EtcdTls } from '#functions/etcd/client'
+import { type Store, StoreError } from '#functions/etcd/stores'
+import { type Checked, checked } from './checked.ts'
+import { blobs, type ChosenMember, mostAdvanced } from './members.ts'
+import type { BackupReport } from './report.ts'
+
+export interface BackupJob {
+  /** The URLs of members. */
+  endpoints: readonly string[]
+  tls?: EtcdTls | undefined
+  store: Store
+  /** The key of the object. For periodic backups, the beginning of their keys. */
+  key: string
+  /** Left out: one object, which replaces an object with this key. */
+  periodic?: Periodic | undefined
+  /** The owner of the backup, stored in its metadata. Only backups with the same owner are deleted as old ones. */
+  owner: string
+  now: Date
+  /** The time-out of the whole run, in milliseconds. */
+  timeoutMs: number
+  signal: AbortSignal
+}
+
+interface Periodic {
+  /** The number of backups to keep. Undefined: all. */
+  most: number | undefined
+}
+
+const OWNER = 'fairlead-backup'
+
+/**
+ * Streams a snapshot of the most advanced member to the store. The object is published only if it has arrived in full,
+ * as its own digest shows. Old backups are deleted only after that.
+ */
+export async function backup(job: BackupJob): Promise<BackupReport> {
+  const chosen = await mostAdvanced(job.endpoints, job.tls, job.signal)
+  const { version, revision, silent } = chosen
+  try {
+    const key = job.periodic === undefined ? job.key : periodicKey(job.key, revision, job.now)
+    const stored = await store(job, chosen, key)
+    const most = job.periodic?.most
+    return {
+      path: job.store.address(key),
+      etcdVersion: version,
+      etcdRevision: revision,
+      time: job.now.toISOString(),
+      ...stored,
+      ...(most === undefined ? { deleted: [] } : await deleteOld(job, most, key)),
+      ...(silent.length > 0 && { silent }),
+    }
+  } finally {
+    chosen.etcd.close()
+  }
+}
+
+async function store(
+  job: BackupJob,
+  { endpoint, etcd, version, revision }: ChosenMember,
+  key: string,
+): Promise<Checked> {
+  const { timeoutMs, signal } = job
+  let found: Checked | undefined
+  const pieces = blobs(etcd.snapshot({ timeoutMs, signal }))
+  const snapshot = checked(pieces, `the snapshot of ${endpoint}`, (checked) => (found = checked))
+  const metadata = { [OWNER]: job.owner, 'etcd-version': version, 'etcd-revision': String(revision) }
+  await job.store.put(key, snapshot, { metadata, ifAbsent: job.periodic !== undefined, signal })
+  if (found === undefined) throw new Error(`${job.store.address(key)} was stored before the end of the snapshot`)
+  return found
+}
+
+/** Deletes old backups. The new backup is stored already, so a failure here is reported beside its success. */
+async function deleteOld({ store, key, owner }: BackupJob, most: number, newest: string) {
+  const deleted: string[] = []
+  try {
+    const keys: string[] = []
+    for await (const object of store.list(key)) keys.push(object.key)
+    const { old, ahead } = surplus(keys, key, most, newest)
+    for (const one of old) {
+      // Another EtcdBackup may have the same path, and its backups must not be deleted.
+      if ((await store.head(one))?.metadata[OWNER] !== owner) continue
+      await store.delete(one)
+      deleted.push(one)
+    }
+    return { deleted, ...(ahead.length > 0 && { ahead: ahead.map((one) => store.address(one)) }) }
+  } catch (error) {
+    if (!(error instanceof StoreError)) throw error
+    return { deleted, retentionError: error.message }
+  }
+}
+
+const STAMP = /^_v(\d{1,19})_(\d{4}-\d{2}-\d{2}-\d{2}:\d{2}:\d{2})$/
+
+/** Returns `PATH_v12_2026-11-22-18:00:00`, in UTC, as the v1beta2 operator names its periodic backups. */
+export function periodicKey(path: string, revision: number, time: Date): string {
+  const stamp = time.toISOString().slice(0, 19).replace('T', '-')
+  return `${path}_v${revision}_${stamp}`
+}
+
+interface Surplus {
+  /** The keys that exceed the limit, the oldest first. */
+  old: string[]
+  /** The keys whose times are after the time of the newest backup: the clock of a node was wrong, or is wrong now. */
+  ahead: string[]
+}
+
+/**
+ * Returns the keys that exceed the limit. Only periodic backups of this path count, ordered by time, then by revision as
+ * a number. `newest` counts, and is never among the results. A backup with a time after it neither counts nor is old, so
+ * it pushes out no other. The revision alone does not show the age, because it may be lower after a restore.
+ */
+export function surplus(keys: readonly string[], path: string, most: number, newest: string): Surplus {
+  const ours = keys.flatMap((key) => stamped(key, path) ?? [])
+  const now = stamped(newest, path)?.time ?? ''
+  const counted = ours.filter(({ key, time }) => key !== newest && time <= now)
+  counted.sort((one, other) => one.time.localeCompare(other.time) || Number(one.revision - other.revision))
+  const old = counted.slice(0, Math.max(0, counted.length - (most - 1)))
+  return { old: old.map(({ key }) => key), ahead: ours.flatMap(({ key, time }) => (time > now ? key : [])) }
+}
+
+function stamped(key: string, path: string): { key: string; revision: bigint; time: string } | undefined {
+  if (!key.startsWith(path)) return undefined
+  const [, revision, time] = STAMP.exec(key.slice(path.length)) ?? []
+  return revision === undefined || time === undefined ? undefined : { key, revision: BigInt(revision), time }
+}

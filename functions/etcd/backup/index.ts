@@ -1,0 +1,15 @@
+export { type AgentContainer, type AgentPod, agentContainer, agentPod, secretVolume, tryOf } from './agent-pod.ts'
+export {
+  endingOf,
+  endOf,
+  failureStatus,
+  failuresOf,
+  isGivenUp,
+  progressOf,
+  retryAt,
+  runsOf,
+  type StoredSnapshot,
+} from './agent-runs.ts'
+export { etcdBackup } from './etcd-backup.ts'
+export { EtcdBackup } from './resource.ts'
+export { agentImage, hasBlockOf, storageType, storeFields, storeSource } from './store-spec.ts'

@@ -1,0 +1,6 @@
+export { AbsStore } from './abs.ts'
+export { GcsStore, parseServiceAccount } from './gcs.ts'
+export { PART_BYTES, PARTS_UNDER_WAY, whole } from './parts.ts'
+export { readProfile, S3Store } from './s3.ts'
+export type { DescribedObject, GetOptions, Metadata, PutOptions, Range, Store, StoredObject } from './types.ts'
+export { StoreError, type StoreReason } from './types.ts'

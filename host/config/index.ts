@@ -1,1 +1,0 @@
-export { type CommonOptions, type Config, readConfig, variablesOf } from './config.ts'

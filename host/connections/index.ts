@@ -1,2 +1,0 @@
-export { retryWhileUnreachable } from './retry.ts'
-export { openStreams, type Streams } from './streams.ts'

@@ -1,2 +1,0 @@
-export { readFunctionAccess } from './function-access.ts'
-export { demandFunctions, functionNamed, loadFunctions, namableFunctions, type Selection } from './functions.ts'

@@ -1,3 +1,0 @@
-export { causesOf } from './causes.ts'
-export type { RunHistory } from './history.ts'
-export { openHistory } from './open.ts'

@@ -1,1 +1,0 @@
-export { clusterId, openKube } from './kube.ts'

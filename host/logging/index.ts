@@ -1,1 +1,0 @@
-export { createLogger } from './logging.ts'

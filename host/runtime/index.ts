@@ -1,3 +1,0 @@
-export { releaseMemoryWhenIdle } from './heap.ts'
-export { ownRevision } from './revision.ts'
-export { createRuntime, type Runtime, type RuntimeOptions } from './runtime.ts'

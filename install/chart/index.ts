@@ -1,2 +1,0 @@
-export { type FunctionsChart, functionsChart } from './functions.ts'
-export { platformChart } from './platform.ts'

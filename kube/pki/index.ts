@@ -1,0 +1,10 @@
+export {
+  issueFrom,
+  keysFrom,
+  newAuthority,
+  newKeys,
+  type Signed,
+  type Subject,
+  signCertificate,
+  signingKeysFrom,
+} from './certificate.ts'

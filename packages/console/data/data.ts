@@ -1,0 +1,483 @@
+import type { Logger } from 'pino'
+import type { KubeObject, RunRecord, RunResult } from '#contracts'
+import { type DeadLetter, NoRunsError, type RunsView, type StoredRun } from '#events'
+import {
+  type ExistingStreams,
+  gather,
+  openExistingStreams,
+  orphansIn,
+  type Row,
+  reconcilersIn,
+  reconcilersOf,
+  runsOf,
+  type Situation,
+  type Target,
+  targetOf,
+  toRow,
+} from '#inspect'
+import { isNotFound, type KubeClient, type RequestReport, type ServedResource, servedResources } from '#kube'
+import { BoundedMap, mapAtMost, pause, TokenBucket } from '#primitives'
+import type { Config } from '#process/config'
+import { EXIT, exitCodeOf, oneLine } from '#process/exit'
+import { openKube } from '#process/kube'
+import type { Depth } from '#queue'
+import { shardOf } from '#spec'
+import { type EventFeed, eventFeed } from './event-feed.ts'
+
+/** A server that a page needs does not answer, or this console does not read for the person now. */
+export class AwayError extends Error {
+  override readonly name = 'AwayError'
+  readonly server: 'NATS' | 'The API server' | 'The console'
+
+  constructor(server: AwayError['server'], why: string) {
+    super(why)
+    this.server = server
+  }
+}
+
+/** Returns an error of a server as one that pages show; undefined: it is another error. */
+export function awayIn(error: unknown): AwayError | undefined {
+  if (error instanceof AwayError) return error
+  if (error instanceof BusyError) return new AwayError('The console', error.message)
+  const code = exitCodeOf(error)
+  const server = code === EXIT.kubernetes ? 'The API server' : code === EXIT.nats ? 'NATS' : undefined
+  return server && new AwayError(server, oneLine((error as Error).message))
+}
+
+/** What a Reconciler has in WORK. */
+export interface ReconcilerCounts {
+  depth: Depth
+  /** The key that is queued longest; undefined: none is. */
+  oldest: Date | undefined
+  isServed: boolean
+}
+
+export interface Asked {
+  kind: string
+  namespace: string | undefined
+  name: string
+}
+
+/** What pages show. Each read is bounded, shared by all tabs, and the more seldom the more it costs. */
+export interface Data {
+  /** The same data, for the reads of one person, who has a limit of his own. */
+  of(person: string): Data
+  nats(): Promise<ExistingStreams>
+  kube(): Promise<KubeClient>
+  /** Undefined: it answers. */
+  natsAway(): Promise<string | undefined>
+  kubeAway(): Promise<string | undefined>
+  /** From EVENTS, or from the API server while NATS is away. */
+  reconcilers(): Promise<KubeObject[]>
+  /** The kinds of the API server; undefined while it is away. */
+  served(): Promise<ServedResource[] | undefined>
+  /** The names of all queues, with and without a Reconciler. */
+  queues(): Promise<string[]>
+  /** Reads the counts of the Reconcilers that have a queue. */
+  counts(reconcilers: readonly string[]): Promise<ReadonlyMap<string, ReconcilerCounts>>
+  /** The keys of one reconciler, or of all. */
+  queue(reconciler?: string): Promise<QueueSnapshot>
+  /** The newest first. */
+  recentRuns(selection: RunsSelection): Promise<StoredRun[]>
+  /** The runs of one object, the newest first. */
+  runsOf(of: Pick<RunRecord, 'reconciler' | 'namespace' | 'name'>): Promise<StoredRun[]>
+  run(sequence: number): Promise<StoredRun | undefined>
+  /** What the names mean, without a look at the object. */
+  target(asked: Asked): Promise<Target>
+  situation(asked: Asked): Promise<Situation>
+  /** The newest first. */
+  letters(): Promise<DeadLetter[]>
+  events: EventFeed
+  /** After a write, the next read shows it. */
+  forget(): void
+  close(): Promise<void>
+}
+
+/** Kinds come and go seldom. */
+const SERVED_MS = 10_000
+/** The counts of 50 Reconcilers are read in a second at most. */
+const COUNT_MS = 20
+const COUNTS_AT_ONCE = 8
+const LETTERS = 500
+const READS_OF_A_SITUATION = 10
+
+interface DataOptions {
+  /** The name of the inbox of the connection to NATS. */
+  role?: string
+  /** Called for each request to the API server. */
+  onRequest?: ((request: RequestReport) => void) | undefined
+}
+
+export function openData(settings: Config, log: Logger, { role, onRequest }: DataOptions = {}): Data {
+  const kube = connectionTo<KubeClient>({
+    open: async () => {
+      const client = await openKube(settings, onRequest)
+      await client.text('/version')
+      return client
+    },
+    check: (client) => client.text('/version'),
+    close: (client) => client.close(),
+  })
+  const nats = connectionTo<ExistingStreams & AsyncDisposable>({
+    open: () => openExistingStreams(settings, log, role),
+    check: ({ js }) => js.nc.flush(),
+    close: async (streams) => {
+      await streams[Symbol.asyncDispose]()
+    },
+  })
+  const shared = new Cache()
+  const readQueue = queueReader()
+  const demandNats = () => demand(nats, 'NATS')
+  const demandKube = () => demand(kube, 'The API server')
+  const feed = eventFeed(async () => (await demandNats()).view)
+
+  const dataOf = (cache: Pick<Cache, 'get'>): Data => {
+    const data: Data = {
+      of: (person) => dataOf({ get: (key, ms, load, options) => shared.get(key, ms, load, { ...options, person }) }),
+      nats: demandNats,
+      kube: demandKube,
+      natsAway: () => why(nats),
+      kubeAway: () => why(kube),
+      reconcilers: () =>
+        cache.get('reconcilers', 1000, async () => {
+          const streams = await nats.now()
+          const all = await (typeof streams === 'string'
+            ? reconcilersOf(await demandKube()).catch(noneIfNotFound)
+            : reconcilersIn(streams.view))
+          return all.filter((one) => shardOf(one) === (settings.FAIRLEAD_SHARD ?? ''))
+        }),
+      served: () =>
+        cache.get('served', SERVED_MS, async () => {
+          const client = await kube.now()
+          return typeof client === 'string' ? undefined : servedResources(client)
+        }),
+      queues: () => cache.get('queues', 1000, async () => (await demandNats()).queue.reconcilers()),
+      counts: (reconcilers) =>
+        cache.get('counts', Math.max(500, reconcilers.length * COUNT_MS), async () =>
+          countsOf(await demandNats(), reconcilers),
+        ),
+      queue: (reconciler) =>
+        cache.get(`queue ${reconciler ?? ''}`, 250, async () => readQueue(await demandNats(), reconciler)),
+      recentRuns: (selection) =>
+        cache.get(`runs ${JSON.stringify(selection)}`, 500, async () =>
+          unlessNone(recentRuns((await demandNats()).runs, selection)),
+        ),
+      runsOf: (of) =>
+        cache.get(`runs of ${JSON.stringify([of.reconciler, of.namespace, of.name])}`, 500, async () => {
+          const { runs } = await demandNats()
+          return (await unlessNone(runsOf(runs, of))).reverse()
+        }),
+      run: (sequence) =>
+        cache.get(`run ${sequence}`, 1000, async () => (await demandNats()).runs.get(sequence).catch(undefinedIfNone)),
+      target: (asked) =>
+        cache.get(`target ${JSON.stringify(asked)}`, 1000, async () => {
+          const streams = await nats.now()
+          const all = await data.reconcilers()
+          return targetOf(asked, all, await data.served(), typeof streams === 'string' ? undefined : streams)
+        }),
+      situation: (asked) =>
+        cache.get(
+          `object ${JSON.stringify(asked)}`,
+          1000,
+          async () => gather(asked, { kube: await kube.now(), streams: await nats.now() }, () => new Date()),
+          { weight: READS_OF_A_SITUATION },
+        ),
+      letters: () => cache.get('letters', 1000, async () => lettersIn(await demandNats())),
+      events: feed,
+      forget: () => shared.clear(),
+      async close() {
+        feed.close()
+        await Promise.all([kube.close(), nats.close()])
+      },
+    }
+    return data
+  }
+  return dataOf(shared)
+}
+
+async function demand<T>(connection: Connection<T>, server: AwayError['server']): Promise<T> {
+  const found = await connection.now()
+  if (typeof found === 'string') throw new AwayError(server, found)
+  return found
+}
+
+async function why(connection: Connection<unknown>): Promise<string | undefined> {
+  const found = await connection.now()
+  return typeof found === 'string' ? found : undefined
+}
+
+async function countsOf(
+  { queue }: ExistingStreams,
+  reconcilers: readonly string[],
+): Promise<Map<string, ReconcilerCounts>> {
+  const queues = new Set(await queue.reconcilers())
+  const counts = await mapAtMost(
+    COUNTS_AT_ONCE,
+    reconcilers.filter((name) => queues.has(name)),
+    async (name): Promise<[string, ReconcilerCounts]> => {
+      const [depth, { oldest }, isServed] = await Promise.all([
+        queue.depth(name),
+        queue.backlog(name),
+        queue.isServed(name),
+      ])
+      return [name, { depth, oldest, isServed }]
+    },
+  )
+  return new Map(counts)
+}
+
+/** Nothing is installed yet. */
+const noneIfNotFound = (error: unknown): [] => {
+  if (!isNotFound(error)) throw error
+  return []
+}
+
+const undefinedIfNone = (error: unknown): undefined => {
+  if (!(error instanceof NoRunsError)) throw error
+  return undefined
+}
+
+const unlessNone = async (runs: Promise<StoredRun[]>): Promise<StoredRun[]> => (await runs.catch(undefinedIfNone)) ?? []
+
+async function lettersIn({ dead }: ExistingStreams): Promise<DeadLetter[]> {
+  const found: DeadLetter[] = []
+  for await (const letter of dead.list()) {
+    found.push(letter)
+    if (found.length > LETTERS) found.shift()
+  }
+  return found.reverse()
+}
+
+/** How long an answer is believed: nothing is asked more often, however many tabs there are. */
+const CHECK_MS = 1000
+const ANSWERS_WITHIN_MS = 2000
+
+interface Connection<T> {
+  /** Resolves with the connected server, or the reason why it is away. */
+  now(): Promise<T | string>
+  close(): Promise<void>
+}
+
+interface Way<T> {
+  open: () => Promise<T>
+  /** Rejects where the other side does not answer. */
+  check: (opened: T) => Promise<unknown>
+  close: (opened: T) => Promise<unknown>
+}
+
+/** A server that may be away at first, go away, and come back. */
+function connectionTo<T>({ open, check, close }: Way<T>): Connection<T> {
+  let opened: T | undefined
+  let opening: Promise<T> | undefined
+  let checkedAt = Number.NEGATIVE_INFINITY
+  let checking: Promise<string | undefined> | undefined
+
+  // One that takes long goes on behind the answer that it is away.
+  const connect = async (): Promise<T> => {
+    opening ??= open().finally(() => {
+      opening = undefined
+    })
+    return (opened = await opening)
+  }
+  const look = async (): Promise<string | undefined> => {
+    try {
+      await inTime(opened === undefined ? connect() : check(opened))
+      return undefined
+    } catch (error) {
+      return oneLine(error instanceof Error ? error.message : String(error))
+    } finally {
+      checkedAt = performance.now()
+    }
+  }
+  return {
+    async now() {
+      if (performance.now() - checkedAt > CHECK_MS || checking === undefined) {
+        checkedAt = performance.now()
+        checking = look()
+      }
+      const away = await checking
+      return away ?? opened ?? 'not connected yet'
+    },
+    async close() {
+      await opening?.catch(() => undefined)
+      if (opened !== undefined) await close(opened)
+    },
+  }
+}
+
+/** Rejects when the answer does not come in time. */
+async function inTime<T>(work: Promise<T>, ms = ANSWERS_WITHIN_MS): Promise<T> {
+  const late = Promise.withResolvers<never>()
+  const timer = setTimeout(() => late.reject(new Error(`no answer within ${ms / 1000} s`)), ms)
+  return Promise.race([work, late.promise]).finally(() => clearTimeout(timer))
+}
+
+/** Snapshots that are kept. */
+const READ = 8
+/** Keys that are read. The page states when there are more. */
+const MOST = 20_000
+
+interface QueueSnapshot {
+  rows: readonly Row[]
+  /** There are more. */
+  isCut: boolean
+}
+
+/** Reads every key that is queued, running, waiting or parked, of one reconciler or of all. */
+async function readQueue({ queue, view }: ExistingStreams, reconciler: string | undefined): Promise<QueueSnapshot> {
+  const rows: Row[] = []
+  const which = reconciler === undefined ? {} : { reconciler }
+  for await (const entry of queue.list({ ...which, limit: MOST + 1 })) rows.push(toRow(entry))
+  const orphans = orphansIn(view)
+  for (const [name, own] of Map.groupBy(rows, (row) => row.reconciler))
+    if (await orphans.isGone(name)) for (const row of own) row.orphaned = true
+  return { rows: rows.slice(0, MOST), isCut: rows.length > MOST }
+}
+
+/** Reads the queue again only after WORK has changed: while nothing happens, a look costs one small request. */
+function queueReader(): (streams: ExistingStreams, reconciler: string | undefined) => Promise<QueueSnapshot> {
+  const read = new BoundedMap<string, { mark: string; snapshot: QueueSnapshot }>(READ)
+  return async (streams, reconciler) => {
+    const { state } = await streams.js.admin.streams.info(streams.queue.stream)
+    const mark = JSON.stringify([state.first_seq, state.last_seq, state.messages])
+    const known = read.get(reconciler ?? '')
+    if (known?.mark === mark) return known.snapshot
+    const snapshot = await readQueue(streams, reconciler)
+    read.set(reconciler ?? '', { mark, snapshot })
+    return snapshot
+  }
+}
+
+interface RunsSelection {
+  reconciler?: string | undefined
+  /** Undefined: of all; null: of objects without a namespace. */
+  namespace?: string | null | undefined
+  name?: string | undefined
+  result?: RunResult | undefined
+}
+
+/** Records that are looked through, from the newest back, until enough match. */
+const WINDOWS = [200, 2000]
+const MOST_RUNS = 100
+
+/** The newest first, without the objects that they saw. */
+async function recentRuns(view: RunsView, { result, ...filter }: RunsSelection): Promise<StoredRun[]> {
+  const end = await view.end()
+  let found: StoredRun[] = []
+  for (const window of WINDOWS) {
+    found = []
+    for await (const run of view.list(filter, Math.max(1, end - window + 1))) {
+      if (result !== undefined && run.record.result !== result) continue
+      const { objects: _, ...record } = run.record
+      found.push({ ...run, record })
+      if (found.length > MOST_RUNS) found.shift()
+    }
+    if (found.length >= MOST_RUNS || window >= end) break
+  }
+  return found.reverse()
+}
+
+/** A read is not repeated for so many times as long as it took. */
+export const SHARE = 5
+const ENTRIES = 500
+/** Reads of all persons together, and of one. Beyond that they wait, so that the servers stay free for runs. */
+export const READS = { perSecond: 50, burst: 100 }
+export const READS_OF_PERSON = { perSecond: 25, burst: 50 }
+const PEOPLE = 1000
+/** A read that would wait for longer is refused. */
+export const MOST_WAIT_MS = 3000
+
+/** The person, or all persons together, read more than the console reads for them. */
+export class BusyError extends Error {
+  override readonly name = 'BusyError'
+  /** The time after which to ask again. */
+  readonly returnMs: number
+
+  constructor(returnMs: number) {
+    super('too many pages are read at once: close some tabs, or try again in a few seconds')
+    this.returnMs = returnMs
+  }
+}
+
+interface Entry {
+  value: unknown
+  at: number
+  costMs: number
+}
+
+interface CacheOptions {
+  /** Milliseconds of a clock that only goes forward. */
+  now?: () => number
+  wait?: (ms: number) => Promise<void>
+}
+
+/** What several tabs look at is read once, and the more a read costs, the more seldom. */
+export class Cache {
+  readonly #entries = new BoundedMap<string, Entry>(ENTRIES)
+  readonly #loading = new Map<string, Promise<unknown>>()
+  readonly #now: () => number
+  readonly #wait: (ms: number) => Promise<void>
+  readonly #rate: TokenBucket
+  readonly #rates = new BoundedMap<string, TokenBucket>(PEOPLE)
+
+  constructor({ now = () => performance.now(), wait = pause }: CacheOptions = {}) {
+    this.#now = now
+    this.#wait = wait
+    this.#rate = new TokenBucket(READS, now)
+  }
+
+  /** `weight`: a read of several requests counts as so many reads. `person`: the name of the reader. */
+  async get<T>(
+    key: string,
+    maxAgeMs: number,
+    load: () => Promise<T>,
+    { weight = 1, person = '' }: { weight?: number; person?: string } = {},
+  ): Promise<T> {
+    const known = this.#knownOrLoading(key, maxAgeMs)
+    if (known !== undefined) return known as Promise<T>
+    // Another person who wants the same does not wait for the turn of this person.
+    await this.#turn(this.#rateOf(person), weight)
+    const meanwhile = this.#knownOrLoading(key, maxAgeMs) ?? this.#loadOnce(key, load, weight)
+    return meanwhile as Promise<T>
+  }
+
+  /** After a write, the next read shows it. */
+  clear(): void {
+    this.#entries.clear()
+  }
+
+  #knownOrLoading(key: string, maxAgeMs: number): Promise<unknown> | undefined {
+    const known = this.#entries.get(key)
+    const age = this.#now() - (known?.at ?? 0)
+    if (known && age < Math.max(maxAgeMs, known.costMs * SHARE)) return Promise.resolve(known.value)
+    return this.#loading.get(key)
+  }
+
+  #loadOnce<T>(key: string, load: () => Promise<T>, weight: number): Promise<T> {
+    const loading = this.#load(key, load, weight).finally(() => this.#loading.delete(key))
+    this.#loading.set(key, loading)
+    return loading
+  }
+
+  async #load<T>(key: string, load: () => Promise<T>, weight: number): Promise<T> {
+    await this.#turn(this.#rate, weight)
+    const started = this.#now()
+    const value = await load()
+    const at = this.#now()
+    this.#entries.set(key, { value, at, costMs: at - started })
+    return value
+  }
+
+  async #turn(rate: TokenBucket, weight: number): Promise<void> {
+    const turn = rate.takeWithin(MOST_WAIT_MS, weight)
+    if ('returnMs' in turn) throw new BusyError(turn.returnMs)
+    if (turn.waitMs > 0) await this.#wait(turn.waitMs)
+  }
+
+  #rateOf(person: string): TokenBucket {
+    const rate = this.#rates.get(person) ?? new TokenBucket(READS_OF_PERSON, this.#now)
+    // The persons who read last are remembered.
+    this.#rates.set(person, rate)
+    return rate
+  }
+}

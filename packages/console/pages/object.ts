@@ -1,0 +1,302 @@
+import { toGet, toList } from '#console/access'
+import { namespacedName } from '#contracts'
+import {
+  conditionsOf,
+  type Explanation,
+  explain,
+  type Finding,
+  type Health,
+  healthOf,
+  type Known,
+  nameOf,
+  type ReconcilerSituation,
+  type Relative,
+  reachOf,
+  type Situation,
+  type Target,
+  wordsOf,
+} from '#inspect'
+import { UsageError } from '#process/exit'
+import { isRefused, readReconciler } from '#spec'
+import type { Asked } from '../data/data.ts'
+import { type Html, html } from '../html.ts'
+import { history, toneOf } from './history.ts'
+import { type Ask, NotFoundError, type Page, permitted } from './page.ts'
+import {
+  ago,
+  awayNote,
+  badge,
+  command,
+  empty,
+  facts,
+  kindPart,
+  namespaceIn,
+  objectPath,
+  previewPath,
+  section,
+  type Tone,
+} from './parts.ts'
+import { detailOf, stateBadge } from './queue.ts'
+import { maySee, withSeenCauses } from './record-kinds.ts'
+import { runRows } from './runs.ts'
+
+/** Shows what `fairlead explain` prints, with links to each thing that it names. */
+export async function objectPage(ask: Ask): Promise<Page> {
+  const [kind = '', place = '', name = ''] = ask.params
+  const situation = await seen(ask, { kind, namespace: namespaceIn(place), name })
+  const { target } = situation
+  const explanation = explain(situation)
+  const runs = situation.natsAway === undefined ? await runsOf(ask, situation) : []
+  const called = namespacedName(target)
+  const kinds = new Map(
+    situation.reconcilers.map(({ object }) => [nameOf(object), { ...target.ref, kind: target.kind }]),
+  )
+  return {
+    title: `${target.kind} ${called}`,
+    section: 'none',
+    everyMs: 2000,
+    head: html`<p class="crumb">${target.kind} <code>${kindPart(target.ref)}</code></p><h1><bdi>${called}</bdi></h1>`,
+    regions: {
+      ...(situation.natsAway !== undefined && { notice: awayNote('NATS', situation.natsAway) }),
+      ...(situation.apiAway !== undefined && { notice: awayNote('The API server', situation.apiAway) }),
+      summary: summary(situation, explanation),
+      acts: acts(ask, situation),
+      tree: section('Owned and named objects', tree(situation)),
+      runs:
+        runs.length === 0
+          ? section(
+              'Runs',
+              html`<p class="dim">None is recorded. By default only runs that write something or fail are.</p>`,
+            )
+          : section('Runs', runRows('Runs of this object', runs.slice(0, 8), kinds, ask.now, { isOfOne: true })),
+      history: history(situation, runs, ask.now),
+      side: side(ask, situation),
+    },
+  }
+}
+
+/** Returns the situation without the parts that the person may not see. */
+async function seen(ask: Ask, asked: Asked): Promise<Situation> {
+  await demandRight(ask, await ask.data.target(asked).catch(asNotFound))
+  const situation = await ask.data.situation(asked).catch(asNotFound)
+  // The API server may have come back meanwhile, and may know the names better.
+  await demandRight(ask, situation.target)
+  const { ref, namespace, name } = situation.target
+  const relatives = (all: readonly Relative[]) => permitted(ask, all, (one) => toGet(one.ref, one.namespace, one.name))
+  const reconcilers = await Promise.all(
+    situation.reconcilers.map(async (one) => ({
+      ...withoutHidden(one, await relatives(one.owned)),
+      named: await relatives(one.named),
+    })),
+  )
+  const elsewhere = await permitted(ask, situation.elsewhere, (one) => toGet(ref, one.split('/')[0], name))
+  const maySeeEvents = await ask.may(toList({ group: '', resource: 'events' }, namespace))
+  return { ...situation, reconcilers, elsewhere, events: maySeeEvents ? situation.events : [] }
+}
+
+function asNotFound(error: unknown): never {
+  if (error instanceof UsageError) throw new NotFoundError(error.message, { cause: error })
+  throw error
+}
+
+async function demandRight(ask: Ask, { ref, namespace, name, kind }: Target): Promise<void> {
+  if (await ask.may(toGet(ref, namespace, name))) return
+  throw new NotFoundError(`${ask.person.name} may not get ${kind} ${name}: ask for the right to get ${kindPart(ref)}`)
+}
+
+/** An owned object that the person may not see is not missing. */
+function withoutHidden(situation: ReconcilerSituation, owned: Relative[]): ReconcilerSituation {
+  const { lastRun } = situation
+  const called = ({ kind, namespace, name }: Pick<Relative, 'kind' | 'namespace' | 'name'>) =>
+    JSON.stringify([kind, namespace, name])
+  const hidden = new Set(situation.owned.filter((one) => !owned.includes(one)).map(called))
+  if (lastRun === undefined || hidden.size === 0) return { ...situation, owned }
+  const declared = lastRun.declared.filter((one) => !hidden.has(called(one)))
+  return { ...situation, owned, lastRun: { ...lastRun, declared } }
+}
+
+async function runsOf(ask: Ask, { reconcilers, target }: Situation) {
+  const { namespace, name } = target
+  const all = await Promise.all(
+    reconcilers.map(({ object }) =>
+      ask.data.runsOf({ reconciler: nameOf(object), ...(namespace !== undefined && { namespace }), name }),
+    ),
+  )
+  const own = await Promise.all(all.flat().map(async (run) => ((await maySee(ask, run)) ? [run] : [])))
+  return (await withSeenCauses(ask, own.flat())).sort((a, b) => b.sequence - a.sequence)
+}
+
+const LEVELS: Record<Finding['level'], [Tone, string]> = {
+  problem: ['bad', 'Problem'],
+  unknown: ['warn', 'Not known'],
+  pending: ['busy', 'Under way'],
+  note: ['idle', 'Note'],
+}
+
+function summary(situation: Situation, { healthy, findings, next }: Explanation): Html {
+  const { object } = situation
+  const [first] = findings
+  const gone = object === undefined
+  const [tone, word]: [Tone, string] = gone
+    ? ['idle', 'not there']
+    : healthy
+      ? ['good', 'healthy']
+      : first === undefined
+        ? ['good', 'healthy']
+        : [
+            LEVELS[first.level][0],
+            first.level === 'pending' ? 'under way' : first.level === 'unknown' ? 'not known' : 'not healthy',
+          ]
+  const step =
+    next &&
+    html`<div class="step"><h2>Next step</h2><p>${next.say}</p>${next.command !== undefined && command(next.command)}</div>`
+  const list = findings.map(
+    ({ level, message, reconciler, next: own }) =>
+      html`<li>${badge(...LEVELS[level])}<span class="clamp" title="${message}">${reconciler !== undefined && html`<span class="of">${reconciler}</span> `}${message}${level === 'note' && own && html` <span class="dim">${own.say}</span>`}</span></li>`,
+  )
+  return html`<div class="summary ${tone}"><p class="verdict">${badge(tone, word)} ${healthy && !gone && html`<span class="dim">Nothing has to be done.</span>`}</p>
+${list.length > 0 && html`<ul class="findings">${list}</ul>`}${step}</div>`
+}
+
+function acts({ abilities }: Ask, { reconcilers, target }: Situation): Html {
+  if (!abilities.writes && abilities.preview === undefined) return html``
+  const { namespace, name } = target
+  const buttons = reconcilers.map(({ object }) => {
+    const reconciler = nameOf(object)
+    const key = JSON.stringify([reconciler, namespace ?? null, name])
+    const act = (which: string, label: string) =>
+      html`<button type="button" data-act="${which}" data-key="${key}">${label}</button>`
+    return html`<p class="buttons">${reconcilers.length > 1 && html`<span class="of">${reconciler}</span>`}
+${abilities.writes && html`${act('run', 'Run now')}${act('retry', 'Retry')}${act('park', 'Park')}`}
+${abilities.preview !== undefined && html`<a class="button" href="${previewPath(reconciler, namespace, name)}">Preview the next run</a>`}</p>`
+  })
+  const publish =
+    abilities.writes && abilities.publish !== undefined
+      ? html`<p class="buttons"><button type="button" class="quiet" data-act="publish" data-object="${JSON.stringify([kindPart(target.ref), namespace ?? null, name])}">Publish its event again</button></p>`
+      : html``
+  return html`${buttons}${publish}`
+}
+
+const KNOWN: Record<Known, [Tone, string]> = {
+  yes: ['good', 'yes'],
+  no: ['bad', 'no'],
+  'not known': ['warn', 'not known'],
+}
+
+function side(ask: Ask, situation: Situation): Html {
+  const { object, reconcilers, events } = situation
+  const conditions = conditionsOf(object).map(({ type, status, lastTransitionTime: since, ...one }) =>
+    entry(html`${type} ${badge(toneOf({ type, status }), status)}`, since, wordsOf({ type, status, ...one }), ask.now),
+  )
+  const reported = events.map(({ type, reason, message, count, last }) =>
+    entry(
+      html`${badge(type === 'Warning' ? 'bad' : 'idle', reason)}${count > 1 && ` ×${count}`}`,
+      last,
+      message,
+      ask.now,
+    ),
+  )
+  const finalizers = object?.metadata.finalizers ?? []
+  return html`${reconcilers.map((one) => reconcilerFacts(one, situation, ask.now))}
+${conditions.length > 0 && section('Conditions', html`<ul class="plain entries">${conditions}</ul>`)}
+${reported.length > 0 && section('Events', html`<ul class="plain entries">${reported}</ul>`)}
+${finalizers.length > 0 && section('Finalizers', html`<ul class="plain">${finalizers.map((one) => html`<li><code>${one}</code></li>`)}</ul>`)}
+${section('Changed by', html`<ul class="plain">${writers(object?.metadata['managedFields'], ask.now)}</ul>`)}`
+}
+
+const entry = (head: Html, since: string | undefined, text: string, now: Date): Html =>
+  html`<li><p class="beside"><span>${head}</span><span class="dim">${since !== undefined && ago(since, now)}</span></p>${text !== '' && html`<p class="clamp dim" title="${text}">${text}</p>`}</li>`
+
+function reconcilerFacts(one: ReconcilerSituation, situation: Situation, now: Date): Html {
+  const { watched, selected, served } = reachOf(one, situation)
+  const spec = readReconciler(one.object)
+  const held = isRefused(spec)
+    ? [badge('bad', 'refused')]
+    : [spec.paused && badge('warn', 'paused'), spec.dryRun && badge('warn', 'dry run')]
+  const rows = one.rows?.map(
+    (row) =>
+      html`<p>${stateBadge(row)} since ${ago(row.since, now)}${row.attempt > 0 && html`, ${row.attempt} failures in a row`}<br><span class="dim clamp">${detailOf(row, now)}</span></p>`,
+  )
+  const queue =
+    rows === undefined ? badge('warn', 'not known') : rows.length === 0 ? badge('good', 'idle') : html`${rows}`
+  const missing = one.missingRights ?? []
+  return section(
+    `Reconciler ${nameOf(one.object)}`,
+    facts([
+      ['Watched', badge(...KNOWN[watched])],
+      ['Selected', badge(...KNOWN[selected])],
+      ['Served', badge(...KNOWN[served])],
+      ['Held', held.some((mark) => mark !== false) ? html`${held}` : undefined],
+      ['Queue', queue],
+      [
+        'Owns',
+        `${one.owned.length} ${one.owned.length === 1 ? 'object' : 'objects'}, ${one.owned.filter((child) => healthOf(child).is === 'healthy').length} healthy`,
+      ],
+      ['Rights missing', missing.length === 0 ? undefined : html`${missing.join(', ')}`],
+    ]),
+  )
+}
+
+const WRITERS = 4
+
+function writers(managed: unknown, now: Date): Html[] {
+  const entries = (managed ?? []) as { manager?: string; time?: string; subresource?: string }[]
+  return entries
+    .toSorted((a, b) => (b.time ?? '').localeCompare(a.time ?? ''))
+    .slice(0, WRITERS)
+    .map(
+      ({ manager = '-', time, subresource }) =>
+        html`<li><code>${manager}</code>${subresource !== undefined && html` <span class="dim">${subresource}</span>`}${time !== undefined && html` ${ago(time, now)} ago`}</li>`,
+    )
+}
+
+const ROW = 46
+const INDENT = 26
+const SHOWN = 60
+
+/** The object, what it owns (solid lines), and what it names (dashed ones): drawn by hand, so that it fits any width. */
+function tree({ target, object, reconcilers }: Situation): Html {
+  const nodes = [
+    ...reconcilers.flatMap(({ owned }) => owned.map((one) => ({ one, isOwned: true }))),
+    ...reconcilers.flatMap(({ named }) => named.map((one) => ({ one, isOwned: false }))),
+  ]
+  if (nodes.length === 0)
+    return empty('It owns nothing.', 'Objects that a run creates for it stand here, with their health.')
+  const shown = nodes.slice(0, SHOWN)
+  const last = shown.length * ROW + ROW / 2
+  const root: Relative = { ...target, ...(object && { object }) }
+  const lines = shown.map(({ isOwned }, index) => {
+    const y = (index + 1) * ROW + ROW / 2
+    return html`<path class="${isOwned ? 'owned' : 'related'}" d="M${INDENT / 2} ${index === 0 ? ROW / 2 + 10 : y - ROW}V${y}H${INDENT + 4}"/>`
+  })
+  const more = nodes.length - shown.length
+  return html`<svg class="tree" width="100%" height="${last + ROW / 2}" role="group" aria-label="Owned and named objects">${lines}
+${node(root, 0, 0, undefined)}${shown.map(({ one, isOwned }, index) => node(one, INDENT, (index + 1) * ROW, isOwned))}</svg>
+${more > 0 && html`<p class="dim">… and ${more} more</p>`}`
+}
+
+const WORDS: Record<Health['is'], string> = {
+  healthy: 'healthy',
+  progressing: 'progressing',
+  failed: 'failed',
+  missing: 'missing',
+  unknown: 'not known',
+}
+
+function node(one: Relative, x: number, y: number, isOwned: boolean | undefined): Html {
+  const { is, why } = healthOf(one)
+  const called = namespacedName(one)
+  const health = `${isOwned === false ? 'named; ' : ''}${WORDS[is]}${why === undefined ? '' : `: ${why}`}`
+  const marks = {
+    healthy: html`<circle cx="${x + 13}" cy="${y + 23}" r="6"/>`,
+    progressing: html`<circle class="hollow" cx="${x + 13}" cy="${y + 23}" r="5"/>`,
+    failed: html`<path d="M${x + 13} ${y + 15}l8 14h-16z"/>`,
+    missing: html`<path class="hollow" d="M${x + 8} ${y + 18}h10v10h-10z"/>`,
+    unknown: html`<path d="M${x + 8} ${y + 18}h10v10h-10z"/>`,
+  }
+  const text = html`<g class="${is}">${marks[is]}</g><text x="${x + 30}" y="${y + 20}"><tspan class="kind">${one.kind}</tspan> <tspan class="name">${called}</tspan></text><text class="health" x="${x + 30}" y="${y + 37}">${health}</text>`
+  const label = `${one.kind} ${called}: ${health}`
+  return isOwned === undefined
+    ? html`<g role="img" aria-label="${label}">${text}</g>`
+    : html`<a href="${objectPath(kindPart(one.ref), one.namespace, one.name)}"><title>${label}</title>${text}</a>`
+}

@@ -1,0 +1,8 @@
+export { NodeTakenError } from './claim.ts'
+export { stopNode } from './cleanup.ts'
+export { startKwok } from './kwok.ts'
+export { type Node, type PreparedNode, prepareNode, startNode } from './node.ts'
+export type { NodeOptions } from './options.ts'
+export { KUBERNETES_SERVICE_IP, NODE_IP, SERVICE_CIDR } from './options.ts'
+export { addImage, buildImage, type ImageFiles, type ImageSource } from './registry.ts'
+export { installRequirements, nodeRequirements } from './requirements.ts'

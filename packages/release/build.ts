@@ -1,0 +1,224 @@
+import { execFile } from 'node:child_process'
+import { cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { dirname, extname, join, relative } from 'node:path'
+import { promisify } from 'node:util'
+import source from '../../package.json' with { type: 'json' }
+
+export const ROOT = join(import.meta.dirname, '../..')
+/** The first version of Node.js that runs TypeScript without a warning. */
+const ENGINES = '>=24.12'
+/** Files that the code reads at run time, and files for users. */
+export const ASSETS = [
+  'README.md',
+  'LICENSE',
+  'cli/bin.js',
+  'packages/console/assets',
+  'crds',
+  'deploy',
+  'packages/lab/go',
+  'packages/lab/node/kwok-stages.yaml',
+  'packages/scaffold/templates',
+]
+/** The folders of published code: the targets of import names. */
+export const ROOMS = [...new Set(Object.values(source.imports).map((path) => path.split('/')[1] ?? ''))].sort()
+/**
+ * References to .ts files that the compiler does not rewrite: `new URL('./worker.ts', import.meta.url)`,
+ * `import('./index.ts')` of plain JavaScript, and imports of declarations.
+ */
+const OWN_FILE = /((?:new URL\(|import\(|from )(['"])\.{1,2}\/[\w./-]+)\.ts\2/g
+
+/** Compiles the package into `folder`, which is replaced: JavaScript, declarations, maps, sources and assets. */
+export async function buildPackage(folder: string): Promise<{ manifest: Manifest; models: number }> {
+  await emptied(folder)
+  await compile(folder)
+  for (const path of [...ASSETS, ...(await examples())])
+    await cp(join(ROOT, path), join(folder, path), { recursive: true, filter: isAsset })
+  const files = await filesIn(folder)
+  for (const path of files) await finish(folder, path)
+  const declarations = files.filter((path) => path.endsWith('.d.ts'))
+  const models = await bundleModels(folder, declarations, join(ROOT, 'node_modules'))
+  const manifest = publishedManifest(source, { engines: ENGINES })
+  await writeFile(join(folder, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`)
+  return { manifest, models }
+}
+
+async function compile(folder: string): Promise<void> {
+  const tsc = join(ROOT, 'node_modules/.bin/tsc')
+  const project = `${folder}.tsconfig.json`
+  await writeFile(project, JSON.stringify({ extends: join(ROOT, 'tsconfig.json'), ...compilation(folder) }))
+  try {
+    await promisify(execFile)(tsc, ['-p', project, '--pretty', 'false'])
+  } catch (error) {
+    const { stdout = '', message } = error as Error & { stdout?: string }
+    throw new Error(`the package does not compile: ${stdout.trim() || message}`, { cause: error })
+  } finally {
+    await rm(project, { force: true })
+  }
+}
+
+const compilation = (folder: string) => ({
+  compilerOptions: {
+    noEmit: false,
+    incremental: false,
+    rootDir: ROOT,
+    outDir: folder,
+    typeRoots: [join(ROOT, 'node_modules/@types')],
+    declaration: true,
+    declarationMap: true,
+    sourceMap: true,
+    rewriteRelativeImportExtensions: true,
+    resolveJsonModule: true,
+  },
+  include: ROOMS.map((room) => join(ROOT, room)),
+  exclude: [join(ROOT, 'packages/scaffold/templates')],
+})
+
+/** Rewrites import names to relative paths, and maps to the sources in `src`. */
+async function finish(folder: string, path: string): Promise<void> {
+  const file = join(folder, path)
+  if (path.endsWith('.map')) {
+    const map = JSON.parse(await readFile(file, 'utf8')) as { sources: string[] }
+    const [source = ''] = map.sources
+    const original = relative(ROOT, join(dirname(file), source))
+    const copy = join(folder, 'src', original)
+    await mkdir(dirname(copy), { recursive: true })
+    await cp(join(ROOT, original), copy)
+    await writeFile(file, JSON.stringify({ ...map, sources: [relative(dirname(file), copy)] }))
+  }
+  if (!/\.(js|d\.ts)$/.test(path)) return
+  const text = await readFile(file, 'utf8')
+  const named = text.replaceAll(OWN_FILE, '$1.js$2')
+  if (named !== text) await writeFile(file, named)
+}
+
+async function examples(): Promise<string[]> {
+  const files = await readdir(join(ROOT, 'functions'), { recursive: true })
+  return files.filter((path) => /\.(md|yaml)$/.test(path)).map((path) => join('functions', path))
+}
+
+/** Templates are copied instead of compiled, since users read them. */
+const isAsset = (path: string): boolean => extname(path) !== '.ts' || path.includes('/scaffold/templates/')
+
+const PACKAGE = '@kubernetes/client-node'
+const IMPORTED = new RegExp(`(['"])${PACKAGE}['"]`, 'g')
+const FOLDER = 'kubernetes-models'
+const MODELS = 'gen/models'
+/** The only type of that file that models use. The file imports the rest of the client. */
+const INT_OR_STRING = /^export type IntOrString = .*;$/m
+const NEXT = /from '(\.[^']+)\.js'/g
+
+/**
+ * Copies the declarations of those models that the package's declarations use, with their license, so that users need
+ * not install a client of 65 MB. Returns the number of files.
+ */
+async function bundleModels(root: string, declarations: readonly string[], installed: string): Promise<number> {
+  const [source, folder] = [join(installed, PACKAGE, 'dist'), join(root, FOLDER)]
+  const copied = new Set<string>()
+  const copy = async (path: string): Promise<void> => {
+    if (copied.has(path)) return
+    copied.add(path)
+    const whole = await readFile(join(source, `${path}.d.ts`), 'utf8')
+    const text = path === 'types' ? (INT_OR_STRING.exec(whole)?.[0] ?? '') : whole
+    await mkdir(dirname(join(folder, path)), { recursive: true })
+    await writeFile(join(folder, `${path}.d.ts`), text)
+    for (const [, next = ''] of text.matchAll(NEXT)) await copy(join(dirname(path), next))
+  }
+  const named = new Set<string>()
+  for (const path of declarations) {
+    const file = join(root, path)
+    const text = await readFile(file, 'utf8')
+    if (!text.includes(PACKAGE)) continue
+    for (const [name] of text.matchAll(/\bV\d[A-Z]\w+/g)) named.add(`${MODELS}/${name}`)
+    const index = `${'../../'.repeat(path.split('/').length - 1)}${FOLDER}/index.js`
+    await writeFile(file, text.replace(IMPORTED, `$1${index}$1`))
+  }
+  for (const path of named) await copy(path)
+  await writeFile(
+    join(folder, 'index.d.ts'),
+    [...named]
+      .sort()
+      .map((path) => `export * from './${path}.js'\n`)
+      .join(''),
+  )
+  await writeFile(join(folder, 'LICENSE'), await readFile(join(installed, PACKAGE, 'LICENSE')))
+  return copied.size
+}
+
+/** The fields of the repository's package.json that are used or published. */
+export interface Manifest {
+  name: string
+  version: string
+  exports: Record<string, string>
+  imports: Record<string, string>
+  bin: Record<string, string>
+  [field: string]: unknown
+}
+
+const PUBLISHED = ['name', 'version', 'description', 'license', 'repository', 'type', 'bin'] as const
+const DEPENDENCIES = ['dependencies', 'peerDependencies', 'peerDependenciesMeta'] as const
+
+/**
+ * Returns the package.json of the package: exports point to compiled files and their declarations. It has no scripts,
+ * so an installation runs no code.
+ */
+function publishedManifest(source: Manifest, { engines }: { engines: string }): Manifest {
+  const kept = Object.fromEntries(
+    [...PUBLISHED, ...DEPENDENCIES].flatMap((field) => (field in source ? [[field, source[field]]] : [])),
+  )
+  return {
+    ...kept,
+    engines: { node: engines },
+    sideEffects: false,
+    exports: mapValues(source.exports, (path) =>
+      path.endsWith('.ts') ? { types: declaration(path), default: compiled(path) } : path,
+    ),
+    imports: mapValues(source.imports, compiled),
+  } as unknown as Manifest
+}
+
+const compiled = (path: string): string => path.replace(/\.ts$/, '.js')
+const declaration = (path: string): string => path.replace(/\.ts$/, '.d.ts')
+
+const mapValues = <T, U>(record: Record<string, T>, map: (value: T) => U): Record<string, U> =>
+  Object.fromEntries(Object.entries(record).map(([key, value]) => [key, map(value)]))
+
+/** Creates an empty folder, or empties it. */
+export async function emptied(folder: string): Promise<string> {
+  await rm(folder, { recursive: true, force: true })
+  await mkdir(folder, { recursive: true })
+  return folder
+}
+
+/** Returns the files below a folder, relative to it. */
+export async function filesIn(folder: string): Promise<string[]> {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true })
+  return entries
+    .filter((entry) => entry.isFile())
+    .map(({ parentPath, name }) => relative(folder, join(parentPath, name)))
+}
+
+/** Builds the package of `npm create fairlead` from the files of a built package. It contains only the scaffolder. */
+export async function buildCreatePackage(
+  from: string,
+  { version, license, engines }: Manifest,
+  folder: string,
+): Promise<void> {
+  await mkdir(join(await emptied(folder), 'scaffold'))
+  for (const name of await readdir(join(from, 'scaffold')))
+    if (!/\.(map|d\.ts)$/.test(name))
+      await cp(join(from, 'scaffold', name), join(folder, 'scaffold', name), { recursive: true })
+  await cp(join(from, 'LICENSE'), join(folder, 'LICENSE'))
+  await writeFile(join(folder, 'create.js'), "#!/usr/bin/env node\nawait import('./scaffold/create-main.js')\n", {
+    mode: 0o755,
+  })
+  const manifest = {
+    name: 'create-fairlead',
+    version,
+    description: 'npm create fairlead: a project for Kubernetes operators made of functions',
+    license,
+    type: 'module',
+    engines,
+    bin: { 'create-fairlead': 'create.js' },
+  }
+  await writeFile(join(folder, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`)
+}

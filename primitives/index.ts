@@ -1,8 +1,0 @@
-export { endedWithin, pause, unlessAborted } from './abort.ts'
-export { allEnded } from './all-ended.ts'
-export { forEachAtMost, mapAtMost } from './at-most.ts'
-export { BoundedMap } from './bounded-map.ts'
-export { Budget, type Grant } from './budget.ts'
-export { CompactMap } from './compact-map.ts'
-export { doubling, repeat, retry } from './retry.ts'
-export { TokenBucket } from './token-bucket.ts'

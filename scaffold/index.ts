@@ -1,6 +1,0 @@
-export { type Definition, existingKind } from './existing.ts'
-export { funcPack } from './func-pack.ts'
-export { makeProject } from './make.ts'
-export { NameError, namesOf, pluralOf, projectName } from './names.ts'
-export { kindFiles, type TemplateName } from './project.ts'
-export { addKind } from './write.ts'

@@ -1,0 +1,333 @@
+import { AssertionError } from 'node:assert'
+import { isDeepStrictEqual } from 'node:util'
+import type { KubeObject, Outcome, RunInput } from '#contracts'
+import { CONTESTED, CONTESTED_ANNOTATION, deepFreeze, PAUSED, RECONCILED } from '#reconcile'
+import type { Reconciler } from '#sdk'
+import { CONTESTS } from '#spec'
+import { isOfKind } from './given.ts'
+import { isRecord } from './memory.ts'
+import { die, type Scenario, starts } from './scenario.ts'
+import { Crash } from './simulated-run.ts'
+import type { Simulation } from './simulation.ts'
+
+interface Happening {
+  world: Simulation
+  /** Passes the effect to the external system. */
+  perform: () => Promise<unknown>
+  /** Passes the effect to the external system after a newer run has ended. */
+  late: () => void
+}
+
+/** The disturbance of one effect. Returns the result that the platform receives, or throws. */
+type Fate = (happening: Happening) => Promise<unknown>
+
+const fails = (): never => {
+  throw new Error('the answer of the external system is lost')
+}
+
+const SAME_END: Record<string, Record<string, Fate>> = {
+  'comes to the same end if its process dies before or after any effect': {
+    'its process dies before effect': async () => die(),
+    'its process dies after effect': async ({ perform }) => {
+      await perform()
+      return die()
+    },
+  },
+  'comes to the same end if an effect is performed twice': {
+    'two times effect': async ({ perform }) => {
+      await perform()
+      return perform()
+    },
+  },
+  'comes to the same end if an effect fails, whether it was performed or not': {
+    'a failed effect': async () => fails(),
+    'an effect that is performed and reported as failed': async ({ perform }) => {
+      await perform()
+      return fails()
+    },
+  },
+  'comes to the same end if an effect is reported as performed before it is, or never is': {
+    'an effect that is reported as performed, and is not': async () => null,
+    'a delayed effect': async ({ late }) => {
+      late()
+      return null
+    },
+  },
+  'comes to the same end if a process that has lost its key performs an effect late': {
+    'a stalled process that performs effect': async ({ late }) => {
+      late()
+      return die()
+    },
+    'a timed out process that performs effect': async ({ late }) => {
+      late()
+      return fails()
+    },
+  },
+}
+
+const GOES: Record<string, Fate> = {
+  'the object is deleted before effect': async ({ world, perform }) => {
+    if (world.object !== undefined) world.delete()
+    return perform()
+  },
+  'the object is deleted after effect': async ({ world, perform }) => {
+    const result = await perform()
+    if (world.object !== undefined) world.delete()
+    return result
+  },
+}
+
+/** The laws for functions with an external system. */
+export const EFFECT_LAWS: Record<string, (reconciler: Reconciler, scenario: Scenario) => Promise<void>> = {
+  ...Object.fromEntries(
+    Object.entries(SAME_END).map(([law, fates]) => [
+      law,
+      (reconciler: Reconciler, scenario: Scenario) => comesToTheSameEnd(reconciler, scenario, fates),
+    ]),
+  ),
+  'leaves the external system as its finalizer does, if its object goes before or after any effect': cleansUp,
+}
+
+async function comesToTheSameEnd(
+  reconciler: Reconciler,
+  scenario: Scenario,
+  fates: Record<string, Fate>,
+): Promise<void> {
+  const end = (world: Simulation): unknown => scenario.endOf?.(world) ?? withoutFailure(withoutHistory(stateOf(world)))
+  for await (const { start, when } of starts(reconciler, scenario)) {
+    const undisturbed = start()
+    await undisturbed.runUntilIdle()
+    for await (const { world, what } of ends(start, fates))
+      same(end(world), end(undisturbed), `it ends otherwise: ${what}, ${when}`)
+  }
+}
+
+async function cleansUp(reconciler: Reconciler, scenario: Scenario): Promise<void> {
+  if (reconciler.finalize === undefined) return
+  const left = (world: Simulation): unknown => [world.object, scenario.endOf?.(world) ?? world.external]
+  for await (const { start, when } of starts(reconciler, scenario)) {
+    const undisturbed = start()
+    await undisturbed.runUntilIdle()
+    if (undisturbed.object !== undefined) undisturbed.delete()
+    await undisturbed.runUntilIdle()
+    for await (const { world, what } of ends(start, GOES))
+      same(left(world), left(undisturbed), `something else is left if ${what}, ${when}`)
+  }
+}
+
+/** Worlds that became idle after this disturbance of their first, second, … effect. */
+async function* ends(
+  start: () => Simulation,
+  fates: Record<string, Fate>,
+): AsyncGenerator<{ world: Simulation; what: string }> {
+  for (const [name, fate] of Object.entries(fates))
+    for (let at = 0; ; at++) {
+      const world = start()
+      const kind = await disturb(world, at, fate)
+      if (kind === undefined) break
+      // A copy of the world: the process that continues knows only the stored state.
+      const next = world.copy()
+      await next.runUntilIdle()
+      yield { world: next, what: `${name} ${kind}` }
+    }
+}
+
+/** Returns the kind of the disturbed effect; undefined if there was no such effect. */
+async function disturb(world: Simulation, at: number, fate: Fate): Promise<string | undefined> {
+  let [seen, kind]: [number, string | undefined] = [0, undefined]
+  let late: (() => Promise<unknown>) | undefined
+  world.aroundEffects((effect, perform) => {
+    if (seen++ !== at) return perform()
+    kind = effect.kind
+    return fate({ world, perform, late: () => (late = perform) })
+  })
+  await world.runUntilIdle().catch((error: unknown) => {
+    if (!(error instanceof Crash)) throw error
+  })
+  if (late === undefined) return kind
+  await world.runUntilIdle()
+  // The external system may refuse the late effect.
+  await late().catch(() => undefined)
+  return kind
+}
+
+/** The time for which another manager keeps changing a field, 50 ms after each correction. */
+const FIGHT_S = 1200
+const THEIR_PAUSE_S = 0.05
+/** The limit of corrections in that time. */
+const MOST_CORRECTIONS = 20
+/** Longer than the longest delay of a correction, and than the time after which a fight counts as over. */
+const AFTERWARDS_S = 1200
+
+export async function survivesFights(reconciler: Reconciler, scenario: Scenario): Promise<void> {
+  for await (const { start, when } of starts(reconciler, scenario))
+    for (let candidate = 0; ; candidate++) {
+      const world = start()
+      await world.runUntilIdle()
+      const contested = contestedIn(world, reconciler)[candidate]
+      if (contested === undefined) break
+      if (await isFollowed(world, contested)) continue
+      await fight(world, contested, when)
+      return
+    }
+}
+
+/** Another manager sets the field once. True: the function takes that value as its own, so there is no fight. */
+async function isFollowed(world: Simulation, { object, theirs }: Contested): Promise<boolean> {
+  const { length } = world.writes
+  world.memory.patch(object, theirs)
+  await world.runUntilIdle()
+  return !declaredOtherwise(world, object) && correctionsOf(world, object, length) === 0
+}
+
+async function fight(world: Simulation, { object, theirs, field }: Contested, when: string): Promise<void> {
+  const { length } = world.writes
+  for (const end = world.now.getTime() + FIGHT_S * 1000; world.now.getTime() < end; ) {
+    if (world.memory.find(object) === undefined) return
+    world.memory.patch(object, theirs)
+    await world.runUntilIdle()
+    const dueMs = world.timer === undefined ? Number.POSITIVE_INFINITY : world.timer.getTime() - world.now.getTime()
+    const isTheirs = declaredOtherwise(world, object)
+    await world.advance(isTheirs ? Math.min(dueMs / 1000, 60) : THEIR_PAUSE_S)
+  }
+  const corrections = correctionsOf(world, object, length)
+  same(
+    corrections <= MOST_CORRECTIONS,
+    true,
+    `a fight over ${field} costs ${corrections} writes in 20 minutes, ${when}`,
+  )
+  await world.advance(AFTERWARDS_S)
+  same(declaredOtherwise(world, object), false, `${field} is not as declared after a fight over it, ${when}`)
+  same(isContested(world), false, `the object is shown as contested after the fight, ${when}`)
+}
+
+const correctionsOf = ({ writes }: Simulation, { kind, metadata }: KubeObject, from: number): number =>
+  writes
+    .slice(from)
+    .filter(({ verb, object }) => verb === 'apply' && object.kind === kind && object.metadata.name === metadata.name)
+    .length
+
+interface Contested {
+  object: KubeObject
+  /** A patch that sets the field to another value. */
+  theirs: object
+  field: string
+}
+
+/** Returns a field of each owned object that the function declares. */
+function contestedIn(world: Simulation, { owns }: Reconciler): Contested[] {
+  const applied = owns.filter(({ strategy }) => strategy === 'Apply')
+  const objects = world.memory.all().filter((one) => applied.some((kind) => isOfKind(one, kind)))
+  return objects.flatMap((object) => {
+    const declared = world.memory.declared(object)
+    if (declared === undefined) return []
+    const { apiVersion: _, kind, metadata, ...content } = declared
+    const theirs = changed(content)
+    return theirs ? [{ object, theirs: theirs.patch, field: `${theirs.field} of ${kind} ${metadata.name}` }] : []
+  })
+}
+
+/** Changes the first text or number. */
+function changed(content: Record<string, unknown>, path = ''): { patch: object; field: string } | undefined {
+  for (const [name, value] of Object.entries(content)) {
+    const field = `${path}.${name}`
+    if (typeof value === 'string') return { patch: { [name]: `${value}x` }, field }
+    if (typeof value === 'number') return { patch: { [name]: value + 1 }, field }
+    const inside = isRecord(value) ? changed(value, field) : undefined
+    if (inside !== undefined) return { patch: { [name]: inside.patch }, field: inside.field }
+  }
+  return undefined
+}
+
+function declaredOtherwise({ memory }: Simulation, object: KubeObject): boolean {
+  const declared = memory.declared(object)
+  return declared !== undefined && memory.takenBack(declared).length > 0
+}
+
+function isContested({ object }: Simulation): boolean {
+  const { conditions = [] } = (object?.status ?? {}) as { conditions?: { type: string; status: string }[] }
+  return conditions.some(({ type, status }) => type === CONTESTED && status === 'True')
+}
+
+/** The mark of another writer. It does not count when states are compared. */
+export const TOUCHED = 'testing.fairlead.dev/touched'
+
+/** Throws the error of a broken law; a test runner shows the difference. */
+export function same(actual: unknown, expected: unknown, message: string): void {
+  if (isDeepStrictEqual(actual, expected)) return
+  throw new AssertionError({ message, actual, expected, operator: 'deepStrictEqual' })
+}
+
+/** The state that laws compare. Versions and the time of the next retry do not count. */
+export function stateOf({ memory, timer, failure, external }: Simulation): unknown {
+  const objects = memory.all().map(withoutVersion).sort(byIdentity)
+  const outside = external === undefined ? {} : { external: structuredClone(external) }
+  return { objects, ...outside, ...(failure === undefined ? { timer } : { failure: failure.message }) }
+}
+
+const HISTORY = new Set(['uid', 'creationTimestamp', 'generation', 'observedGeneration', 'lastTransitionTime'])
+
+/** Removes counts and times of changes, which differ between the ways to the same state. */
+export const withoutHistory = (state: unknown): unknown =>
+  JSON.parse(JSON.stringify(state), (field, value: unknown) => (HISTORY.has(field) ? undefined : value))
+
+/** Removes the condition of an earlier pause. */
+export const withoutPause = (state: unknown): unknown => withoutCondition(state, PAUSED)
+
+/** Removes the condition of an earlier failed run. */
+export const withoutFailure = (state: unknown): unknown => withoutCondition(state, RECONCILED)
+
+const withoutCondition = (state: unknown, type: string): unknown =>
+  JSON.parse(JSON.stringify(state), (_, value: unknown) =>
+    withoutEmpty(Array.isArray(value) ? value.filter((one: { type?: unknown } | null) => one?.type !== type) : value),
+  )
+
+/** Treats an empty object as a missing one. */
+const withoutEmpty = (value: unknown): unknown =>
+  typeof value === 'object' && value !== null && Object.keys(value).length === 0 ? undefined : value
+
+function withoutVersion({ metadata, ...content }: KubeObject): KubeObject {
+  const { resourceVersion: _, annotations = {}, ...kept } = metadata
+  const others = Object.fromEntries(
+    Object.entries(annotations).filter(([name]) => name !== TOUCHED && !isContest(name)),
+  )
+  return { ...content, metadata: { ...kept, annotations: others } }
+}
+
+/** Returns the decision of a function, whose input must stay unchanged. `apply` is sorted, since it is a set. */
+export async function decided(invoke: (input: RunInput) => Promise<Outcome>, input: RunInput): Promise<unknown> {
+  try {
+    const { apply, ...others } = await invoke(deepFreeze(structuredClone(input)))
+    return { ...others, ...(apply && { apply: apply.toSorted(byIdentity) }) }
+  } catch (error) {
+    return { throws: String(error) }
+  }
+}
+
+/** Returns the same input with other orders of its lists of objects. */
+export function reordered(input: RunInput): RunInput[] {
+  const reversed = (lists: RunInput['owned']) => mapLists(lists, (list) => list.toReversed())
+  const rotated = (lists: RunInput['owned']) => mapLists(lists, (list) => [...list.slice(1), ...list.slice(0, 1)])
+  return [reversed, rotated].map((change) => ({
+    ...input,
+    owned: change(input.owned),
+    related: change(input.related),
+  }))
+}
+
+const mapLists = (lists: RunInput['owned'], change: (list: KubeObject[]) => KubeObject[]): RunInput['owned'] =>
+  Object.fromEntries(Object.entries(lists).map(([kind, list]) => [kind, change(list)]))
+
+export function permutations<T>(items: readonly T[]): T[][] {
+  if (items.length <= 1) return [[...items]]
+  return items.flatMap((first, index) => permutations(items.toSpliced(index, 1)).map((rest) => [first, ...rest]))
+}
+
+/** The count of corrections does not count when states are compared. */
+const isContest = (annotation: string): boolean =>
+  annotation === CONTESTED_ANNOTATION || annotation.startsWith(CONTESTS)
+
+const identity = ({ apiVersion, kind, metadata }: KubeObject): string =>
+  JSON.stringify([kind, apiVersion, metadata.namespace, metadata.name])
+
+const byIdentity = (one: KubeObject, other: KubeObject): number => identity(one).localeCompare(identity(other))

@@ -1,0 +1,189 @@
+import {
+  apiVersionOf,
+  type KubeObject,
+  kindName,
+  type Outcome,
+  type Performed,
+  type Refusal,
+  type ResourceRef,
+  type RunContext,
+  type RunInput,
+} from '#contracts'
+import { isFinalizing, markedBy, ownershipMark, RECONCILER_ANNOTATION, type Reconciled, type World } from '#reconcile'
+import { type Kind, manifest, type Reconciler, toInvoke } from '#sdk'
+import { identityOf, isOwnedBy, type ReconcilerSpec, relation, retainerOf } from '#spec'
+import { asStored } from './memory.ts'
+
+/**
+ * The input of one decision. `now` defaults to 2030-01-01T00:00:00Z, `attempt` to 0.
+ *
+ * @example
+ * import type { Given } from 'fairlead/testing'
+ * import { Website } from './website.ts'
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const given: Given = { object, now: '2030-01-01T12:00:00Z' }
+ * given.attempt ?? 0 // => 0
+ */
+export interface Given {
+  /** The reconciled object; null if it does not exist. */
+  object: KubeObject | null
+  /** Other objects in the cluster. A run receives the owned and related ones, as from a dispatcher. */
+  others?: readonly KubeObject[]
+  now?: Date | string
+  attempt?: number
+  /** Writes that were refused earlier in the run: `{ kind: RoleBinding, name: 'admins', reason: 'Forbidden' }`. */
+  refused?: readonly (Pick<Refusal, 'name' | 'namespace' | 'reason'> & { kind: Kind<unknown>; message?: string })[]
+  /** The value that `external.read` of the reconciler has returned. */
+  external?: unknown
+  /** The earlier effect of the run. */
+  performed?: Performed
+  /** Default: true if the object is being deleted and has the reconciler's finalizer. */
+  finalizing?: boolean
+}
+
+const DEFAULT_NOW = '2030-01-01T00:00:00.000Z'
+/** The seed of `secret`: the same in every test, and another one for an object that is created again. */
+export const seedOf = (object: KubeObject | null): string => `the same in every test ${object?.metadata.uid}`
+/** Throws a RangeError for a text that is not a time. */
+export function timeOf(now: Date | string = DEFAULT_NOW): Date {
+  const time = new Date(now)
+  if (!Number.isNaN(time.getTime())) return time
+  throw new RangeError(`now is ${JSON.stringify(now)}: give a Date, or a time such as "2030-01-01T00:00:00Z"`)
+}
+
+const quiet = { debug() {}, info() {}, warn() {}, error() {} }
+
+/**
+ * Returns the outcome of the function for these objects at this time, as plain data. Rejects with the error that the
+ * function throws, and with a RangeError for a `now` that is not a time.
+ *
+ * @example
+ * import { outcomeOf } from 'fairlead/testing'
+ * import { Website, website } from './website.ts'
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const { status } = await outcomeOf(website, { object })
+ * status // => { ready: 0 }
+ */
+export function outcomeOf(reconciler: Reconciler, given: Given): Promise<Outcome> {
+  return invokeOf(reconciler)(inputOf(reconciler, given))
+}
+
+/** Returns the function as a call on its input. */
+export function invokeOf(reconciler: Reconciler): (input: RunInput) => Promise<Outcome> {
+  const { invoke } = prepared(reconciler)
+  return (input) => invoke(input, callContext())
+}
+
+export const callContext = (): RunContext => ({ signal: new AbortController().signal, log: quiet })
+
+export function inputOf(reconciler: Reconciler, given: Given): RunInput {
+  const { others = [], now, attempt = 0 } = given
+  const object = given.object && withUid(given.object)
+  const { spec } = prepared(reconciler)
+  const identity = identityOf(reconciler.name, spec)
+  return {
+    object,
+    owned: byKind(spec.owns, others, () => (other) => object !== null && isOwned(other, object, identity)),
+    related: byKind(spec.related, others, (one) => (object === null ? () => false : relation(one)(object))),
+    attempt,
+    seed: seedOf(object),
+    now: timeOf(now).toISOString(),
+    finalizing: given.finalizing ?? (object !== null && isFinalizing(object, identity)),
+    ...(given.refused !== undefined && { refused: refusedByKind(given.refused) }),
+    ...(reconciler.external !== undefined && { external: given.external ?? null }),
+    ...(given.performed !== undefined && { performed: given.performed }),
+  }
+}
+
+function refusedByKind(given: NonNullable<Given['refused']>): Record<string, Refusal[]> {
+  const kinds: Record<string, Refusal[]> = {}
+  for (const { kind, ...refusal } of given)
+    (kinds[kindName(kind.kind, apiVersionOf(kind))] ??= []).push({ message: refusal.reason, ...refusal })
+  return kinds
+}
+
+/** Returns the input that a dispatcher would observe for the object. */
+export function worldOf({ identity, spec }: Reconciled, object: KubeObject, others: readonly KubeObject[]): World {
+  const owned = spec.owns.flatMap((resource) =>
+    others
+      .filter((other) => isOfKind(other, resource) && isOwned(other, object, identity))
+      .map((child) => ({ resource, object: child })),
+  )
+  const isRelated = spec.related.map((one) => ({ one, holds: relation(one)(object) }))
+  const related = others.filter((other) => isRelated.some(({ one, holds }) => isOfKind(other, one) && holds(other)))
+  return { object, owned, related }
+}
+
+function byKind<Declared extends ResourceRef & { kind: string }>(
+  declared: readonly Declared[],
+  objects: readonly KubeObject[],
+  selects: (one: Declared) => (object: KubeObject) => boolean,
+): Record<string, KubeObject[]> {
+  const kinds: Record<string, KubeObject[]> = {}
+  for (const one of declared) {
+    const found = objects.filter((object) => isOfKind(object, one)).filter(selects(one))
+    const list = (kinds[kindName(one.kind, apiVersionOf(one))] ??= [])
+    list.push(...found.filter((object) => !list.includes(object)))
+  }
+  return Object.fromEntries(Object.entries(kinds).map(([kind, found]) => [kind, found.map(asStored)]))
+}
+
+export const isOfKind = ({ kind, apiVersion }: KubeObject, wanted: ResourceRef & { kind: string }): boolean =>
+  kind === wanted.kind && apiVersion === apiVersionOf(wanted)
+
+/**
+ * Whether the object counts as created by the reconciler. Without field managers, this is an object with a controller
+ * reference and without the mark of another creator.
+ */
+export function isOwned(object: KubeObject, owner: KubeObject, identity: string): boolean {
+  const creator = markedBy(owner, object)
+  const isUnmarked = creator === undefined && retainerOf(object) === undefined
+  return isOwnedBy(object, owner) && (creator === identity || isUnmarked)
+}
+
+/**
+ * Returns the child as a dispatcher would have created it for the owner: in its namespace, with a controller owner
+ * reference. `creator` names another reconciler or controller that has created it instead; the function does not see
+ * such an object.
+ *
+ * @example
+ * import { ConfigMap } from 'fairlead'
+ * import { ownedBy } from 'fairlead/testing'
+ * import { Website } from './website.ts'
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const { metadata } = ownedBy(object, ConfigMap.of({ metadata: { name: 'page' } }))
+ * metadata.ownerReferences?.[0]?.kind // => 'Website'
+ */
+export function ownedBy<Child extends KubeObject>(owner: KubeObject, child: Child, creator?: string): Child {
+  const { apiVersion, kind, metadata } = withUid(owner)
+  const { name, uid } = metadata
+  const reference = { apiVersion, kind, name, uid, controller: true, blockOwnerDeletion: true }
+  const namespace = metadata.namespace === undefined ? {} : { namespace: metadata.namespace }
+  const owned = { ...child, metadata: { ...namespace, ...child.metadata, ownerReferences: [reference] } }
+  if (creator === undefined) return owned
+  const mark = { [RECONCILER_ANNOTATION]: ownershipMark(creator, withUid(owner), owned) }
+  return { ...owned, metadata: { ...owned.metadata, annotations: { ...child.metadata.annotations, ...mark } } }
+}
+
+/** Adds the uid that the object would have in a simulation, if it has none. */
+const withUid = (object: KubeObject): KubeObject & { metadata: { uid: string } } => ({
+  ...object,
+  metadata: { ...object.metadata, uid: object.metadata.uid ?? `${object.kind}/${object.metadata.name}#1` },
+})
+
+interface Prepared {
+  spec: ReconcilerSpec
+  invoke: ReturnType<typeof toInvoke>
+}
+
+const known = new WeakMap<Reconciler, Prepared>()
+
+/** Prepares a reconciler once, as a dispatcher does: building its schemas takes longer than a decision. */
+export function prepared(reconciler: Reconciler): Prepared {
+  const before = known.get(reconciler)
+  if (before) return before
+  const spec = { ...manifest(reconciler).spec, paused: false, dryRun: false }
+  const made = { spec, invoke: toInvoke(reconciler) }
+  known.set(reconciler, made)
+  return made
+}

@@ -1,0 +1,8 @@
+export type { ExternalModel } from './external.ts'
+export { type Given, outcomeOf, ownedBy } from './given.ts'
+export { lawsOf } from './laws.ts'
+export { changeText, type ReplayedCall, type ReplayedRun, recordsIn, replayOf, replayRun } from './replay.ts'
+export type { Scenario, Step } from './scenario.ts'
+export type { SimulatedWrite } from './simulated-run.ts'
+export type { Simulation, SimulationOptions } from './simulation.ts'
+export { deploymentsRun, simulate } from './simulation.ts'

@@ -1,0 +1,231 @@
+import { isDeepStrictEqual } from 'node:util'
+import { ConflictError, controllerOf, type KubeObject } from '#contracts'
+import type { TakenField } from '#reconcile'
+
+/** The fields that identify an object. */
+export interface Identity {
+  apiVersion: string
+  kind: string
+  metadata: { name: string; namespace?: string | undefined }
+}
+
+/** A write that the API server rejects. */
+export class MemoryRefusal extends Error {
+  override readonly name = 'MemoryRefusal'
+  readonly reason: 'AlreadyExists' | 'NotFound'
+  constructor(reason: 'AlreadyExists' | 'NotFound', identity: Identity) {
+    super(`${nameOf(identity)} ${reason === 'NotFound' ? 'is not there' : 'exists already'}`)
+    this.reason = reason
+  }
+}
+
+/**
+ * The part of an API server that the correctness of a reconciler depends on: identities, generations, preconditions,
+ * merge patches, server-side apply, finalizers and garbage collection. It has no schemas, defaults and admission.
+ */
+export class Memory {
+  now: Date
+  readonly #objects = new Map<string, KubeObject>()
+  readonly #wanted = new Map<string, KubeObject>()
+  readonly #births = new Map<string, number>()
+  #version = 0
+
+  constructor(now: Date, from?: Memory) {
+    this.now = now
+    if (from === undefined) return
+    // Stored objects are never changed in place.
+    this.#objects = new Map(from.#objects)
+    this.#wanted = new Map(from.#wanted)
+    this.#births = new Map(from.#births)
+    this.#version = from.#version
+  }
+
+  copy(): Memory {
+    return new Memory(this.now, this)
+  }
+
+  /** A number that grows with every change. */
+  get version(): number {
+    return this.#version
+  }
+
+  all(): KubeObject[] {
+    return [...this.#objects.values()]
+  }
+
+  find(identity: Identity): KubeObject | undefined {
+    return this.#objects.get(nameOf(identity))
+  }
+
+  create(object: KubeObject): KubeObject {
+    const key = nameOf(object)
+    if (this.#objects.has(key)) throw new MemoryRefusal('AlreadyExists', object)
+    const birth = (this.#births.get(key) ?? 0) + 1
+    this.#births.set(key, birth)
+    const metadata = {
+      ...object.metadata,
+      uid: `${object.kind}/${object.metadata.name}#${birth}`,
+      generation: 1,
+      creationTimestamp: this.#time(),
+    }
+    return this.#store(asStored({ ...structuredClone(object), metadata }))
+  }
+
+  apply(object: KubeObject): KubeObject {
+    const { uid, resourceVersion: _, ...metadata } = object.metadata
+    const wanted = asStored(structuredClone({ ...object, metadata }) as KubeObject)
+    const current = this.find(object)
+    if (current === undefined && uid !== undefined) throw new ConflictError(`${nameOf(object)} is gone`)
+    const before = current === undefined ? this.create(wanted) : current
+    if (uid !== undefined && before.metadata.uid !== uid) throw new ConflictError(`${nameOf(object)} is another one`)
+    const after = applied(before, this.#wanted.get(before.metadata.uid ?? ''), wanted) as KubeObject
+    this.#wanted.set(before.metadata.uid ?? '', wanted)
+    return this.#replace(before, after)
+  }
+
+  /** Returns the last applied configuration of an object. */
+  declared({ metadata }: KubeObject): KubeObject | undefined {
+    return this.#wanted.get(metadata.uid ?? '')
+  }
+
+  /**
+   * Returns the fields that other managers have set and that the apply would change. `manager`: that of labels and
+   * annotations.
+   */
+  takenBack(wanted: KubeObject, manager?: string): TakenField[] {
+    const { uid = '' } = wanted.metadata
+    const current = this.find(wanted)
+    const last = this.#wanted.get(manager === undefined ? (current?.metadata.uid ?? '') : `${uid} ${manager}`)
+    const { uid: _, resourceVersion: __, ...metadata } = wanted.metadata
+    return changedByOthers(asStored({ ...wanted, metadata }), current, last)
+  }
+
+  /** Applies labels and annotations with server-side apply, for the observed version only. */
+  applyMetadata(wanted: KubeObject, manager: string): KubeObject {
+    const { uid, resourceVersion } = wanted.metadata
+    const before = this.find(wanted)
+    if (before === undefined || before.metadata.uid !== uid || before.metadata.resourceVersion !== resourceVersion)
+      throw new ConflictError(`${nameOf(wanted)} has changed since it was observed`)
+    const known = `${uid} ${manager}`
+    const last = this.#wanted.get(known)
+    const metadata = { ...before.metadata }
+    for (const field of ['labels', 'annotations'] as const) {
+      const [current = {}, former = {}, next = {}] = [before, last, wanted].map((one) => one?.metadata[field])
+      const map = applied(current, former, next) as Record<string, string>
+      if (Object.keys(map).length > 0) metadata[field] = map
+      else delete metadata[field]
+    }
+    this.#wanted.set(known, wanted)
+    return this.#replace(before, { ...before, metadata })
+  }
+
+  /** Applies a merge patch; with a resourceVersion, for that version only. */
+  patch(identity: Identity, patch: object): KubeObject {
+    const before = this.find(identity)
+    if (before === undefined) throw new MemoryRefusal('NotFound', identity)
+    const { resourceVersion } = (patch as Partial<KubeObject>).metadata ?? {}
+    if (resourceVersion !== undefined && resourceVersion !== before.metadata.resourceVersion)
+      throw new ConflictError(`${nameOf(identity)} has changed since it was observed`)
+    return this.#replace(before, merged(before, structuredClone(patch)) as KubeObject)
+  }
+
+  /**
+   * Deletes the object, and immediately the objects that it owned. An object with a finalizer remains, marked as being
+   * deleted.
+   */
+  delete(identity: Identity): void {
+    const object = this.find(identity)
+    if (object === undefined) throw new MemoryRefusal('NotFound', identity)
+    if ((object.metadata.finalizers ?? []).length === 0) this.#remove(object)
+    else if (object.metadata.deletionTimestamp === undefined)
+      this.#store({ ...object, metadata: { ...object.metadata, deletionTimestamp: this.#time() } })
+  }
+
+  /** Deletes objects whose controller does not exist. */
+  collectGarbage(): void {
+    const uids = new Set(this.all().map(({ metadata }) => metadata.uid))
+    for (const object of this.all()) {
+      const owner = controllerOf(object)
+      if (owner !== undefined && !uids.has(owner.uid)) this.#remove(object)
+    }
+  }
+
+  #replace(before: KubeObject, after: KubeObject): KubeObject {
+    const { metadata } = after
+    if (isDeepStrictEqual(before, after)) return before
+    const generation = (before.metadata.generation ?? 1) + (isDeepStrictEqual(before.spec, after.spec) ? 0 : 1)
+    const stored = this.#store({ ...after, metadata: { ...metadata, generation } })
+    if (metadata.deletionTimestamp !== undefined && (metadata.finalizers ?? []).length === 0) this.#remove(stored)
+    return stored
+  }
+
+  #store(object: KubeObject): KubeObject {
+    const stored = { ...object, metadata: { ...object.metadata, resourceVersion: `${++this.#version}` } }
+    this.#objects.set(nameOf(object), stored)
+    return stored
+  }
+
+  #remove(object: KubeObject): void {
+    this.#objects.delete(nameOf(object))
+    this.#version++
+    this.collectGarbage()
+  }
+
+  #time(): string {
+    return `${this.now.toISOString().slice(0, 19)}Z`
+  }
+}
+
+/** Returns the object as the API server stores it: `stringData` of a Secret becomes `data`. */
+export function asStored(object: KubeObject): KubeObject {
+  const { stringData, ...others } = object
+  if (object.kind !== 'Secret' || object.apiVersion !== 'v1' || !isRecord(stringData)) return object
+  const encoded = Object.entries(stringData).map(([key, text]) => [key, Buffer.from(String(text)).toString('base64')])
+  return { ...others, data: { ...(others['data'] as object), ...Object.fromEntries(encoded) } }
+}
+
+const nameOf = ({ apiVersion, kind, metadata }: Identity): string =>
+  `${kind}.${apiVersion} ${metadata.namespace ?? ''}/${metadata.name}`
+
+type Fields = Record<string, unknown>
+
+export const isRecord = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** Applies a JSON merge patch (RFC 7386). */
+function merged(target: unknown, patch: unknown): unknown {
+  if (!isRecord(patch)) return patch
+  const result: Fields = isRecord(target) ? { ...target } : {}
+  for (const [name, value] of Object.entries(patch)) {
+    if (value === null) delete result[name]
+    else result[name] = merged(result[name], value)
+  }
+  return result
+}
+
+/**
+ * Server-side apply by one manager: sets the wanted fields, removes fields that it wanted before and no longer wants,
+ * and keeps fields of other managers. A list counts as one value.
+ */
+function applied(current: unknown, before: unknown, wanted: unknown): unknown {
+  if (!isRecord(wanted) || !isRecord(current)) return wanted
+  const result: Fields = { ...current }
+  const dropped = Object.keys(isRecord(before) ? before : {}).filter((name) => !(name in wanted))
+  for (const name of dropped) delete result[name]
+  for (const [name, value] of Object.entries(wanted))
+    result[name] = applied(current[name], isRecord(before) ? before[name] : undefined, value)
+  return result
+}
+
+/** Returns the wanted fields that another manager has set to other values since `before` was applied. */
+function changedByOthers(wanted: unknown, current: unknown, before: unknown, path = ''): TakenField[] {
+  if (current === undefined || isDeepStrictEqual(wanted, current) || isDeepStrictEqual(before, current)) return []
+  if (!isRecord(wanted) || !isRecord(current)) return [{ field: path, manager: ANOTHER }]
+  const last = isRecord(before) ? before : {}
+  return Object.entries(wanted).flatMap(([name, value]) =>
+    changedByOthers(value, current[name], last[name], `${path}.${name}`),
+  )
+}
+
+/** The field manager of all changes by others. */
+const ANOTHER = 'another manager'

@@ -1,0 +1,378 @@
+import type { z } from 'zod'
+import {
+  type Effect,
+  type EventReport,
+  type KeptStatus,
+  type KubeObject,
+  RetryAfterError,
+  type RunInput,
+  TerminalError,
+} from '#contracts'
+import { dueDate } from '#queue/terms'
+import { EffectError, RefusedError, SettledWrites } from '#reconcile'
+import { Deployment, type Kind, type ObservedBy, Pod, type Reconciler, type Resource } from '#sdk'
+import { type ExternalModel, type SimulatedExternal, simulatedExternal } from './external.ts'
+import { isOfKind, timeOf } from './given.ts'
+import { type Identity, Memory } from './memory.ts'
+import { reconcileOnce, type SimulatedRun, type SimulatedWrite } from './simulated-run.ts'
+
+/**
+ * The options of `simulate()`. `now` defaults to 2030-01-01T00:00:00Z.
+ *
+ * @example
+ * import { deploymentsRun, type SimulationOptions } from 'fairlead/testing'
+ * import { Website } from './website.ts'
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const options: SimulationOptions<typeof Website> = { objects: [object], cluster: (world) => deploymentsRun(world as never) }
+ * options.objects.length // => 1
+ */
+export interface SimulationOptions<For extends Kind<unknown> = Kind<unknown>, State = unknown> {
+  /** The first object is reconciled; the others exist beside it. */
+  objects: readonly KubeObject[]
+  now?: Date | string
+  /** Plays the rest of the cluster: called after each change until it changes nothing. */
+  cluster?(simulation: Simulation<For, State>): void
+  /** A model of the external system that the function manages. */
+  external?: ExternalModel<For, State>
+}
+
+interface RefusedKind {
+  kind: Kind<unknown>
+  reason: string
+  name: string | undefined
+}
+
+/** The limit of runs at one moment, after which the function counts as never idle. */
+const MAX_RUNS = 20
+/** Failures that are results of the function or answers of the cluster: the object shows them. */
+const MEANT = [TerminalError, RetryAfterError, RefusedError, EffectError]
+/** The limit of consecutive changes by the rest of the cluster. */
+const MAX_REACTIONS = 100
+
+/**
+ * One object, its function, and a cluster in memory. The clock stands still until `advance` or `pass` moves it. Runs
+ * make the decisions of a dispatcher, by the same code.
+ *
+ * @example
+ * import { type Simulation, simulate } from 'fairlead/testing'
+ * import { Website, website } from './website.ts'
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const world: Simulation<typeof Website> = simulate(website, { objects: [object] })
+ * world.now.toISOString() // => '2030-01-01T00:00:00.000Z'
+ */
+export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unknown> {
+  readonly memory: Memory
+  readonly #reconciler: Reconciler<For>
+  readonly #options: SimulationOptions<For, State>
+  readonly #primary: Identity
+  readonly #settled = new SettledWrites()
+  readonly #external: SimulatedExternal | undefined
+  /** The time of the next run, requested by the function or by a failure. */
+  timer: Date | undefined
+  /** The error of the last run. */
+  failure: Error | undefined
+  readonly writes: SimulatedWrite[] = []
+  readonly events: EventReport[] = []
+  /** The inputs of the function, in order. */
+  readonly inputs: RunInput[] = []
+  /** Called before each write, to simulate concurrent events. */
+  before: (write: SimulatedWrite) => void = () => {}
+  /**
+   * The random source of `secret`. In a cluster each run draws other values; here a run does so after this text has
+   * changed.
+   */
+  draw = ''
+  #refused: readonly RefusedKind[] = []
+  #attempt = 0
+  /** Whether the last failure has a consequence of its own, instead of a retry with backoff. */
+  #isMeant = false
+  #isPlaying = false
+
+  constructor(reconciler: Reconciler<For>, options: SimulationOptions<For, State>, from?: Simulation<For, State>) {
+    const [first] = options.objects
+    if (first === undefined) throw new Error('a simulation needs the object that is reconciled: "objects" is empty')
+    if (!isOfKind(first, reconciler.for))
+      throw new Error(`the first object is a ${first.kind}, but ${reconciler.name} reconciles ${reconciler.for.kind}`)
+    this.#reconciler = reconciler
+    this.#options = options
+    this.#primary = first
+    this.memory = from?.memory.copy() ?? new Memory(timeOf(options.now))
+    this.#external = from === undefined ? simulatedExternal(reconciler, options.external) : from.#external?.copy()
+    this.timer = from?.timer
+    this.#attempt = from === undefined ? 0 : from.#attempt
+    this.#refused = from === undefined ? [] : from.#refused
+    if (from !== undefined) return
+    for (const object of options.objects) this.memory.create(object)
+    this.#playCluster()
+  }
+
+  /** Returns an independent copy with the same state. */
+  copy(): Simulation<For, State> {
+    return new Simulation(this.#reconciler, this.#options, this)
+  }
+
+  get now(): Date {
+    return this.memory.now
+  }
+
+  /** The reconciled object; undefined if it does not exist. */
+  get object(): StoredBy<For> | undefined {
+    return this.#stored as StoredBy<For> | undefined
+  }
+
+  /**
+   * The state of the external system, which steps and tests may change. Undefined for a function without an external
+   * system.
+   */
+  get external(): State {
+    return this.#external?.state as State
+  }
+
+  /** Effects that the external system has accepted, in order. */
+  get effects(): readonly Effect[] {
+    return this.#external?.taken ?? []
+  }
+
+  /**
+   * Calls `around` for each later effect; `perform` passes the effect to the external system. Throw to make an effect
+   * fail, or return its result.
+   */
+  aroundEffects(around: (effect: Effect, perform: () => Promise<unknown>) => Promise<unknown>): void {
+    if (this.#external !== undefined) this.#external.around = around
+  }
+
+  list<K extends Kind<unknown>>(kind: K): StoredBy<K>[] {
+    return this.memory.all().filter((object) => isOfKind(object, kind)) as StoredBy<K>[]
+  }
+
+  /**
+   * Merges the patch into objects as another client, such as a kubelet into the status of a pod. Without a name: into
+   * all objects of the kind.
+   */
+  patch(kind: Kind<unknown>, patch: object, name?: string): void {
+    for (const object of this.#named(kind, name)) this.memory.patch(object, patch)
+    this.#playCluster()
+  }
+
+  /** Merges the patch into the reconciled object as a user. */
+  edit(patch: object): void {
+    this.memory.patch(this.#primary, patch)
+    this.#playCluster()
+  }
+
+  create(object: KubeObject): void {
+    this.memory.create(object)
+    this.#playCluster()
+  }
+
+  /** Deletes objects. Without a kind: the reconciled object. Without a name: all objects of the kind. */
+  delete(kind?: Kind<unknown>, name?: string): void {
+    for (const object of kind === undefined ? [this.#primary] : this.#named(kind, name)) this.memory.delete(object)
+    this.#playCluster()
+  }
+
+  /**
+   * Makes the API server refuse later writes of objects of that kind: of an owned object, or of labels, annotations and
+   * the deletion of the reconciled object. Without a name: of all objects of the kind.
+   */
+  refuse(kind: Kind<unknown>, reason = 'Forbidden', name?: string): void {
+    this.#refused = [...this.#refused, { kind, reason, name }]
+  }
+
+  /** Ends the refusals of `refuse`. Without a kind: all of them. */
+  admit(kind?: Kind<unknown>): void {
+    const isOther = (one: Kind<unknown>) => one.kind !== kind?.kind || one.group !== kind.group
+    this.#refused = kind === undefined ? [] : this.#refused.filter((one) => isOther(one.kind))
+  }
+
+  /**
+   * Runs until no run is due at this time. Rejects with the errors of the function, except those with a consequence of
+   * their own: a TerminalError, a RetryAfterError, a refused write.
+   */
+  async runUntilIdle(): Promise<void> {
+    for (let runs = 0; runs < MAX_RUNS; runs++) {
+      const before = this.writes.length + this.effects.length
+      await this.run()
+      if (this.failure !== undefined && !this.#isMeant) throw this.failure
+      const isDue = this.timer !== undefined && this.timer <= this.now
+      if (this.writes.length + this.effects.length === before && !isDue) return
+    }
+    const { name } = this.#reconciler
+    throw new Error(
+      `${name} never becomes idle: after ${MAX_RUNS} runs at one moment it writes, or wants to run, again`,
+    )
+  }
+
+  /** Advances the clock without runs, so the next run is late. */
+  pass(seconds: number): void {
+    this.memory.now = new Date(this.now.getTime() + seconds * 1000)
+    this.#playCluster()
+  }
+
+  /** Advances the clock and runs at each timer. */
+  async advance(seconds: number): Promise<void> {
+    const end = this.now.getTime() + seconds * 1000
+    while (this.timer !== undefined && this.timer.getTime() <= end) {
+      this.memory.now = new Date(Math.max(this.timer.getTime(), this.now.getTime()))
+      await this.runUntilIdle()
+    }
+    this.pass((end - this.now.getTime()) / 1000)
+  }
+
+  /** Makes one run, as a dispatcher does. A failure is kept in `failure`. */
+  async run({ isDry = false } = {}): Promise<void> {
+    this.timer = undefined
+    this.failure = undefined
+    const { finish, failure } = await reconcileOnce(this.#simulatedRun(isDry))
+    this.failure = failure
+    this.#isMeant = MEANT.some((meant) => failure instanceof meant)
+    this.#attempt = finish.kind === 'error' || finish.kind === 'terminal' ? this.#attempt + 1 : 0
+    if (finish.kind === 'requeue') this.timer = dueDate(finish.at, this.now)
+    if (finish.kind === 'error') this.timer = dueDate(finish.retryAt, this.now)
+  }
+
+  /** Returns the writes of one dry run, which ends before its first effect. The cluster stays unchanged. */
+  async dryRun(): Promise<SimulatedWrite[]> {
+    const copy = this.copy()
+    await copy.run({ isDry: true })
+    return copy.writes
+  }
+
+  /** Records an Event once, even if it is reported several times. */
+  #tell(event: EventReport): void {
+    const isTold = this.events.some(({ reason, message }) => reason === event.reason && message === event.message)
+    if (!isTold) this.events.push(event)
+  }
+
+  #simulatedRun(isDry: boolean): SimulatedRun {
+    return {
+      reconciler: this.#reconciler,
+      memory: this.memory,
+      settled: this.#settled,
+      external: this.#external,
+      isDry,
+      attempt: this.#attempt,
+      draw: this.draw,
+      primary: () => this.#stored,
+      refusal: (write) => this.#refusalOf(write),
+      before: (write) => this.before(write),
+      wrote: (write) => {
+        this.writes.push(write)
+        this.#playCluster()
+      },
+      decidesOn: (input) => void this.inputs.push(input),
+      tells: (event) => this.#tell(event),
+    }
+  }
+
+  /** Status and finalizers are never refused. */
+  #refusalOf({ verb, object }: SimulatedWrite): string | undefined {
+    if (verb === 'status' || verb === 'finalizers') return undefined
+    const { name } = object.metadata
+    return this.#refused.find((one) => isOfKind(object, one.kind) && (one.name ?? name) === name)?.reason
+  }
+
+  get #stored(): KubeObject | undefined {
+    return this.memory.find(this.#primary)
+  }
+
+  #playCluster(): void {
+    if (this.#isPlaying || this.#options.cluster === undefined) return
+    this.#isPlaying = true
+    try {
+      for (let reactions = 0; reactions < MAX_REACTIONS; reactions++) {
+        const before = this.memory.version
+        this.#options.cluster(this)
+        if (this.memory.version === before) return
+      }
+      throw new Error(`"cluster" still changes something when it is called for the ${MAX_REACTIONS}th time`)
+    } finally {
+      this.#isPlaying = false
+    }
+  }
+
+  #named(kind: Kind<unknown>, name: string | undefined): KubeObject[] {
+    const found = this.memory
+      .all()
+      .filter((one) => isOfKind(one, kind) && (name ?? one.metadata.name) === one.metadata.name)
+    if (name !== undefined && found.length === 0) throw new Error(`there is no ${kind.kind} ${name}`)
+    return found
+  }
+}
+
+/** An object as a cluster in memory stores it: without defaults, and at first without a status. */
+export type StoredBy<K> =
+  K extends Resource<infer Spec, infer Status>
+    ? Pick<KubeObject, 'apiVersion' | 'kind' | 'metadata'> & {
+        spec: z.input<Spec>
+        status?: Partial<z.output<Status>> & KeptStatus
+      }
+    : unknown extends ObservedBy<K>
+      ? KubeObject
+      : ObservedBy<K>
+
+/**
+ * Returns a simulation of one object. Throws an Error if the first of `objects` is not of the kind that the function
+ * reconciles. Failures of the function are in `failure`; `runUntilIdle` rejects with those that the function does not
+ * intend.
+ *
+ * @example
+ * import { ConfigMap } from 'fairlead'
+ * import { simulate } from 'fairlead/testing'
+ * import { Website, website } from './website.ts'
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const world = simulate(website, { objects: [object] })
+ * await world.runUntilIdle()
+ * world.list(ConfigMap)[0]?.data // => { 'index.html': 'hi' }
+ */
+export const simulate = <For extends Kind<unknown>, State = unknown>(
+  reconciler: Reconciler<For>,
+  options: SimulationOptions<NoInfer<For>, State>,
+): Simulation<For, State> => new Simulation(reconciler, options)
+
+/**
+ * Plays the Deployment controller and the kubelet as the `cluster` of a simulation: all pods of each Deployment exist
+ * and are ready at once.
+ *
+ * @example
+ * import { deploymentsRun, simulate } from 'fairlead/testing'
+ * import { Website, website } from './website.ts'
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const world = simulate(website, { objects: [object], cluster: deploymentsRun })
+ * await world.runUntilIdle()
+ * world.object?.status?.ready // => 1
+ */
+export function deploymentsRun(world: Simulation): void {
+  for (const deployment of world.list(Deployment)) {
+    const replicas = deployment.spec?.replicas ?? 1
+    const names = Array.from({ length: replicas }, (_, index) => `${deployment.metadata.name}-${index}`)
+    for (const name of names)
+      if (!world.list(Pod).some((pod) => pod.metadata.name === name)) create(world, deployment, name)
+    const surplus = world.list(Pod).filter((pod) => isOf(deployment, pod) && !names.includes(pod.metadata.name))
+    for (const pod of surplus) world.memory.delete(pod)
+    const { generation = 1 } = deployment.metadata
+    const counts = { replicas, readyReplicas: replicas, updatedReplicas: replicas, availableReplicas: replicas }
+    world.memory.patch(deployment, { status: { observedGeneration: generation, ...counts } })
+  }
+}
+
+type Deployed = ObservedBy<typeof Deployment>
+
+const isOf = ({ metadata }: Deployed, pod: ObservedBy<typeof Pod>): boolean =>
+  pod.metadata.ownerReferences?.some(({ uid }) => uid === metadata.uid) === true
+
+function create(world: Simulation, { apiVersion, kind, metadata, spec }: Deployed, name: string): void {
+  const { name: owner, namespace, uid = '' } = metadata
+  const labels = spec?.template.metadata?.labels
+  world.memory.create({
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: {
+      name,
+      ...(namespace !== undefined && { namespace }),
+      ...(labels && { labels }),
+      ownerReferences: [{ apiVersion, kind, name: owner, uid, controller: true }],
+    },
+    status: { phase: 'Running' },
+  })
+}

@@ -1,0 +1,147 @@
+import type { Headers, StoredMessage } from '#nats'
+import type { Names } from './names.ts'
+import type { Expected, Failures, KeyRecord, NewRecord, Publish, Token } from './record.ts'
+
+export interface WireMessage {
+  subject: string
+  headers: Headers
+  payload: string
+}
+
+/** The key and queue of a message, and the process that writes it. */
+export interface Address {
+  names: Names
+  reconciler: string
+  key: string
+  worker: string
+}
+
+/**
+ * Expiry of a sleeping timer after its due time. Timers are woken long before they are due, so this removes only timers
+ * that no process has woken.
+ */
+const OVERSLEPT_MS = 30 * 24 * 3600 * 1000
+/** Expiry of a release. A release has no content; the stream keeps one such message per worker for this long. */
+const DONE_TTL = '600s'
+const MAX_ERROR_CHARS = 2000
+
+export function toWire(message: Publish, { names, reconciler, key, worker }: Address): WireMessage {
+  const guards = {
+    ...expectation(message.expected, names.records(reconciler, key)),
+    ...(message.cancels !== undefined && cancellation(names.record(reconciler, key, message.cancels))),
+  }
+  switch (message.role) {
+    case 'token': {
+      const headers = { ...failureHeaders(message), ...guards }
+      return { subject: names.token(reconciler, message.lane, key), headers, payload: shortened(message.error) }
+    }
+    case 'record': {
+      const { record } = message
+      const headers = { ...recordHeaders(record, names.token(reconciler, record.lane, key)), ...guards }
+      return { subject: names.record(reconciler, key, record.generation), headers, payload: shortened(record.error) }
+    }
+    case 'done':
+      return { subject: names.done(reconciler, worker), headers: { 'Nats-TTL': DONE_TTL, ...guards }, payload: '' }
+  }
+}
+
+const expectation = ({ of, sequence }: Expected, records: string): Headers => ({
+  'Nats-Expected-Last-Subject-Sequence': sequence,
+  'Nats-Expected-Last-Subject-Sequence-Subject': of === 'record' ? records : undefined,
+})
+
+/** Removes a schedule in the same step as the publish (NATS ADR-51). */
+const cancellation = (subject: string): Headers => ({ 'Nats-Scheduler': subject, 'Nats-Schedule-Next': 'purge' })
+
+const recordHeaders = (record: NewRecord, target: string): Headers => ({
+  'Fairlead-State': record.state,
+  'Fairlead-Owner': record.owner,
+  'Fairlead-By': record.by,
+  ...failureHeaders(record),
+  'Fairlead-Since': Math.round(record.since),
+  'Fairlead-Dirty': record.dirty ? 1 : undefined,
+  'Fairlead-Other-Lane': record.otherLaneWaits ? 1 : undefined,
+  'Fairlead-Reason': record.reason,
+  'Fairlead-Due': record.state === 'waiting' ? Math.ceil(record.at) : undefined,
+  'Nats-Schedule': `@at ${new Date(Math.ceil(record.at) + (record.slot === undefined ? 0 : OVERSLEPT_MS)).toISOString()}`,
+  'Nats-Schedule-Target': target,
+})
+
+const failureHeaders = ({ attempt, cuts, suspect }: Failures): Headers => ({
+  'Fairlead-Attempt': attempt || undefined,
+  'Fairlead-Cuts': cuts || undefined,
+  'Fairlead-Suspect': suspect ? 1 : undefined,
+})
+
+const shortened = (error = ''): string =>
+  error.length > MAX_ERROR_CHARS ? `${error.slice(0, MAX_ERROR_CHARS - 1)}…` : error
+
+/** Returns the record in a message. Undefined: the message is not a record of this protocol. */
+export function recordFrom(message: StoredMessage, names: Names): KeyRecord | undefined {
+  const { headers, sequence } = message
+  const place = names.placeOf(message.subject)
+  const target = names.placeOf(headers['Nats-Schedule-Target'] ?? '')
+  const state = headers['Fairlead-State']
+  if (place?.kind !== 'record' || target?.kind !== 'token') return undefined
+  if (state !== 'running' && state !== 'waiting' && state !== 'parked') return undefined
+  return {
+    state,
+    sequence,
+    generation: place.generation,
+    owner: headers['Fairlead-Owner'] ?? '',
+    ...(headers['Fairlead-By'] !== undefined && { by: headers['Fairlead-By'] }),
+    lane: target.lane,
+    ...slotFrom(place.generation),
+    ...failuresFrom(message),
+    at: Number(headers['Fairlead-Due'] ?? Date.parse(headers['Nats-Schedule']?.slice('@at '.length) ?? '')),
+    since: Number(headers['Fairlead-Since']),
+    dirty: headers['Fairlead-Dirty'] === '1',
+    otherLaneWaits: headers['Fairlead-Other-Lane'] === '1',
+    ...reasonFrom(headers['Fairlead-Reason']),
+    ...errorFrom(message),
+  }
+}
+
+function slotFrom(generation: string): Pick<KeyRecord, 'slot'> {
+  const [, slot = ''] = /^.(\d*)-/.exec(generation) ?? []
+  return slot === '' ? {} : { slot }
+}
+
+const REASONS = ['Requeue', 'Error', 'CutShort', 'Terminal', 'Withdrawn'] as const
+
+function reasonFrom(header: string | undefined): Pick<KeyRecord, 'reason'> {
+  const reason = REASONS.find((known) => known === header)
+  return reason === undefined ? {} : { reason }
+}
+
+/** Returns the error of the previous run, if it failed. */
+export const errorFrom = ({ data }: StoredMessage): { error?: string } =>
+  data.length === 0 ? {} : { error: new TextDecoder().decode(data) }
+
+export function tokenFrom(message: StoredMessage, lane: Token['lane']): Token {
+  const failures = failuresFrom(message)
+  const token = { lane, sequence: message.sequence, cutShort: isCutShort(message), ...failures }
+  if (!isWatchdog(message)) return token
+  const { cuts = 0, suspect } = failures
+  // The first such run is repeated at once, because another key in the same process may have caused the crash.
+  const isAgain = suspect || cuts > 0 || token.cutShort
+  return { ...token, cutShort: true, cuts: cuts + 1, ...(isAgain && { suspect: true }) }
+}
+
+function failuresFrom({ headers }: StoredMessage): Failures {
+  const cuts = Number(headers['Fairlead-Cuts'] ?? 0)
+  const suspect = headers['Fairlead-Suspect'] === '1'
+  return { attempt: Number(headers['Fairlead-Attempt'] ?? 0), ...(cuts > 0 && { cuts }), ...(suspect && { suspect }) }
+}
+
+const isCutShort = ({ headers }: StoredMessage): boolean => headers['Fairlead-Reason'] === 'CutShort'
+
+/** Whether the lease of the key has expired: the server made this token from a running record whose run never ended. */
+export const isWatchdog = ({ headers }: StoredMessage): boolean => headers['Fairlead-State'] === 'running'
+
+/** Whether a timer came due: the server made this token from a waiting record and kept its headers. */
+const isFired = ({ headers }: StoredMessage): boolean => headers['Fairlead-State'] === 'waiting'
+
+/** Returns when that timer was due, in the server's time. */
+export const dueOf = (message: StoredMessage): number | undefined =>
+  isFired(message) ? Number(message.headers['Fairlead-Due']) : undefined

@@ -1,0 +1,196 @@
+import type { Delivery, StoredMessage } from '#nats'
+import type { ServerClock } from './clock.ts'
+import { dueOf, isWatchdog } from './codec.ts'
+import { type Core, measured, operate } from './core.ts'
+import { LeasedKey } from './leased-key.ts'
+import type { HeldKey } from './machine.ts'
+import type { KeyRecord } from './record.ts'
+import type { TakeInput } from './take.ts'
+import { endingOf, messageOf, timely } from './terms.ts'
+import { transitions } from './transitions.ts'
+import { backoffMs, DEFAULT_BACKOFF, type Finish, type HandBack, type ServeOptions } from './types.ts'
+
+const HANDBACK: HandBack = { kind: 'handback' }
+
+/** Runs the handler of a worker for leased keys, and stores how each run ended. */
+export class HandlerRuns {
+  readonly #core: Core
+  readonly #options: ServeOptions
+  readonly #timers: OwnTimers
+  readonly #leased = new Set<LeasedKey>()
+  /** The latest run of each key. */
+  readonly #current = new Map<string, LeasedKey>()
+
+  constructor(core: Core, options: ServeOptions, timers: OwnTimers) {
+    this.#core = core
+    this.#options = options
+    this.#timers = timers
+  }
+
+  get size(): number {
+    return this.#leased.size
+  }
+
+  /** Returns the latest run of a key, if it has not ended. */
+  of(key: string): LeasedKey | undefined {
+    return this.#current.get(key)
+  }
+
+  takeBack(): void {
+    for (const run of this.#leased) run.takeBack()
+  }
+
+  async run(key: string, held: HeldKey, claim: Claim, isDraining: boolean): Promise<void> {
+    const { reconciler, onFinished } = this.#options
+    const { message } = claim
+    const enqueuedAt = this.#core.clock.dateOf(queuedAt(this.#core, claim))
+    const fired = dueAt(claim) !== undefined
+    const run = new LeasedKey(this.#core, reconciler, key, held, { fired, enqueuedAt })
+    if (isDraining) return void (await run.end(() => HANDBACK))
+    if (message && isWatchdog(message) && run.suspect) return this.#postpone(run)
+    this.#leased.add(run)
+    this.#current.set(key, run)
+    try {
+      const began = performance.now()
+      const finish = await this.#handle(run)
+      const result = await run.end(endingOf(finish, this.#core.clock))
+      if (result.kind === 'waiting') this.#timers.remember(key, result.record)
+      const isFenced = result.kind === 'fenced'
+      if (!isFenced) this.#core.observer.onFinish?.(reconciler, finish.kind, performance.now() - began)
+      onFinished?.(run, isFenced ? 'fenced' : 'finished')
+    } finally {
+      this.#leased.delete(run)
+      if (this.#current.get(key) === run) this.#current.delete(key)
+    }
+  }
+
+  /** Delays a key whose runs crash their process, so that it does not crash one process after the other. */
+  async #postpone(run: LeasedKey): Promise<void> {
+    const { reconciler, key, cuts } = run
+    const { clock, log } = this.#core
+    log.warn({ reconciler, key, cuts }, 'run cut short again, its process was lost: the key waits')
+    await run.end(() => ({
+      kind: 'postponed',
+      at: clock.now() + this.#backoffMs(cuts - 1),
+      message: `its process was lost during the run, ${cuts === 1 ? 'once' : `${cuts} times in a row`}`,
+    }))
+  }
+
+  #backoffMs(attempt: number): number {
+    return backoffMs(attempt, this.#options.backoff ?? DEFAULT_BACKOFF, this.#core.random)
+  }
+
+  async #handle(run: LeasedKey): Promise<Finish | HandBack> {
+    try {
+      const finish = timely(await this.#options.handler(run))
+      return run.isTakenBack ? HANDBACK : finish
+    } catch (error) {
+      if (run.isTakenBack) return HANDBACK
+      const { reconciler, key } = run
+      if (!run.signal.aborted) this.#core.log.warn({ err: error, reconciler, key }, 'run failed')
+      return { kind: 'error', message: messageOf(error), retryAt: { afterMs: this.#backoffMs(run.attempt) } }
+    }
+  }
+}
+
+/** The input for taking a key. */
+export interface Claim {
+  input: Pick<TakeInput, 'token' | 'direct' | 'seen' | 'waiting' | 'isDue'>
+  /** The token of the key, as it is stored. */
+  message: StoredMessage | undefined
+  /** The moment when the claim reached this process, as the clock's `moment()` returns it. */
+  cameAt: number
+  /** The time after `cameAt` during which the key may be taken, in milliseconds. */
+  freshMs: number
+  /** The delivery of the token. Undefined: the token was not delivered. */
+  delivery: Delivery | undefined
+  /** True: a token of the key with a count of failures may exist although none was delivered. It is looked up first. */
+  mayBeQueued?: boolean
+  onOccupied?: () => void
+}
+
+/** Returns when the key began to wait, in the server's time. */
+const queuedAt = ({ clock }: Core, claim: Claim): number =>
+  claim.message?.storedAt ?? dueAt(claim) ?? clock.timeOf(claim.cameAt)
+
+/** Returns when the timer that caused this claim was due, in the server's time. Undefined: no timer caused it. */
+export const dueAt = ({ message, input }: Claim): number | undefined =>
+  input.isDue ? input.waiting?.at : message && dueOf(message)
+
+/** Takes the key under a lease. Undefined: the key must not run now, or not in this process. */
+export async function takeKey(
+  core: Core,
+  of: { reconciler: string; key: string },
+  claim: Claim,
+  signal: AbortSignal,
+): Promise<HeldKey | undefined> {
+  const { js, names, clock, terms, observer, log, instance } = core
+  const { delivery } = claim
+  if (claim.mayBeQueued && (await js.lastOf(names.stream, names.tokens(of.reconciler, of.key)))) return undefined
+  if (clock.sure() === undefined) await measured(core, { signal })
+  const freshUntil = clock.timeOf(claim.cameAt) + claim.freshMs
+  const claimed = { ...claim.input, freshUntil, nonce: core.nonce(), by: instance, terms }
+  const result = await operate(core, transitions.take, claimed, of, { delivery, signal })
+  if (result.kind === 'dropped') log.warn({ ...of, because: result.because }, 'token not taken')
+  if (result.kind === 'occupied') claim.onOccupied?.()
+  if (result.kind !== 'leased') return undefined
+  const due = dueAt(claim)
+  const queued = queuedAt(core, claim)
+  observer.onTake?.(of.reconciler, Math.max(0, clock.now() - queued), due && queued - due)
+  return result.held
+}
+
+/** How long before the due time the process takes the key. At the due time the server would fire the timer. */
+const LEAD_MS = 50
+/** Timers that are due later than this are left to the server. */
+const HORIZON_MS = 10 * 60_000
+/** The number of remembered timers of one Reconciler, about 1 MiB. Further timers are left to the server. */
+const REMEMBERED = 2000
+
+interface OwnTimer {
+  record: KeyRecord
+  timeout: NodeJS.Timeout
+}
+
+/**
+ * The timers that runs of this process have set and, as far as this process knows, no other process has taken. Taking
+ * one over costs one write. A timer that the server fires costs a token, its delivery and its acknowledgement, and is
+ * up to 250 ms late. The retry of a failed run is left to the server, because it may succeed in another process.
+ */
+export class OwnTimers {
+  readonly #clock: ServerClock
+  readonly #onDue: (key: string, record: KeyRecord) => void
+  readonly #known = new Map<string, OwnTimer>()
+
+  constructor(clock: ServerClock, onDue: (key: string, record: KeyRecord) => void) {
+    this.#clock = clock
+    this.#onDue = onDue
+  }
+
+  remember(key: string, record: KeyRecord): void {
+    this.take(key)
+    const waitMs = record.at - LEAD_MS - this.#clock.now()
+    if (record.reason !== 'Requeue' || waitMs < 0 || waitMs > HORIZON_MS || this.#known.size >= REMEMBERED) return
+    const timeout = setTimeout(() => this.#due(key), waitMs).unref()
+    this.#known.set(key, { record, timeout })
+  }
+
+  /** Returns the record of a key and forgets it, because the caller takes the key. */
+  take(key: string): KeyRecord | undefined {
+    const known = this.#known.get(key)
+    if (known === undefined) return undefined
+    clearTimeout(known.timeout)
+    this.#known.delete(key)
+    return known.record
+  }
+
+  clear(): void {
+    for (const key of this.#known.keys()) this.take(key)
+  }
+
+  #due(key: string): void {
+    const record = this.take(key)
+    // If this process was busy at the due time, the server has fired the timer by now.
+    if (record && record.at > this.#clock.now()) this.#onDue(key, record)
+  }
+}

@@ -1,0 +1,24 @@
+export { NoQueueError } from './declare.ts'
+export { InvalidNameError } from './names.ts'
+export type { Lane } from './record.ts'
+export { dated, dueDate, messageOf } from './terms.ts'
+export {
+  type Announced,
+  type Backlog,
+  type BackoffTerms,
+  backoffMs,
+  type Depth,
+  type Due,
+  type Entry,
+  type Finish,
+  type HandBack,
+  type KeyOf,
+  type Lease,
+  LeaseLostError,
+  type QueueObserver,
+  type Safety,
+  type ServeOptions,
+  type Worker,
+} from './types.ts'
+export type { RetryOutcome, WithdrawOutcome } from './work-queue.ts'
+export { openQueue, type QueueOptions, type WorkQueue } from './work-queue.ts'

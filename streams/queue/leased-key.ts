@@ -1,0 +1,293 @@
+import type { Delivery } from '#nats'
+import { type Core, enqueueKey, measured, operate } from './core.ts'
+import type { Ending, FinishResult } from './finish.ts'
+import { type HeldKey, leaseEnd } from './machine.ts'
+import { transitions } from './transitions.ts'
+import { type Lease, LeaseLostError } from './types.ts'
+
+/** The cause of the run. */
+export interface LeaseOrigin {
+  fired: boolean
+  enqueuedAt: Date
+}
+
+/** A change that arrived while the key ran. */
+interface ChangeNote {
+  /** The unacknowledged token that announced the change. Undefined: this process observed the change itself. */
+  delivery: Delivery | undefined
+  /** True: the change is safe. False: the change must be queued, or its token taken. */
+  resolve: (isSafe: boolean) => void
+}
+
+const STALE = 'the key was changed since it was read'
+
+/** A key whose lease this process holds. The lease is renewed every third of its length until the run ends. */
+export class LeasedKey implements Lease {
+  readonly reconciler: string
+  readonly key: string
+  readonly attempt: number
+  readonly cuts: number
+  readonly cutShort: boolean
+  readonly suspect: boolean
+  readonly fired: boolean
+  readonly enqueuedAt: Date
+  readonly #core: Core
+  readonly #abort = new AbortController()
+  #held: HeldKey
+  #passes: Passes<ChangeNote> = passes.none
+  #stale = new AbortController()
+  #renewal: Promise<void> | undefined
+  #timer: NodeJS.Timeout | undefined
+  #progressed = false
+  #lost = false
+  #takenBack = false
+  #ended = false
+
+  constructor(core: Core, reconciler: string, key: string, held: HeldKey, { fired, enqueuedAt }: LeaseOrigin) {
+    this.#core = core
+    this.reconciler = reconciler
+    this.key = key
+    this.attempt = held.record.attempt
+    this.cuts = held.record.cuts ?? 0
+    this.cutShort = held.record.reason === 'CutShort'
+    this.suspect = held.record.suspect === true
+    this.fired = fired
+    this.enqueuedAt = enqueuedAt
+    this.#held = held
+    this.#renewInTime()
+  }
+
+  get owner() {
+    return this.#held.record.owner
+  }
+
+  get lane() {
+    return this.#held.record.lane
+  }
+
+  get until() {
+    return this.#core.clock.dateOf(this.#end)
+  }
+
+  get signal(): AbortSignal {
+    return this.#abort.signal
+  }
+
+  hold(): void {
+    if (this.#core.clock.now() > this.#end) this.#lose('its lease ran out before it was renewed')
+    this.signal.throwIfAborted()
+  }
+
+  progressed(): void {
+    if (this.#progressed) return
+    this.#progressed = true
+    // Without a timer a renewal is under way, or the run is over. A renewal sets the timer when it ends.
+    if (this.#held.record.cuts === undefined || this.#timer === undefined) return
+    clearTimeout(this.#timer)
+    this.#renewInTime()
+  }
+
+  /** True: the result of the run is not stored, and its key is queued as it was. */
+  get isTakenBack() {
+    return this.#takenBack
+  }
+
+  get after(): string | undefined {
+    return this.#held.after
+  }
+
+  get stale(): AbortSignal {
+    return this.#stale.signal
+  }
+
+  async beginPass(): Promise<'announced here' | 'announced by a token'> {
+    const { unseen } = this.#passes
+    this.#passes = passes.begin(this.#passes)
+    if (this.stale.aborted) this.#stale = new AbortController()
+    for (const { delivery } of unseen) if (delivery) await this.#absorb(delivery)
+    return unseen.some(({ delivery }) => delivery) ? 'announced by a token' : 'announced here'
+  }
+
+  async #absorb(delivery: Delivery): Promise<void> {
+    const input = { held: this.#held, terms: this.#core.terms }
+    const result = await operate(this.#core, transitions.absorb, input, this, { delivery, signal: this.signal })
+    if (result === 'late') this.#lose('it ran out before it was renewed')
+    this.signal.throwIfAborted()
+  }
+
+  /**
+   * Informs the run of a change, with the token if one was delivered. Resolves to true when the change is safe: the end
+   * of the run that has seen it, or the message that follows that run, is stored. Undefined: the run does not read
+   * again.
+   */
+  note(delivery?: Delivery): Promise<boolean> | undefined {
+    const { promise, resolve } = Promise.withResolvers<boolean>()
+    const note: ChangeNote = { delivery, resolve }
+    const noted = passes.note(this.#passes, note)
+    if (noted === undefined) return undefined
+    this.#passes = noted
+    this.#stale.abort(STALE)
+    const timer = setTimeout(() => this.#withdraw(note), this.#core.ackWaitMs / 4)
+    return promise.finally(() => clearTimeout(timer))
+  }
+
+  /**
+   * Stores how the run ended. `endingNow` is called when the server's time is known. If the lease was lost, queues the
+   * key instead: a bridge may have ignored watch events of the run's own writes.
+   */
+  async end(endingNow: () => Ending): Promise<FinishResult> {
+    this.#passes = passes.close(this.#passes)
+    let stored = false
+    try {
+      const result = await this.#conclude(endingNow)
+      stored = true
+      return result
+    } finally {
+      this.#resolveNotes(stored)
+    }
+  }
+
+  async #conclude(endingNow: () => Ending): Promise<FinishResult> {
+    const result = await this.#stop(endingNow)
+    if (result.kind !== 'fenced' && result.kind !== 'unclear') return result
+    this.#lose('it was lost before the run ended')
+    this.#core.observer.onFenced?.(this.reconciler)
+    this.#core.log.warn(
+      { reconciler: this.reconciler, key: this.key, result: result.kind },
+      'run fenced: its key is queued again',
+    )
+    await enqueueKey(this.#core, this, { lane: this.lane, attempt: 0 })
+    return { kind: 'fenced' }
+  }
+
+  /**
+   * Aborts the run's signal. The lease is renewed until the run ends, so that no other run of the key begins before.
+   */
+  takeBack(): void {
+    this.#takenBack = true
+    this.#abortBecause('the worker shuts down')
+  }
+
+  async #stop(endingNow: () => Ending): Promise<FinishResult> {
+    this.#ended = true
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+    await this.#renewal
+    if (this.#lost) return { kind: 'fenced' }
+    if (this.#core.clock.sure() === undefined) await measured(this.#core)
+    const ending = endingNow()
+    const { timers } = this.#core
+    const bucket = timers?.bucketFor(ending, this.#held.record.at)
+    const bed = bucket && (await timers?.bedIn(bucket, {}))
+    return operate(this.#core, transitions.finish, { held: this.#held, ending, bed }, this)
+  }
+
+  get #end(): number {
+    return leaseEnd(this.#held.record, this.#core.terms)
+  }
+
+  #renewInTime(): void {
+    const { terms, clock } = this.#core
+    const { at, cuts } = this.#held.record
+    const isOverdue = this.#progressed && cuts !== undefined
+    const waitMs = isOverdue ? 0 : Math.max(0, at - (terms.leaseMs * 2) / 3 - clock.now())
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined
+      this.#renewal = this.#renew()
+    }, waitMs)
+  }
+
+  async #renew(): Promise<void> {
+    const { terms, log } = this.#core
+    try {
+      const input = { held: this.#held, terms, progressed: this.#progressed }
+      const result = await operate(this.#core, transitions.renew, input, this, { until: this.#end })
+      if (result.kind === 'lost') return this.#lose('another worker may own the key')
+      this.#held = result.held
+      log.debug({ reconciler: this.reconciler, key: this.key, leaseUntil: this.until }, 'lease renewed')
+    } catch (error) {
+      log.error(
+        { err: error, reconciler: this.reconciler, key: this.key },
+        'lease not renewed: the run ends if it cannot finish in time',
+      )
+      if (this.#core.clock.now() > this.#end) return this.#lose('it could not be renewed')
+    }
+    if (!this.#ended) this.#renewInTime()
+  }
+
+  #resolveNotes(stored: boolean): void {
+    const { safe, unsafe } = passes.divide(this.#passes, stored)
+    for (const { resolve } of safe) resolve(true)
+    for (const { resolve } of unsafe) resolve(false)
+  }
+
+  /**
+   * Withdraws a change from a run that takes long to read again. The change is then queued, so that the stream and
+   * other processes have it.
+   */
+  #withdraw(note: ChangeNote): void {
+    const without = passes.withdraw(this.#passes, note)
+    if (without === undefined) return
+    this.#passes = without
+    note.resolve(false)
+  }
+
+  #lose(why: string): void {
+    this.#lost = true
+    this.#abortBecause(why)
+  }
+
+  #abortBecause(why: string): void {
+    if (!this.signal.aborted)
+      this.#abort.abort(new LeaseLostError(`the lease on ${this.reconciler} ${this.key} is over: ${why}`))
+  }
+}
+
+/**
+ * The changes that reached a run while it ran. A note is one change of its key; a pass sees the changes that were noted
+ * before it began. A run that takes notes reads again before it ends, under the same record, instead of being followed
+ * by another run. Changes that no pass has seen must be queued.
+ */
+export interface Passes<Note> {
+  /** True from the beginning of the first pass until the run ends. */
+  open: boolean
+  /** The notes that came after the present pass had begun. */
+  unseen: readonly Note[]
+  /** The notes that are safe once the run's end is stored. */
+  seen: readonly Note[]
+}
+
+export const passes = {
+  /** The state of a run that takes no notes yet, because it may never read again. */
+  none: { open: false, unseen: [], seen: [] },
+
+  /** Begins the first or a further pass. Call before reading anything. */
+  begin: <Note>({ unseen, seen }: Passes<Note>): Passes<Note> => ({
+    open: true,
+    unseen: [],
+    seen: unseen.length === 0 ? seen : [...seen, ...unseen],
+  }),
+
+  /** Adds a note. Undefined: the run does not read again. */
+  note: <Note>(present: Passes<Note>, note: Note): Passes<Note> | undefined =>
+    present.open ? { ...present, unseen: [...present.unseen, note] } : undefined,
+
+  /** Removes a note. Undefined: too late, because a pass has seen it. */
+  withdraw: <Note>(present: Passes<Note>, note: Note): Passes<Note> | undefined =>
+    present.unseen.includes(note)
+      ? { ...present, unseen: present.unseen.filter((other) => other !== note) }
+      : undefined,
+
+  /** Ends the passes: from here on, the run reads nothing. */
+  close: <Note>(present: Passes<Note>): Passes<Note> => ({ ...present, open: false }),
+
+  /**
+   * Divides the notes into safe changes and changes that must be queued. `stored`: the run's end, or a token instead of
+   * it, is stored.
+   */
+  divide: <Note>(
+    { seen, unseen }: Passes<Note>,
+    stored: boolean,
+  ): { safe: readonly Note[]; unsafe: readonly Note[] } =>
+    stored ? { safe: seen, unsafe: unseen } : { safe: [], unsafe: [...seen, ...unseen] },
+}

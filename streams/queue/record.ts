@@ -1,0 +1,119 @@
+/** high: changes and timers. low: initial lists and resync. */
+export type Lane = 'high' | 'low'
+
+export const LANES: readonly Lane[] = ['high', 'low']
+
+export const otherLane = (lane: Lane): Lane => (lane === 'high' ? 'low' : 'high')
+
+/** A message at `work.<reconciler>.<lane>.<key>`: this key needs a run. */
+export interface Token extends Failures {
+  lane: Lane
+  /** Stream sequence. */
+  sequence: number
+  /**
+   * True: the run before it never stored its end, or the token is the retry of such a run. The run may have crashed its
+   * process.
+   */
+  cutShort?: boolean
+}
+
+/**
+ * The message at `key.<reconciler>.<key>.<generation>`: a busy or waiting key. It is always a NATS schedule onto a
+ * token of `lane`, so that the server itself queues the key at the time `at`. All times are the server's, in epoch
+ * milliseconds.
+ *
+ * The token that a running record stands for may still be unacknowledged, and so may every token of the same lane that
+ * marked it. Each write that ends such a record publishes onto that lane and thereby replaces those tokens, so a late
+ * acknowledgement removes nothing. For this reason a running record never changes its lane.
+ */
+export interface KeyRecord extends Failures {
+  state: 'running' | 'waiting' | 'parked'
+  sequence: number
+  /** Unique per write; the last part of the subject. */
+  generation: string
+  /** Unique per delivery that was taken. */
+  owner: string
+  lane: Lane
+  /** running: the name of the process that runs it, for users. */
+  by?: string
+  /** running: end of the lease. waiting: due time. parked: a hundred years ahead. */
+  at: number
+  /** waiting: the slot in which the timer sleeps. Left out: the server fires the record itself. */
+  slot?: string
+  /** When this state began. A renewal does not change it. */
+  since: number
+  /** running: a token of this lane was dropped because of the record, so the key must run once more. */
+  dirty: boolean
+  /** running: a token of the other lane was delivered meanwhile and is still unacknowledged. */
+  otherLaneWaits: boolean
+  /** running: CutShort or none. waiting: the reason for the wait. parked: Terminal, or Withdrawn by a user. */
+  reason?: 'Requeue' | 'Error' | 'CutShort' | 'Terminal' | 'Withdrawn'
+  error?: string
+}
+
+export type NewRecord = Omit<KeyRecord, 'sequence'>
+
+/** The last sequence that must still stand: of the token's own subject, or of all generations of the key's record. */
+export interface Expected {
+  of: 'token' | 'record'
+  sequence: number
+}
+
+/** One message to store. `cancels` removes that generation of the record in the same step. */
+export type Publish =
+  | ({ role: 'token'; lane: Lane; error?: string; expected: Expected; cancels?: string } & Failures)
+  | { role: 'record'; record: NewRecord; expected: Expected; cancels?: string }
+  | { role: 'done'; expected: Expected; cancels: string }
+
+/** The IO that a machine requests from the shell. */
+export type Io =
+  | { do: 'publish'; message: Publish }
+  /** Reads the last generation of the key's record through the stream's leader. */
+  | { do: 'readRecord' }
+  /**
+   * Acknowledges the delivered token. confirmed: waits until the server confirms that it has applied the
+   * acknowledgement.
+   */
+  | { do: 'acknowledge'; confirmed: boolean }
+  /** Asks the leader whether it still holds the delivered token, by its sequence. */
+  | { do: 'readToken' }
+  /** Removes a token from the stream if its sequence still matches. */
+  | { do: 'removeToken'; sequence: number }
+
+export type Answer =
+  | { kind: 'stored'; sequence: number }
+  /** The expected sequence did not match, and nothing was stored. */
+  | { kind: 'conflict' }
+  | { kind: 'record'; record: KeyRecord | undefined }
+  | { kind: 'acknowledged' }
+  | { kind: 'token'; present: boolean }
+  | { kind: 'removed' }
+  /** The server refused for the moment, and nothing happened. */
+  | { kind: 'busy' }
+  /** No answer: the request may have taken effect, or may still take effect. */
+  | { kind: 'unknown' }
+
+/**
+ * What is known of the runs of a key since its last successful run. Advisory: a timer that fires may overwrite a token
+ * with higher counts.
+ */
+export interface Failures {
+  /** Failed runs. */
+  attempt: number
+  /**
+   * Runs in a row that were cut short: their process died or lost their lease before they ended, and before they had
+   * changed anything. Left out: none.
+   */
+  cuts?: number
+  /** True: two runs in a row were cut short, perhaps because they crashed their process. */
+  suspect?: boolean
+}
+
+export function worst(...known: readonly Failures[]): Failures {
+  const cuts = Math.max(0, ...known.map((failures) => failures.cuts ?? 0))
+  return {
+    attempt: Math.max(0, ...known.map(({ attempt }) => attempt)),
+    ...(cuts > 0 && { cuts }),
+    ...(known.some(({ suspect }) => suspect) && { suspect: true }),
+  }
+}

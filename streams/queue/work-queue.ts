@@ -1,0 +1,329 @@
+import { nuid } from 'nats'
+import type { RunLog } from '#contracts/log'
+import { type JetStream, mayBeReplicated } from '#nats'
+import { ServerClock } from './clock.ts'
+import { tokenFrom } from './codec.ts'
+import { type Core, enqueueKey, operate } from './core.ts'
+import {
+  declareConsumers,
+  declaredReconcilers,
+  declareWork,
+  deleteConsumers,
+  findWork,
+  waitingRequests,
+} from './declare.ts'
+import type { RetryResult, WithdrawResult } from './intervene.ts'
+import { Janitor, StuckTokens } from './janitor.ts'
+import { backlogOf, depthOf, entriesOf, listEntries } from './list.ts'
+import { clockTolerance } from './machine.ts'
+import { demandKey, Names, TIMERS } from './names.ts'
+import { Overdue } from './overdue.ts'
+import { type Io, LANES, type Lane, type Token } from './record.ts'
+import { ProcessSlots } from './slots.ts'
+import { DEFAULT_ARMED_LIMIT, Opener, Timers } from './timers.ts'
+import { transitions } from './transitions.ts'
+import type { Announced, Backlog, Depth, Entry, KeyOf, QueueObserver, Safety, ServeOptions, Worker } from './types.ts'
+import { QueueWorker } from './worker.ts'
+
+export interface QueueOptions {
+  /** A prefix of the names of stream and subjects, so that several queues can share a server. */
+  prefix?: string
+  /** False: openQueue throws NoQueueError if the stream does not exist. */
+  create?: boolean
+  /** The replicas of the stream. Left out: an existing stream keeps its number, a new stream gets one. */
+  replicas?: 1 | 3
+  /** Raises the replicas of an existing stream to that number. Needs the permission to update the stream. */
+  raiseReplicas?: boolean
+  /**
+   * How long a worker may be silent before its key is queued again, in milliseconds. Processes may have different
+   * values. Default 10 s.
+   */
+  leaseMs?: number
+  /**
+   * How long a token may be in flight before it is delivered again, in milliseconds. The last process that declares the
+   * queue decides. Default 10 s.
+   */
+  ackWaitMs?: number
+  /** The number of timers that the server carries before others sleep. Default 50,000. */
+  armedLimit?: number
+  /**
+   * The number of keys that this process holds at once, of all Reconcilers together. Left out: the sum of their slots.
+   */
+  slots?: number
+  log: RunLog
+  observer?: QueueObserver
+  /** Returns the wall clock's time in epoch milliseconds. */
+  now?: () => number
+  random?: () => number
+  /** Returns a name for a run or for this process. No two calls may return the same, in any process. */
+  nonce?: () => string
+  /** The name of this process for users who look at running keys. */
+  instance?: string
+  /** Called before each access to the stream, for tests that crash there. */
+  onIo?: (io: Io, key: string) => void | Promise<void>
+}
+
+interface ListOptions {
+  /** Left out: all Reconcilers. */
+  reconciler?: string
+  /** Left out: all states. */
+  states?: readonly Entry['state'][]
+  limit?: number
+}
+
+export interface WorkQueue {
+  /** The name of the JetStream stream that holds the queue. */
+  readonly stream: string
+  /** A subject of the stream that belongs to no key. Its message shows whether the stream was emptied. */
+  readonly mark: string
+  /** Declares the two consumers of a Reconciler. Call before its first enqueue or serve. */
+  declare(reconciler: string): Promise<void>
+  /**
+   * Queues a key. Once it resolves, a run that starts later is certain, whichever process dies. coalesced: the key was
+   * queued already. Waits as long as NATS does not answer. `attempt` is the number of failed runs before.
+   */
+  enqueue(reconciler: string, key: string, options?: { lane?: Lane; attempt?: number }): Promise<'queued' | 'coalesced'>
+  /**
+   * Accepts a change that this process observed, and runs the key in this process if possible. A run of the key that is
+   * under way here reads again before it ends. With a free slot, the key runs at once, without a token. Otherwise this
+   * is enqueue().
+   */
+  announce(reconciler: string, key: string, options?: { lane?: Lane }): Announced
+  serve(options: ServeOptions): Worker
+  /** Deletes the consumers of a Reconciler. Queued keys stay, and are served once the Reconciler is declared again. */
+  retire(reconciler: string): Promise<void>
+  /** Returns the Reconcilers that any process has declared here. */
+  reconcilers(): Promise<string[]>
+  /** Returns whether a process serves the Reconciler: it waits for keys, or runs one. */
+  isServed(reconciler: string): Promise<boolean>
+  /** Lists entries. Entries in other states are not read. */
+  list(options?: ListOptions): AsyncGenerator<Entry>
+  /** Returns the entries of one key. */
+  find(of: KeyOf): Promise<Entry[]>
+  depth(reconciler: string): Promise<Depth>
+  backlog(reconciler: string): Promise<Backlog>
+  /** Runs a waiting or parked key now. The key keeps its count of failures. */
+  retry(of: KeyOf, signal?: AbortSignal): Promise<RetryOutcome>
+  /** Parks a key that does not run: it runs again only if a user retries it or it is enqueued. */
+  park(of: KeyOf, signal?: AbortSignal): Promise<WithdrawOutcome>
+  /** Deletes the timer of a key that does not run, and every change that was enqueued before this resolves. */
+  purge(of: KeyOf, signal?: AbortSignal): Promise<WithdrawOutcome>
+  /**
+   * Finds and replaces tokens that would never be delivered and timers that would never fire. Workers do this by
+   * themselves. `atOnce` is the number of records that one pass reads, 10,000 by default.
+   */
+  janitor(reconciler: string, atOnce?: number): Looks
+}
+
+/** Looks that a user of the queue asks for. */
+interface Looks {
+  /** Makes one look, and returns the number of repaired keys. A token is repaired if two looks in a row have found it. */
+  pass(): Promise<number>
+}
+
+const DEFAULT_LEASE_MS = 10_000
+const DEFAULT_ACK_WAIT_MS = 10_000
+
+/** Declares the stream and measures the server's clock. */
+export async function openQueue(js: JetStream, options: QueueOptions): Promise<WorkQueue> {
+  const names = new Names(options.prefix ?? '')
+  const replicas = options.create === false ? await findWork(js, names) : await declareWork(js, names, options)
+  const terms = {
+    leaseMs: options.leaseMs ?? DEFAULT_LEASE_MS,
+    get replicated() {
+      return mayBeReplicated(js, replicas)
+    },
+  }
+  const sources = {
+    wall: options.now ?? Date.now,
+    monotonic: () => performance.now(),
+    server: () => js.serverTime(names.stream),
+  }
+  const clock = new ServerClock(sources, clockTolerance(terms))
+  await clock.measure()
+  const nonce = options.nonce ?? (() => nuid.next())
+  const core: Core = {
+    js,
+    names,
+    clock,
+    terms,
+    ackWaitMs: options.ackWaitMs ?? DEFAULT_ACK_WAIT_MS,
+    slots: new ProcessSlots(options.slots ?? Number.POSITIVE_INFINITY, js.outbox),
+    worker: nonce(),
+    instance: options.instance,
+    random: options.random ?? Math.random,
+    nonce,
+    log: options.log,
+    observer: options.observer ?? {},
+    onIo: options.onIo,
+  }
+  return new JetStreamQueue(core, new Timers(core, options.armedLimit ?? DEFAULT_ARMED_LIMIT))
+}
+
+class JetStreamQueue implements WorkQueue {
+  readonly #core: Core
+  readonly #janitor: Janitor
+  readonly #opener: Opener
+  /** The latest worker of this process for each Reconciler. */
+  readonly #workers = new Map<string, QueueWorker>()
+  #timersDeclared: Promise<void> | undefined
+
+  constructor(core: Core, timers: Timers) {
+    this.#core = { ...core, timers }
+    this.#janitor = new Janitor(this.#core)
+    this.#opener = new Opener(core, timers, (...served) => new QueueWorker(...served, this.#janitor))
+  }
+
+  get stream(): string {
+    return this.#core.names.stream
+  }
+
+  get mark(): string {
+    return this.#core.names.mark
+  }
+
+  async declare(reconciler: string): Promise<void> {
+    await this.#declareTimers()
+    await this.#declareConsumers(reconciler)
+  }
+
+  /** Declares the consumers of timers once. If a user deletes them, the janitor in each worker declares them again. */
+  #declareTimers(): Promise<void> {
+    this.#timersDeclared ??= this.#declareConsumers(TIMERS).catch((error: unknown) => {
+      this.#timersDeclared = undefined
+      throw error
+    })
+    return this.#timersDeclared
+  }
+
+  #declareConsumers(reconciler: string): Promise<void> {
+    const { js, names, ackWaitMs } = this.#core
+    return declareConsumers(js, names, reconciler, ackWaitMs)
+  }
+
+  async enqueue(
+    reconciler: string,
+    key: string,
+    { lane = 'high', attempt = 0 }: { lane?: Lane; attempt?: number } = {},
+  ) {
+    demandKey(key)
+    return enqueueKey(this.#core, { reconciler, key }, { lane, attempt })
+  }
+
+  announce(reconciler: string, key: string, { lane = 'high' }: { lane?: Lane } = {}): Announced {
+    demandKey(key)
+    const enqueue = async (): Promise<Safety> => {
+      await enqueueKey(this.#core, { reconciler, key }, { lane, attempt: 0 })
+      return 'token'
+    }
+    const here = this.#workers.get(reconciler)?.announce(key, lane)
+    if (here === undefined) return { noted: false, safe: enqueue() }
+    const { noted, safe } = here
+    return { noted, safe: safe.then((isSafe) => (isSafe ? this.#count(reconciler, noted) : enqueue())) }
+  }
+
+  #count(reconciler: string, noted: boolean): Safety {
+    this.#core.observer.onEnqueue?.(reconciler, noted ? 'coalesced' : 'queued')
+    return noted ? 'run' : 'record'
+  }
+
+  serve(options: ServeOptions): Worker {
+    const worker = new QueueWorker(this.#core, options, this.#janitor)
+    this.#workers.set(options.reconciler, worker)
+    this.#core.observer.onServe?.(options.reconciler, options.slots)
+    this.#opener.enter(worker)
+    return {
+      get running() {
+        return worker.running
+      },
+      drain: async (graceMs) => {
+        await Promise.all([worker.drain(graceMs), this.#opener.leave(worker)])
+      },
+    }
+  }
+
+  retire(reconciler: string): Promise<void> {
+    return deleteConsumers(this.#core.js, this.#core.names, reconciler)
+  }
+
+  reconcilers(): Promise<string[]> {
+    return declaredReconcilers(this.#core.js, this.#core.names)
+  }
+
+  async isServed(reconciler: string): Promise<boolean> {
+    const { js, names } = this.#core
+    if ((await waitingRequests(js, names, reconciler)) > 0) return true
+    return (await depthOf(this.#core, reconciler)).running > 0
+  }
+
+  async *list({ limit = Number.POSITIVE_INFINITY, ...which }: ListOptions = {}): AsyncGenerator<Entry> {
+    let given = 0
+    for await (const entry of listEntries(this.#core, which)) {
+      if (given++ >= limit) return
+      yield entry
+    }
+  }
+
+  find(of: KeyOf): Promise<Entry[]> {
+    return entriesOf(this.#core, of)
+  }
+
+  depth(reconciler: string): Promise<Depth> {
+    return depthOf(this.#core, reconciler)
+  }
+
+  backlog(reconciler: string): Promise<Backlog> {
+    return backlogOf(this.#core, reconciler)
+  }
+
+  retry(of: KeyOf, signal?: AbortSignal): Promise<RetryOutcome> {
+    return retryKey(this.#core, of, signal)
+  }
+
+  park(of: KeyOf, signal?: AbortSignal): Promise<WithdrawOutcome> {
+    return withdrawKey(this.#core, of, 'park', signal)
+  }
+
+  purge(of: KeyOf, signal?: AbortSignal): Promise<WithdrawOutcome> {
+    return withdrawKey(this.#core, of, 'purge', signal)
+  }
+
+  janitor(reconciler: string, atOnce?: number): Looks {
+    const core = this.#core
+    const coreOf = (name: string) => (name === reconciler ? core : undefined)
+    const tokens = new StuckTokens(core, reconciler)
+    const overdue = new Overdue(core, { coreOf, ...(atOnce !== undefined && { atOnce }) })
+    return { pass: async () => (await tokens.look()) + (await overdue.look()) }
+  }
+}
+
+/** `idle`: the queue held nothing for this key. `running`: the key runs now, and nothing was changed. */
+export type RetryOutcome = 'queued' | 'running' | 'idle'
+export type WithdrawOutcome = 'parked' | 'purged' | 'running' | 'idle'
+
+async function retryKey(core: Core, of: KeyOf, signal?: AbortSignal): Promise<RetryOutcome> {
+  const result: RetryResult = await operate(core, transitions.retry, {}, of, signal && { signal })
+  if (result !== 'none') return result
+  return (await tokensOf(core, of)).length > 0 ? 'queued' : 'idle'
+}
+
+async function withdrawKey(
+  core: Core,
+  of: KeyOf,
+  to: 'park' | 'purge',
+  signal?: AbortSignal,
+): Promise<WithdrawOutcome> {
+  const input = { to, nonce: core.nonce(), tokens: await tokensOf(core, of) }
+  const result: WithdrawResult = await operate(core, transitions.withdraw, input, of, signal && { signal })
+  return result === 'none' ? 'idle' : result
+}
+
+async function tokensOf({ js, names }: Core, { reconciler, key }: KeyOf): Promise<Token[]> {
+  const found = await Promise.all(
+    LANES.map(async (lane) => {
+      const message = await js.lastOf(names.stream, names.token(reconciler, lane, key))
+      return message && tokenFrom(message, lane)
+    }),
+  )
+  return found.filter((token) => token !== undefined)
+}

@@ -1,0 +1,289 @@
+import { ConnectionClosedError, type Delivery } from '#nats'
+import { endedWithin, pause } from '#primitives'
+import { tokenFrom } from './codec.ts'
+import type { Core } from './core.ts'
+import { type Claim, dueAt, HandlerRuns, OwnTimers, takeKey } from './handler-runs.ts'
+import type { Janitor } from './janitor.ts'
+import { LaneInHand } from './lane.ts'
+import type { HeldKey } from './machine.ts'
+import type { KeyRecord, Lane } from './record.ts'
+import { allowances, type Sharer } from './slots.ts'
+import type { ServeOptions, Worker } from './types.ts'
+
+/**
+ * How long handing back may take. A run that ignores its signal keeps its lease until the run or the process ends. All
+ * runs keep their leases in this way when NATS does not answer.
+ */
+const HANDBACK_MS = 2000
+
+/** Serves one Reconciler: takes tokens of both lanes while slots are free, and runs the handler under a lease. */
+export class QueueWorker implements Worker, Sharer {
+  readonly #core: Core
+  readonly #options: ServeOptions
+  readonly #lanes: Record<Lane, LaneInHand>
+  readonly #leaveJanitor: () => void
+  readonly #runs: HandlerRuns
+  readonly #timers: OwnTimers
+  /** Keys that are about to run here; the run reads state when it begins. Resolves to false if no run began. */
+  readonly #arriving = new Map<string, Promise<boolean>>()
+  readonly #inHand = new Set<Promise<void>>()
+  readonly #abandon = new AbortController()
+  readonly #beganAt: number
+  #capacity: Capacity
+  #lastLane: Lane = 'low'
+  readonly #graceOver = Promise.withResolvers<void>()
+  #drained: Promise<void> | undefined
+
+  constructor(core: Core, options: ServeOptions, janitor: Janitor) {
+    this.#core = core
+    this.#options = options
+    this.#beganAt = core.clock.moment()
+    this.#capacity = fullCapacity(options.slots)
+    const onFinished: ServeOptions['onFinished'] = (lease, result) => {
+      this.#adapt(result)
+      options.onFinished?.(lease, result)
+    }
+    this.#timers = new OwnTimers(core.clock, (key, record) => this.#takeDue(key, record))
+    this.#runs = new HandlerRuns(core, { ...options, onFinished }, this.#timers)
+    this.#lanes = { high: this.#openLane('high'), low: this.#openLane('low') }
+    this.#leaveJanitor = janitor.enter(core, options.reconciler)
+    core.slots.join(this)
+  }
+
+  get running(): number {
+    return this.#runs.size
+  }
+
+  get busy(): number {
+    return this.#lanes.high.busy + this.#lanes.low.busy
+  }
+
+  get promised(): number {
+    const { high, low } = this.#lanes
+    return Math.min(high.backlog, high.puller.outstanding) + Math.min(low.backlog, low.puller.outstanding)
+  }
+
+  get backlog(): number {
+    return this.#lanes.high.backlog + this.#lanes.low.backlog
+  }
+
+  poke(): void {
+    this.#lanes.high.puller.poke()
+    this.#lanes.low.puller.poke()
+  }
+
+  pull(): void {
+    this.#lanes.high.puller.pull()
+    this.#lanes.low.puller.pull()
+  }
+
+  drain(graceMs: number): Promise<void> {
+    const timer = setTimeout(this.#graceOver.resolve, graceMs)
+    this.#drained ??= this.#drain()
+    return this.#drained.finally(() => clearTimeout(timer))
+  }
+
+  /**
+   * Accepts a change that this process observed, for a run of its key here or for one that a free slot can begin at
+   * once. `safe` resolves to false if the change must still be queued. Undefined: neither is possible.
+   */
+  announce(key: string, lane: Lane): { noted: boolean; safe: Promise<boolean> } | undefined {
+    if (this.#drained) return undefined
+    const safe = this.#runs.of(key)?.note()
+    if (safe) return { noted: true, safe }
+    const arrival = this.#arriving.get(key) ?? (lane === 'high' ? this.#takeDirectly(key) : undefined)
+    return arrival && { noted: false, safe: arrival }
+  }
+
+  #openLane(lane: Lane): LaneInHand {
+    const { reconciler, slots } = this.#options
+    const inHand: LaneInHand = new LaneInHand(this.#core, {
+      reconciler,
+      lane,
+      slots,
+      allowed: () => this.#allowances[lane],
+      free: () => this.#free,
+      onLoad: () => this.#core.slots.changed(this),
+      onMessage: (delivery) => this.#receive(inHand, delivery),
+      onTurn: (namespace) => this.#occupy(inHand, this.#takeOf(namespace, inHand)),
+    })
+    return inHand
+  }
+
+  get #free(): number {
+    return this.#core.slots.free(this.#capacity.limit - this.busy, this)
+  }
+
+  get #allowances(): ReturnType<typeof allowances> {
+    const { fair } = this.#core.slots
+    return allowances({ slots: this.#capacity.limit, free: this.#free, fair, ...this.#lanes, lastLane: this.#lastLane })
+  }
+
+  #adapt(result: 'finished' | 'fenced'): void {
+    const { clock, terms } = this.#core
+    this.#capacity =
+      result === 'fenced' ? afterLoss(this.#capacity, clock.moment(), terms.leaseMs) : afterRun(this.#capacity)
+  }
+
+  #receive(inHand: LaneInHand, delivery: Delivery): void {
+    // This token counts until it has a slot, so that the worker waits for one if there is none.
+    inHand.backlog = delivery.pending + 1
+    if (this.#drained || this.#free === 0) {
+      inHand.puller.giveUp()
+      return delivery.nak()
+    }
+    inHand.backlog--
+    const place = this.#core.names.placeOf(delivery.subject)
+    if (place?.kind !== 'token') return
+    const { clock, ackWaitMs } = this.#core
+    inHand.delivered(place.key, delivery)
+    this.#lastLane = inHand.lane
+    const claim: Claim = {
+      input: { token: tokenFrom(delivery, inHand.lane) },
+      message: delivery,
+      cameAt: clock.moment(),
+      freshMs: ackWaitMs / 2,
+      delivery,
+    }
+    this.#occupy(inHand, this.#work(place.key, claim))
+  }
+
+  /** Takes a key of this namespace, although other keys are before it in the line. */
+  async #takeOf(namespace: string, inHand: LaneInHand): Promise<void> {
+    const { clock, ackWaitMs } = this.#core
+    this.#lastLane = inHand.lane
+    const found = await inHand.find(namespace)
+    if (found === undefined || this.#drained) return
+    const { key, message } = found
+    const { sequence } = message
+    if (this.#runs.of(key) || this.#arriving.has(key)) return inHand.passOver(key)
+    const onOccupied = () => inHand.passOver(key, sequence)
+    const input = { token: tokenFrom(message, inHand.lane), seen: { sequence } }
+    const freshMs = ackWaitMs / 4
+    await this.#work(key, { input, message, cameAt: clock.moment(), freshMs, delivery: undefined, onOccupied })
+  }
+
+  /**
+   * Takes a key without a token, only if this process has nothing else of the key and no waiting token would be
+   * overtaken. If a run crashed its process, the token that counts this stays unacknowledged until it is overdue.
+   * During that time, a new process looks for that token first.
+   */
+  #takeDirectly(key: string): Promise<boolean> | undefined {
+    if (!this.#mayTakeDirectly(key)) return undefined
+    const { high } = this.#lanes
+    const waiting = this.#timers.take(key)
+    const claim = this.#claimWithout({ token: { lane: high.lane, attempt: 0 }, direct: true, waiting })
+    const isYoung = claim.cameAt - this.#beganAt < this.#core.ackWaitMs
+    this.#occupy(high, this.#work(key, { ...claim, mayBeQueued: isYoung && waiting === undefined }))
+    return this.#arriving.get(key)
+  }
+
+  /** Takes a key whose timer was set here. If no slot is free, the server fires the timer. */
+  #takeDue(key: string, waiting: KeyRecord): void {
+    if (this.#drained || this.#arriving.has(key) || !this.#mayTakeDirectly(key)) return
+    const input = { token: { lane: waiting.lane, attempt: 0 }, direct: true, waiting, isDue: true }
+    this.#occupy(this.#lanes[waiting.lane], this.#work(key, this.#claimWithout(input)))
+  }
+
+  #mayTakeDirectly(key: string): boolean {
+    return this.#lanes.high.backlog === 0 && this.#allowances.direct > 0 && this.#runs.of(key) === undefined
+  }
+
+  /** Returns a claim without a token. */
+  #claimWithout(input: Claim['input']): Claim {
+    const { clock, ackWaitMs } = this.#core
+    return { input, message: undefined, cameAt: clock.moment(), freshMs: ackWaitMs / 4, delivery: undefined }
+  }
+
+  #occupy(inHand: LaneInHand, working: Promise<void>): void {
+    inHand.busy++
+    this.#core.slots.changed(this)
+    this.poke()
+    const work = working.finally(() => {
+      this.#inHand.delete(work)
+      inHand.busy--
+      this.#core.slots.released(this)
+    })
+    this.#inHand.add(work)
+  }
+
+  /** Runs the key and never rejects. After a failure, the token is delivered again, or the watchdog queues the key. */
+  async #work(key: string, claim: Claim): Promise<void> {
+    const { reconciler, onError } = this.#options
+    try {
+      if (claim.delivery && (await this.#runs.of(key)?.note(claim.delivery))) return
+      if (claim.input.waiting === undefined) this.#timers.take(key)
+      const held = await this.#arrive(key, this.#take(key, claim))
+      if (held) await this.#runs.run(key, held, claim, this.#drained !== undefined)
+    } catch (error) {
+      if (error instanceof ConnectionClosedError || this.#abandon.signal.aborted) return
+      this.#core.log.error({ err: error, reconciler, key }, 'key left to the queue')
+      onError?.(error)
+    }
+  }
+
+  /** Takes the key. If it was taken before its timer is due, resolves when the timer is due. */
+  async #take(key: string, claim: Claim): Promise<HeldKey | undefined> {
+    const { signal } = this.#abandon
+    const { clock } = this.#core
+    const held = await takeKey(this.#core, { reconciler: this.#options.reconciler, key }, claim, signal)
+    const due = held && dueAt(claim)
+    if (due === undefined) return held
+    for (let early = due - clock.now(); early > 0; early = due - clock.now()) await pause(Math.ceil(early), signal)
+    return held
+  }
+
+  async #arrive(key: string, taking: Promise<HeldKey | undefined>): Promise<HeldKey | undefined> {
+    const arrival = taking.then(
+      (held) => held !== undefined,
+      () => false,
+    )
+    this.#arriving.set(key, arrival)
+    try {
+      return await taking
+    } finally {
+      if (this.#arriving.get(key) === arrival) this.#arriving.delete(key)
+    }
+  }
+
+  async #drain(): Promise<void> {
+    this.#leaveJanitor()
+    this.#timers.clear()
+    await Promise.all(Object.values(this.#lanes).map((lane) => endedWithin(HANDBACK_MS, lane.drain())))
+    await Promise.race([Promise.all(this.#inHand), this.#graceOver.promise])
+    this.#runs.takeBack()
+    await endedWithin(HANDBACK_MS, Promise.all(this.#inHand))
+    this.#abandon.abort(new Error('the worker has drained'))
+    this.#core.slots.leave(this)
+  }
+}
+
+/**
+ * The number of keys that a worker holds at once. A process that is short of CPU loses the leases of runs that wait for
+ * CPU time. With fewer runs at once, each run ends sooner, so the process makes progress instead of repeating runs.
+ */
+export interface Capacity {
+  readonly slots: number
+  /** The number of slots that may be in use, at most `slots`. */
+  readonly limit: number
+  /** The moment of the last cut, in milliseconds. */
+  readonly cutAt: number
+}
+
+/**
+ * The smallest share of slots that stays allowed, so that functions that never return cannot occupy all allowed slots.
+ */
+const LEAST_SHARE = 1 / 8
+
+export const fullCapacity = (slots: number): Capacity => ({ slots, limit: slots, cutAt: Number.NEGATIVE_INFINITY })
+
+/** Returns the capacity after a lost lease: half, once for all leases that expire within one lease period. */
+export function afterLoss(capacity: Capacity, now: number, leaseMs: number): Capacity {
+  const { slots, limit, cutAt } = capacity
+  if (now - cutAt < leaseMs) return capacity
+  return { slots, limit: Math.max(Math.ceil(slots * LEAST_SHARE), Math.floor(limit / 2)), cutAt: now }
+}
+
+/** Returns the capacity after a run that ended within its lease: one more slot. */
+export const afterRun = (capacity: Capacity): Capacity =>
+  capacity.limit === capacity.slots ? capacity : { ...capacity, limit: capacity.limit + 1 }

@@ -1,0 +1,203 @@
+import { createVerify, generateKeyPairSync, randomBytes } from 'node:crypto'
+import type { IncomingHttpHeaders } from 'node:http'
+import { Readable } from 'node:stream'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { AbsStore, GcsStore, PART_BYTES, S3Store, type Store, whole } from '#functions/etcd/stores'
+import { type Fault, startFaultyProxy } from '../../../support/faulty-proxy.ts'
+import { startHttpReceiver } from '../../../support/http-receiver.ts'
+import {
+  ACCOUNT,
+  BUCKET,
+  S3_CREDENTIALS,
+  startAbs,
+  startGcs,
+  startS3,
+  type TestStore,
+} from '../../../support/object-stores.ts'
+
+const BYTES = randomBytes(PART_BYTES + 1000)
+const REGION = 'us-east-1'
+
+async function* bytes(): AsyncGenerator<Buffer> {
+  for (let at = 0; at < BYTES.length; at += 65_536) yield BYTES.subarray(at, at + 65_536)
+}
+
+async function all(chunks: AsyncIterable<Uint8Array>): Promise<Buffer> {
+  const found: Uint8Array[] = []
+  for await (const chunk of chunks) found.push(chunk)
+  return Buffer.concat(found)
+}
+
+const arrived = (size: number): Fault => ({
+  status: 308,
+  body: '',
+  headers: size === 0 ? {} : { range: `bytes=0-${size - 1}` },
+})
+
+/** The first request that matches meets the fault; the others go through. */
+const once =
+  (pattern: RegExp, fault: Fault) =>
+  (request: string, nth: number): Fault | undefined =>
+    pattern.test(request) && nth === 1 ? fault : undefined
+
+interface Provider {
+  start: () => Promise<TestStore>
+  open: (endpoint: string) => Store
+  part: RegExp
+  last: RegExp
+  /** The requests with the bytes of the object. */
+  data: RegExp
+}
+
+const providers: [string, Provider][] = [
+  [
+    'S3',
+    {
+      start: startS3,
+      open: (endpoint) => new S3Store({ bucket: BUCKET, region: REGION, endpoint, credentials: S3_CREDENTIALS }),
+      part: /^PUT .*partNumber=1&/,
+      last: /^POST .*uploadId=/,
+      data: /^PUT .*partNumber=/,
+    },
+  ],
+  [
+    'ABS',
+    {
+      start: startAbs,
+      open: (endpoint) => new AbsStore({ ...ACCOUNT, container: BUCKET, endpoint: `${endpoint}/${ACCOUNT.account}` }),
+      part: /^PUT .*comp=block$/,
+      last: /^PUT .*comp=blocklist$/,
+      data: /^PUT .*comp=block$/,
+    },
+  ],
+  [
+    'GCS',
+    {
+      start: startGcs,
+      open: (endpoint) => new GcsStore({ bucket: BUCKET, endpoint, credentials: { accessToken: 'x' } }),
+      part: /^POST .*uploadType=resumable/,
+      last: /^POST .*uploadType=resumable/,
+      data: /^PUT .*upload_id=/,
+    },
+  ],
+]
+
+describe.each(providers)('%s over a network that fails', (name, { start, open, part, last, data }) => {
+  let server: TestStore
+  beforeAll(async () => {
+    server = await start()
+  })
+  afterAll(() => server?.[Symbol.asyncDispose]())
+
+  it.each<[string, RegExp, Fault]>([
+    ['that is refused for a moment', part, 'busy'],
+    ['whose connection is lost', part, 'cut'],
+    ['whose answer is lost', part, 'lost'],
+  ])('sends a part again %s, and the stream goes on', async (_, pattern, fault) => {
+    await using proxy = await startFaultyProxy(new URL(server.url).origin, once(pattern, fault))
+    await open(proxy.url).put('part', bytes(), { metadata: {} })
+    expect(proxy.requests.filter((request) => pattern.test(request)).length).toBeGreaterThan(1)
+    expect((await all(whole(server.store, 'part'))).equals(BYTES)).toBe(true)
+  })
+
+  it.skipIf(name === 'GCS')('knows its own object when the answer that it is published is lost', async () => {
+    await using proxy = await startFaultyProxy(new URL(server.url).origin, once(last, 'lost'))
+    await open(proxy.url).put('published', bytes(), { metadata: {}, ifAbsent: true })
+    expect((await server.store.head('published'))?.size).toBe(BYTES.length)
+  })
+
+  it.each([1, 2])('leaves the former object when a byte of part %i is damaged on its way', async (damaged) => {
+    const former = Buffer.from('former')
+    await server.store.put('former', Readable.from([former]), { metadata: {} })
+    let parts = 0
+    await using proxy = await startFaultyProxy(new URL(server.url).origin, (request) =>
+      data.test(request) && ++parts === damaged ? 'flipped' : undefined,
+    )
+    const put = open(proxy.url).put('former', bytes(), { metadata: {} })
+    await expect(put).rejects.toMatchObject({ name: 'StoreError', reason: 'refused' })
+    expect(parts).toBeGreaterThanOrEqual(damaged)
+    expect(await all(whole(server.store, 'former'))).toEqual(former)
+  })
+
+  it('goes on with a download where it was cut off', async () => {
+    await server.store.put('download', bytes(), { metadata: {} })
+    await using proxy = await startFaultyProxy(new URL(server.url).origin, once(/^GET/, 'half'))
+    expect((await all(whole(open(proxy.url), 'download'))).equals(BYTES)).toBe(true)
+    expect(proxy.requests.length).toBe(2)
+  })
+
+  it('says which request had no answer, and how often it was tried', async () => {
+    await using proxy = await startFaultyProxy(new URL(server.url).origin, () => 'cut')
+    await expect(open(proxy.url).head('k')).rejects.toThrow(
+      /(HEAD|GET) \w+:\/\/backups\/k.*: no answer after 6 tries: /,
+    )
+  })
+})
+
+describe('GCS, whose parts go to a URL of their own', () => {
+  it('asks what has arrived after a lost answer, sends the rest, and ends with the same bytes', async () => {
+    await using server = await startGcs()
+    const ranges: string[] = []
+    const put = (request: string, _: number, headers: IncomingHttpHeaders): Fault | undefined => {
+      if (!request.startsWith('PUT')) return undefined
+      const range = String(headers['content-range'])
+      const isFirst = !ranges.includes(range)
+      ranges.push(range)
+      // fake-gcs-server takes the question for the end of the upload: this is the answer that Google documents.
+      if (range === 'bytes */*') return arrived(ranges.length > 3 ? PART_BYTES : 0)
+      return isFirst ? (range.endsWith('*') ? 'busy' : 'cut') : ranges.length === 3 ? 'lost' : undefined
+    }
+    await using proxy = await startFaultyProxy(server.url, put)
+    const store = new GcsStore({ bucket: BUCKET, endpoint: proxy.url, credentials: { accessToken: 'x' } })
+    expect(await store.put('resumed', bytes(), { metadata: {} })).toBe(BYTES.length)
+    expect((await all(whole(server.store, 'resumed'))).equals(BYTES)).toBe(true)
+    const [first, last] = [`bytes 0-${PART_BYTES - 1}/*`, `bytes ${PART_BYTES}-${BYTES.length - 1}/${BYTES.length}`]
+    const question = 'bytes */*'
+    expect(ranges).toEqual([first, question, first, question, last, question, last])
+  })
+
+  it('takes away what the service has stored otherwise than it was sent, unless another has replaced it', async () => {
+    await using server = await startGcs()
+    await server.store.put('other', bytes(), { metadata: {} })
+    const described = await fetch(`${server.url}/storage/v1/b/${BUCKET}/o/other`)
+    const { generation } = (await described.json()) as { generation: string }
+    const stored = async (generation: string) => {
+      const other = JSON.stringify({ name: 'other', size: String(BYTES.length), md5Hash: 'AAAA', generation })
+      await using proxy = await startFaultyProxy(server.url, (_, __, headers) =>
+        String(headers['content-range']).endsWith(`/${BYTES.length}`) ? { status: 200, body: other } : undefined,
+      )
+      const store = new GcsStore({ bucket: BUCKET, endpoint: proxy.url, credentials: { accessToken: 'x' } })
+      await expect(store.put('other', bytes(), { metadata: {} })).rejects.toThrow(/MD5 AAAA were stored/)
+      return server.store.head('other')
+    }
+    expect(await stored('1')).toMatchObject({ size: BYTES.length })
+    expect(await stored(generation)).toBe(undefined)
+  })
+
+  it('draws a token by the key of a service account, signed with RS256, and draws no second one', async () => {
+    const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
+    await using tokens = await startHttpReceiver((_, response) =>
+      response.end(JSON.stringify({ access_token: 'drawn', expires_in: 3600 })),
+    )
+    await using server = await startGcs()
+    const serviceAccount = {
+      client_email: 'backup@project.example',
+      private_key: privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(),
+      token_uri: `${tokens.url}/token`,
+    }
+    const store = new GcsStore({ bucket: BUCKET, endpoint: server.url, credentials: { serviceAccount } })
+    await store.put('a', bytes(), { metadata: {} })
+    await store.head('a')
+    expect(tokens.received).toHaveLength(1)
+    const form = new URLSearchParams(tokens.received[0]?.body.toString())
+    expect(form.get('grant_type')).toBe('urn:ietf:params:oauth:grant-type:jwt-bearer')
+    const [head = '', claims = '', signature = ''] = form.get('assertion')?.split('.') ?? []
+    const isSigned = createVerify('RSA-SHA256').update(`${head}.${claims}`).verify(publicKey, signature, 'base64url')
+    expect(isSigned).toBe(true)
+    expect(JSON.parse(Buffer.from(claims, 'base64url').toString())).toMatchObject({
+      iss: 'backup@project.example',
+      aud: `${tokens.url}/token`,
+      scope: 'https://www.googleapis.com/auth/devstorage.read_write',
+    })
+  })
+})

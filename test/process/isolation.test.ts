@@ -1,0 +1,111 @@
+import { fileURLToPath } from 'node:url'
+import { expect, it } from 'vitest'
+import type { Invoke, RunInput, RunLog } from '#contracts'
+import { heapWithin, isolation } from '../../cli/process/isolation.ts'
+
+const MODULE = fileURLToPath(new URL('./naughty.ts', import.meta.url))
+
+const notApart: Invoke = () => Promise.reject(new Error('run beside the others'))
+const apart = isolation([MODULE], 100)('naughty', notApart)
+const lines: string[] = []
+const pids: number[] = []
+const line = (fields: object, message: string) => {
+  lines.push(message)
+  if ('pid' in fields) pids.push(fields.pid as number)
+}
+const log: RunLog = { debug: line, info: line, warn: line, error: line }
+
+function doing(does: string, signal = new AbortController().signal) {
+  const object = {
+    apiVersion: 'test.fairlead.dev/v1',
+    kind: 'Naughty',
+    metadata: { name: 'a', namespace: 'default', uid: '1' },
+    spec: { does },
+  }
+  const input: RunInput = { object, owned: {}, related: {}, attempt: 2, now: '2030-01-01T00:00:00Z', finalizing: false }
+  return apart(input, { signal, log, suspect: true })
+}
+
+it('a function in a process of its own gives the outcome that it gives elsewhere, and its log', async () => {
+  expect(await doing('nothing')).toEqual({ status: { phase: 'DONE' } })
+  expect(lines).toEqual(['begun', 'done'])
+})
+
+it('the next call is made in the same process; where that ends, by whatever, in a new one', async () => {
+  const tell = () => doing('tell its process')
+  const first = await tell()
+  expect(await tell()).toEqual(first)
+  expect(await doing('exit where it is not the first')).toEqual({ status: { phase: 'DONE' } })
+  expect(await tell()).not.toEqual(first)
+})
+
+it('what a call has left behind cannot be the next one’s end: that has a process of its own', async () => {
+  const tell = () => doing('tell its process')
+  const before = await tell()
+  expect(await doing('leave a loop')).toEqual({ status: { phase: 'DONE' } })
+  expect(await tell()).not.toEqual(before)
+})
+
+it('the next call is made in the same process where the call before it has closed all that it opened', async () => {
+  const tell = () => doing('tell its process')
+  const before = await tell()
+  for (const _ of Array(3)) expect(await doing('close a connection')).toEqual({ status: { phase: 'DONE' } })
+  expect(await tell()).toEqual(before)
+})
+
+it('a call whose signal has been given is not made', async () => {
+  await expect(doing('loop', AbortSignal.abort(new Error('too late')))).rejects.toThrow('too late')
+})
+
+it.each([
+  [0, 512],
+  [2 ** 30, 128],
+  [2 ** 40, 512],
+])('of %i bytes for all, the heap of one may have %i MiB', (bytes, heapMb) => expect(heapWithin(bytes)).toBe(heapMb))
+
+it.each([
+  ['exit', { message: 'the function ended its process: exit code 0' }],
+  ['fill the heap', { message: expect.stringMatching(/SIGABRT|memory/) }],
+  ['leave a rejection', { message: 'from a promise' }],
+  ['refuse', { name: 'TerminalError', message: 'never', reason: 'Refused' }],
+  ['put off', { name: 'RetryAfterError', message: 'later', afterSeconds: 7 }],
+])('what it does wrong is an error of the call: %s', async (does, error) => {
+  await expect(doing(does)).rejects.toMatchObject(error)
+})
+
+it('a call ends by its signal only when its process is gone', async () => {
+  pids.length = 0
+  const abort = new AbortController()
+  const call = doing('loop', abort.signal)
+  while (pids.length === 0) await new Promise(setImmediate)
+  abort.abort(new Error('the function did not finish'))
+  await expect(call).rejects.toThrow('the function did not finish')
+  expect(() => process.kill(pids[0] ?? 0, 0)).toThrow('ESRCH')
+})
+
+it('a loop ends with the call’s signal; where more are suspected than there is room for, the others run as ever', async () => {
+  const abort = new AbortController()
+  const calls = Promise.allSettled(Array.from({ length: 6 }, () => doing('loop', abort.signal)))
+  setTimeout(() => abort.abort(new Error('the function did not finish')), 1000)
+  const reasons = (await calls).map((call) => (call.status === 'rejected' ? (call.reason as Error).message : 'none'))
+  expect(reasons.filter((reason) => reason === 'the function did not finish')).toHaveLength(4)
+  expect(reasons.filter((reason) => reason === 'run beside the others')).toHaveLength(2)
+})
+
+it('an effect is performed in a process of its own, so that it is not performed again when another call has ended it', async () => {
+  const module = fileURLToPath(new URL('./reaching.ts', import.meta.url))
+  const reach = isolation([module], 100)('reaching', notApart)
+  const object = {
+    apiVersion: 'test.fairlead.dev/v1',
+    kind: 'Naughty',
+    metadata: { name: 'a', uid: '1' },
+    spec: { does: 'nothing' },
+  }
+  const run = { object, owned: {}, related: {}, attempt: 2, now: '2030-01-01T00:00:00Z', finalizing: false }
+  const context = { signal: new AbortController().signal, log, suspect: true }
+  const read = () => reach({ ...run, ask: 'read' }, context)
+  const first = await read()
+  const [kind, pid] = (await reach({ ...run, ask: 'perform', effect: { kind: 'add' } }, context)) as [string, number]
+  expect([kind, pid === first]).toEqual(['add', false])
+  expect(await read()).toBe(first)
+})

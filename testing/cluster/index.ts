@@ -1,1 +1,0 @@
-export { type OperatorOptions, type RunningOperators, runOperators } from './operators.ts'
