@@ -15,6 +15,8 @@ it.each(rows)('$guarantee', ({ guarantee, tests }) => {
   expect(guarantee).toMatch(/\.$/)
   expect(tests.length).toBeGreaterThan(0)
   expect(tests.filter((path) => !hasTests(join('docs', path)))).toEqual([])
+  // `npx vitest run FILE` runs each of them.
+  expect(tests.filter((path) => !path.endsWith('.test.ts'))).toEqual([])
 })
 
 it('the README has at most 120 lines', () => {
