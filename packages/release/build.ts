@@ -19,8 +19,10 @@ export const ASSETS = [
   'packages/lab/node/kwok-stages.yaml',
   'packages/scaffold/templates',
 ]
-/** The folders of published code: the targets of import names. */
-export const ROOMS = [...new Set(Object.values(source.imports).map((path) => path.split('/')[1] ?? ''))].sort()
+/** The folders of published code: those of the import names. Each of `packages/` stands for itself. */
+export const ROOMS = [
+  ...new Set(Object.values(source.imports).map((path) => /^\.\/((?:packages\/)?[^/]+)/.exec(path)?.[1] ?? '')),
+].sort()
 /**
  * References to .ts files that the compiler does not rewrite: `new URL('./worker.ts', import.meta.url)`,
  * `import('./index.ts')` of plain JavaScript, and imports of declarations.
@@ -129,7 +131,7 @@ async function bundleModels(root: string, declarations: readonly string[], insta
     const text = await readFile(file, 'utf8')
     if (!text.includes(PACKAGE)) continue
     for (const [name] of text.matchAll(/\bV\d[A-Z]\w+/g)) named.add(`${MODELS}/${name}`)
-    const index = `${'../../'.repeat(path.split('/').length - 1)}${FOLDER}/index.js`
+    const index = `${'../'.repeat(path.split('/').length - 1)}${FOLDER}/index.js`
     await writeFile(file, text.replace(IMPORTED, `$1${index}$1`))
   }
   for (const path of named) await copy(path)
@@ -197,18 +199,20 @@ export async function filesIn(folder: string): Promise<string[]> {
     .map(({ parentPath, name }) => relative(folder, join(parentPath, name)))
 }
 
+const SCAFFOLD = 'packages/scaffold'
+
 /** Builds the package of `npm create fairlead` from the files of a built package. It contains only the scaffolder. */
 export async function buildCreatePackage(
   from: string,
   { version, license, engines }: Manifest,
   folder: string,
 ): Promise<void> {
-  await mkdir(join(await emptied(folder), 'scaffold'))
-  for (const name of await readdir(join(from, 'scaffold')))
+  await mkdir(join(await emptied(folder), SCAFFOLD), { recursive: true })
+  for (const name of await readdir(join(from, SCAFFOLD)))
     if (!/\.(map|d\.ts)$/.test(name))
-      await cp(join(from, 'scaffold', name), join(folder, 'scaffold', name), { recursive: true })
+      await cp(join(from, SCAFFOLD, name), join(folder, SCAFFOLD, name), { recursive: true })
   await cp(join(from, 'LICENSE'), join(folder, 'LICENSE'))
-  await writeFile(join(folder, 'create.js'), "#!/usr/bin/env node\nawait import('./scaffold/create-main.js')\n", {
+  await writeFile(join(folder, 'create.js'), `#!/usr/bin/env node\nawait import('./${SCAFFOLD}/create-main.js')\n`, {
     mode: 0o755,
   })
   const manifest = {

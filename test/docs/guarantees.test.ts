@@ -24,4 +24,4 @@ it('the README has at most 120 lines', () => {
 })
 
 const hasTests = (file: string): boolean =>
-  existsSync(file) && /\b(?:it|test)(?:\.\w+)*\(|^export (?:async )?function/m.test(readFileSync(file, 'utf8'))
+  existsSync(file) && /\b(?:it|test|describe)(?:\.\w+)*[(`]/m.test(readFileSync(file, 'utf8'))

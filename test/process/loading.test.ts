@@ -13,21 +13,21 @@ const NOWHERE = {
 }
 
 const ROOMS = [
-  'contracts',
-  'spec',
-  'jetstream',
+  'core/contracts',
+  'core/spec',
+  'streams/nats',
   'kube',
-  'events',
-  'queue',
+  'streams/events',
+  'streams/queue',
   'reconcile',
   'bridge',
   'dispatch',
   'sdk',
-  'testing',
+  'sdk/testing',
   'functions',
-  'install',
-  'pki',
-  'local',
+  'cli/install',
+  'kube/pki',
+  'packages/lab',
 ]
 /** What others depend on in turn is theirs. */
 const COUNTED = new Set([...ROOMS, ...Object.keys(manifest.dependencies)])
@@ -43,19 +43,28 @@ beforeAll(async () => {
 afterAll(() => rm(dir, { recursive: true }))
 
 /** The functions that come along: EtcdCluster issues certificates. */
-const FUNCTIONS = ['contracts', 'functions', 'pki', 'sdk', 'spec', 'zod']
-const HTTP = [...FUNCTIONS, 'events', 'pino']
-const NATS = ['@nats-io/jetstream', 'contracts', 'events', 'jetstream', 'nats', 'pino', 'spec', 'zod']
+const FUNCTIONS = ['core/contracts', 'functions', 'kube/pki', 'sdk', 'core/spec', 'zod']
+const HTTP = [...FUNCTIONS, 'streams/events', 'pino']
+const NATS = [
+  '@nats-io/jetstream',
+  'core/contracts',
+  'streams/events',
+  'streams/nats',
+  'nats',
+  'pino',
+  'core/spec',
+  'zod',
+]
 
 it.each([
   ['--help', []],
   ['serve nope', HTTP],
-  ['--kubeconfig config install --builtin all', [...FUNCTIONS, 'install', 'kube', 'yaml']],
-  ['queue ls', [...NATS, 'queue']],
+  ['--kubeconfig config install --builtin all', [...FUNCTIONS, 'cli/install', 'kube', 'yaml']],
+  ['queue ls', [...NATS, 'streams/queue']],
   // Without a kubeconfig, as in a pod, and with a log that is not a terminal.
   [
     'up --builtin all',
-    [...new Set([...NATS, ...FUNCTIONS]), 'bridge', 'dispatch', 'kube', 'prom-client', 'queue', 'reconcile'],
+    [...new Set([...NATS, ...FUNCTIONS]), 'bridge', 'dispatch', 'kube', 'prom-client', 'streams/queue', 'reconcile'],
   ],
 ])('a command loads what it needs and nothing else: %s', async (line, needed) => {
   const args = line.split(' ').map((word) => (word === 'config' ? join(dir, word) : word))

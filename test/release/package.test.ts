@@ -225,7 +225,7 @@ async function reachable(doors: string[]): Promise<Set<string>> {
     if (found.has(path)) return
     found.add(path)
     for (const [, name = ''] of (await readFile(path, 'utf8')).replace(COMMENTS, '').matchAll(IMPORT)) {
-      const [, part] = /^#host\/(.+)$/.exec(name) ?? []
+      const [, part] = /^#process\/(.+)$/.exec(name) ?? []
       const room = part === undefined ? imports[name] : imports['#process/*']?.replace('*', part)
       const target = room === undefined ? join(dirname(path), name) : join(made.folder, room)
       if (/^[.#]/.test(name)) await follow(target.replace(/\.js$/, '.d.ts'))

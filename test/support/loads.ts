@@ -3,11 +3,18 @@ import { writeSync } from 'node:fs'
 import { registerHooks } from 'node:module'
 
 const ROOT = new URL('../..', import.meta.url).href
+/** A package, or a room: the first folder, or the first two where several rooms share a folder. */
+function ownerOf(path: string): string | undefined {
+  const [, name] = /^node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path) ?? []
+  if (name !== undefined) return name
+  const [, room] = /^((?:core|streams|packages)\/[^/]+|cli\/install|kube\/pki|sdk\/testing|[^/]+)\//.exec(path) ?? []
+  return room
+}
 const loaded = new Set<string>()
 
 registerHooks({
   load(url, context, next) {
-    const [, owner] = /^(?:node_modules\/)?((?:@[^/]+\/)?[^/]+)\//.exec(url.replace(ROOT, '')) ?? []
+    const owner = ownerOf(url.replace(ROOT, ''))
     if (url.startsWith(ROOT) && owner !== undefined) loaded.add(owner)
     return next(url, context)
   },
