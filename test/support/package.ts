@@ -51,7 +51,7 @@ export async function npmInstall(cwd: string, tarball: string): Promise<void> {
 /** Returns a hash of the inputs of the package. */
 async function digest(): Promise<string> {
   const hash = createHash('sha256')
-  for (const path of ['package.json', ...ASSETS, ...ROOMS]) {
+  for (const path of ['package.json', 'packages/release', ...ASSETS, ...ROOMS]) {
     const isFolder = (await stat(join(ROOT, path))).isDirectory()
     const files = isFolder ? (await readdir(join(ROOT, path), { recursive: true })).sort() : ['']
     for (const name of files) {
