@@ -131,7 +131,7 @@ describe('the package', () => {
     }
     const known = [...Object.keys(dependencies), '@nats-io/nats-core']
     const strangers = new Set<string>()
-    for (const path of await reachable(['sdk/index.d.ts', 'testing/index.d.ts', 'testing/cluster/index.d.ts']))
+    for (const path of await reachable(['sdk/index.d.ts', 'sdk/testing/index.d.ts', 'sdk/testing/cluster/index.d.ts']))
       for (const [, name = ''] of (await readFile(path, 'utf8')).replace(COMMENTS, '').matchAll(IMPORT))
         if (!/^[.#]|^node:/.test(name) && !known.includes(packageOf(name))) strangers.add(name)
     expect([...strangers]).toEqual([])
