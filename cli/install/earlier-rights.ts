@@ -2,7 +2,7 @@ import type { KubeObject } from '#contracts'
 import { isNotFound, type KubeClient, resourcePath } from '#kube'
 import { RECONCILER_LABEL, RECONCILERS, type ReconcilerSpec, reconcilerLabel, SYSTEM_NAMESPACE } from '#spec'
 import { collectionOf, found, isInstalled, pathOf } from './installed-objects.ts'
-import { LABELS, roleNamesOf } from './rbac.ts'
+import { LABELS, platformRbac, roleNamesOf } from './rbac.ts'
 
 /** A Reconciler as it is stored: earlier versions may have stored specifications that are now refused. */
 export interface StoredReconciler extends KubeObject {
@@ -28,7 +28,7 @@ const KINDS = ['RoleBinding', 'ClusterRoleBinding', 'ClusterRole', 'ServiceAccou
 /**
  * Returns the accounts, roles and bindings that an earlier installation of these functions has left, and that are not
  * in `generated`: bindings first, accounts last. Objects of others are left out: what install() has not applied, or has
- * applied for another function, and accounts that another Reconciler names.
+ * applied for another function, and accounts that another Reconciler names or that are Fairlead's own.
  */
 export async function earlierRights(
   kube: KubeClient,
@@ -55,7 +55,9 @@ export async function earlierRights(
   for (const kind of KINDS) candidates.push(...(await labelled(kube, kind)).filter(isOfFunctions))
   candidates.push(...(await declaredAccounts(kube, functions, stored)))
   const distinct = new Map(candidates.map((object) => [identityOf(object), object]))
-  return [...distinct].filter(([id, object]) => !kept.has(id) && !isUsed(object)).map(([, object]) => object)
+  return [...distinct]
+    .filter(([id, object]) => !kept.has(id) && !isUsed(object) && !isOfPlatform(object))
+    .map(([, object]) => object)
 }
 
 async function labelled(kube: KubeClient, kind: string): Promise<KubeObject[]> {
@@ -92,5 +94,9 @@ export const isAccountOf = (
   const { name = `fairlead-${metadata.name}`, namespace = SYSTEM_NAMESPACE } = spec?.serviceAccount ?? {}
   return account.name === name && account.namespace === namespace
 }
+
+/** Whether the object is one of the platform: a function may name the account of a dispatcher. */
+export const isOfPlatform = (object: KubeObject): boolean =>
+  platformRbac().some((own) => identityOf(own) === identityOf(object))
 
 const identityOf = ({ kind, metadata: { namespace = '', name } }: KubeObject): string => `${kind} ${namespace}/${name}`

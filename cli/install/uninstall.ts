@@ -3,7 +3,7 @@ import type { KubeObject } from '#contracts'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
 import { type CustomResourceDefinition, definitionsOf, manifest, type Reconciler } from '#sdk'
 import { finalizerOf, finalizersWithout, identityOf } from '#spec'
-import { earlierRights, isAccountOf, type StoredReconciler, storedReconcilers } from './earlier-rights.ts'
+import { earlierRights, isAccountOf, isOfPlatform, type StoredReconciler, storedReconcilers } from './earlier-rights.ts'
 import type { Installed } from './install.ts'
 import { found, holders, isInstalled, pathOf, storedUnder, titleOf } from './installed-objects.ts'
 import { functionRbac, platformRbac } from './rbac.ts'
@@ -55,7 +55,7 @@ export async function planUninstall(
     for (const object of objects) removals.push(...(await removalOf(kube, object, because)))
   }
   await add(manifests.map((one) => one as unknown as KubeObject))
-  const rights = manifests.flatMap((one) => functionRbac(one))
+  const rights = manifests.flatMap((one) => functionRbac(one)).filter((object) => !isOfPlatform(object))
   for (const object of [...(await earlierRights(kube, names, rights, stored)), ...rights.toReversed()])
     await add([object], usedBy(others, object))
   const needed = neededBy(others)

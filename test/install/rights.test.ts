@@ -239,4 +239,18 @@ describe('a declaration with fewer permissions', () => {
     await uninstalled([declared('mall')])
     expect(await installed()).toEqual([])
   })
+
+  it('keeps an account of the platform that the declaration has named', async () => {
+    const serviceAccount = { name: 'fairlead-dispatcher', namespace: SYSTEM }
+    const isThere = async () =>
+      (await all('ServiceAccount')).some(({ metadata }) => metadata.name === 'fairlead-dispatcher')
+    await install(kube, [declared('shop', { serviceAccount }), declared('mall')])
+    await install(kube, [declared('shop')])
+    expect(await isThere()).toBe(true)
+    await install(kube, [declared('shop', { serviceAccount })])
+    await uninstalled([declared('shop', { serviceAccount })])
+    expect(await isThere()).toBe(true)
+    await uninstalled([declared('mall')])
+    expect(await installed()).toEqual([])
+  })
 })
