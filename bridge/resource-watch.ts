@@ -162,10 +162,11 @@ export class ResourceWatch {
       case 'listing':
         return this.#attempt(signal, async () => {
           await this.#endBeside()
+          this.#progress.release()
           return this.#listing.run(state, signal)
         })
       case 'watching':
-        if (state.lists !== undefined) this.#listBeside(state.lists, signal)
+        if (state.lists !== undefined) this.#listBeside(state.lists, state.resourceVersion, signal)
         return this.#watching.run(state, AbortSignal.any([signal, this.#interrupt.signal]))
       case 'waiting':
         await pause(state.ms, AbortSignal.any([signal, this.#interrupt.signal]))
@@ -174,7 +175,7 @@ export class ResourceWatch {
   }
 
   /** Lists beside the watch, until the list has ended or another list is necessary. */
-  #listBeside(because: Relist, signal: AbortSignal): void {
+  #listBeside(because: Relist, from: string, signal: AbortSignal): void {
     const before = this.#endBeside()
     const stop = new AbortController()
     const until = AbortSignal.any([signal, stop.signal])
@@ -192,7 +193,7 @@ export class ResourceWatch {
       this.#deps.log.warn({ err: error, resource: resourceName(this.#ref), ms }, 'a list beside the watch is repeated')
       return ms
     }
-    this.#progress.hold()
+    this.#progress.hold(from)
     this.#beside = { stop, ended: retry(list, { signal: until, pauseMs }).catch(() => undefined) }
   }
 

@@ -29,7 +29,8 @@ export class WatchProgress {
   /** The part of each position of this watch that concerns the streams. */
   #streams: StreamState = { incarnation: undefined, certain: AbortSignal.abort() }
   #wasSynced = false
-  #isHeld = false
+  /** How far the watch has read during the list that runs beside it. Undefined: there is no such list. */
+  #beside: string | undefined
 
   constructor(ref: ResourceRef, namespace: string | undefined, deps: WatchProgressDeps) {
     this.#ref = ref
@@ -39,7 +40,7 @@ export class WatchProgress {
 
   /** Reads the cursor. Returns the position from which the watch continues, and whether a list comes first. */
   async resume(): Promise<Input> {
-    this.#isHeld = false
+    this.release()
     const ids = this.#deps.coverageIds()
     const streams = await this.#deps.continuity.current()
     this.#streams = streams
@@ -62,14 +63,22 @@ export class WatchProgress {
     this.#wasSynced = false
   }
 
-  /** Keeps the cursor where it is until the list that runs beside the watch has ended. */
-  hold(): void {
-    this.#isHeld = true
+  /** Keeps the cursor where it is until the list that runs beside the watch has ended. `from`: where the watch begins. */
+  hold(from: string): void {
+    this.#beside ??= from
   }
 
-  /** Undefined while a list runs beside the watch. */
+  /** Notes that no list runs beside the watch. */
+  release(): void {
+    this.#beside = undefined
+  }
+
+  /** The position of a change that the watch has read. Undefined while a list runs beside the watch. */
   position(resourceVersion: string): Position | undefined {
-    if (this.#isHeld) return undefined
+    if (this.#beside !== undefined) {
+      this.#beside = resourceVersion
+      return undefined
+    }
     const covers = [...this.coverage.ids]
     return { resourceVersion, covers, ...this.#streams }
   }
@@ -82,11 +91,16 @@ export class WatchProgress {
     this.note()
   }
 
-  /** Notes that a list has ended here. `streams`: their state when the list began. */
+  /**
+   * Notes that a list has ended here. `streams`: their state when the list began. After a list beside the watch, the
+   * position is that of the watch: the watch may not have read yet that an object is gone which it has stored during the
+   * list, and the list did not know that object.
+   */
   listed(resourceVersion: string, streams: StreamState): void {
-    this.#isHeld = false
+    const reached = this.#beside ?? resourceVersion
+    this.release()
     this.#streams = streams
-    this.mark(resourceVersion)
+    this.mark(reached)
   }
 
   /** Notes that the safe position may have moved. */

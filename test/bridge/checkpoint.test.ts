@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { Checkpoint } from '../../bridge/watch-progress.ts'
+import { Checkpoint, StreamContinuity, WatchProgress, type WatchProgressDeps } from '../../bridge/watch-progress.ts'
 
 it('moves only over what is finished, whatever the order of finishing', () => {
   const checkpoint = new Checkpoint<number>()
@@ -54,4 +54,26 @@ it('never passes anything unfinished', () => {
       expect(checkpoint.safe).toBe(expected === -1 ? undefined : expected)
     }),
   )
+})
+
+it('does not pass what the watch has read when a list beside the watch ends, because the list may be ahead of the watch', async () => {
+  const continuity = new StreamContinuity({})
+  const events = { moveCursor: () => Promise.reject(new Error('away')) } as unknown as WatchProgressDeps['events']
+  const nothing = () => undefined
+  const log = { warn: nothing } as unknown as WatchProgressDeps['log']
+  const deps = { events, log, continuity, coverageIds: () => [], listsAtStart: false, synced: nothing, swept: nothing }
+  const ref = { group: '', version: 'v1', resource: 'configmaps' }
+  const progress = new WatchProgress(ref, undefined, { ...deps, now: () => new Date(0) })
+  const streams = await continuity.current()
+  const reached = () => progress.checkpoint.safe?.resourceVersion
+  progress.hold('7')
+  expect(progress.position('9')).toBeUndefined()
+  progress.listed('20', streams)
+  expect(reached()).toBe('9')
+  progress.mark('15')
+  expect(reached()).toBe('15')
+  progress.hold('15')
+  progress.release()
+  progress.listed('30', streams)
+  expect(reached()).toBe('30')
 })
