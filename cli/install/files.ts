@@ -4,32 +4,25 @@ import { funcPack } from '#scaffold'
 import { definitionsOf, manifest } from '#sdk'
 import { functionsChart, platformChart } from './chart/chart.ts'
 import { yamlOf } from './chart/templated.ts'
-import { knativeManifests } from './knative.ts'
-import { consoleRbac, consoleWritesRbac, functionRbac, platformRbac } from './rbac.ts'
+import { consoleRbac, consoleWritesRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
 
 const HEADER = '# Generated from the schemas in the code: change those, then npm run generate.\n'
 
-/** Placeholders for the user's own values, which `fairlead generate knative --image` sets. */
-const KNATIVE = { image: 'fairlead:latest', namespace: 'fairlead-functions' }
-
-/** Returns the contents of all generated manifests, keyed by their paths from the root of the repository. */
+/** Returns the contents of all generated files that are committed, keyed by their paths from the root of the repository. */
 export async function generatedFiles(): Promise<Map<string, string>> {
   const crds = [reconcilerCrd(), ...definitionsOf(builtins)]
   const files: [string, object | readonly object[]][] = [
     ...crds.map((crd): [string, object] => [`crds/${crd.spec.group}_${crd.spec.names.plural}.yaml`, crd]),
-    ...builtins.map((builtin): [string, object] => [
-      `functions/${builtin.name.replace('-', '/')}/reconciler.yaml`,
-      manifest(builtin),
+    ...builtins.map((one): [string, object] => [
+      `functions/${one.name.replace('-', '/')}/reconciler.yaml`,
+      manifest(one),
     ]),
-    ['deploy/rbac/fairlead.yaml', platformRbac()],
     ['deploy/console/rbac.yaml', consoleRbac()],
     ['deploy/console/writes/rbac.yaml', consoleWritesRbac()],
-    ...builtins.map((one): [string, object[]] => [`deploy/rbac/${one.name}.yaml`, functionRbac(manifest(one))]),
-    ...builtins.map((one): [string, object[]] => [`deploy/knative/${one.name}.yaml`, knativeManifests(one, KNATIVE)]),
   ]
   const manifests = files.map(async ([path, content]) => [path, HEADER + (await yamlOf(content))] as const)
-  return new Map([...(await Promise.all(manifests)), ...(await charts()), ...(await languagePack())])
+  return new Map([...(await Promise.all(manifests)), ...(await languagePack())])
 }
 
 /** `func` identifies a repository of language packs by its manifest.yaml. */
@@ -40,10 +33,9 @@ async function languagePack(): Promise<Map<string, string>> {
   return new Map([['manifest.yaml', repository], ...pack])
 }
 
-/** Returns the generated files of both charts; their other files are written by hand. */
-async function charts(): Promise<Map<string, string>> {
-  const folder = 'deploy/chart/fairlead-functions'
-  const own = await functionsChart(builtins, {
+/** Returns all files of both charts, keyed by their paths below the folder of the charts. */
+export async function charts(): Promise<Map<string, string>> {
+  const functions = await functionsChart(builtins, {
     name: 'fairlead-functions',
     version,
     description:
@@ -53,6 +45,10 @@ async function charts(): Promise<Map<string, string>> {
     builtin: ['all'],
     optIn: true,
   })
-  const functions = [...own].map(([path, text]) => [`${folder}/${path}`, text] as const)
-  return new Map([...(await platformChart(version)), ...functions])
+  const both = { fairlead: await platformChart(version), 'fairlead-functions': functions }
+  return new Map(
+    Object.entries(both).flatMap(([name, files]) =>
+      [...files].map(([path, text]) => [`${name}/${path}`, text] as const),
+    ),
+  )
 }

@@ -35,6 +35,10 @@ export async function buildPackage(folder: string): Promise<{ manifest: Manifest
   await compile(folder)
   for (const path of [...ASSETS, ...(await examples())])
     await cp(join(ROOT, path), join(folder, path), { recursive: true, filter: isAsset })
+  // In another process: this one may have loaded the code of an earlier version.
+  await promisify(execFile)(process.execPath, ['cli/install/generate.ts', '--charts', join(folder, 'deploy/chart')], {
+    cwd: ROOT,
+  })
   const files = await filesIn(folder)
   for (const path of files) await finish(folder, path)
   const declarations = files.filter((path) => path.endsWith('.d.ts'))

@@ -36,7 +36,7 @@ export async function publish(publication: Publication): Promise<void> {
   const release = await emptied(to ?? join(ROOT, 'build/release'))
   const tarballs: string[] = []
   for (const folder of folders) tarballs.push(await pack(folder, release))
-  const charts = await packCharts(version, join(release, 'charts'))
+  const charts = await packCharts(folders[0] ?? '', version, join(release, 'charts'))
   const steps: Step[] = [
     { does: `${release}/SHA256SUMS`, changes: false, act: () => writeDigests(release) },
     ...tarballs.map((tarball) =>
@@ -59,15 +59,14 @@ function imageAndCharts(registry: string, version: string, tarball: string, char
 
 const imageOf = (project: string): string[] => ['image', project, '--include', 'package.json']
 
-const CHARTS = join(ROOT, 'deploy/chart')
-
-/** Packs the charts as `helm package` does, into `to`, and returns the paths of the archives. */
-async function packCharts(version: string, to: string): Promise<string[]> {
+/** Packs the charts of a built package as `helm package` does, into `to`, and returns the paths of the archives. */
+async function packCharts(built: string, version: string, to: string): Promise<string[]> {
   const archives: string[] = []
+  const charts = join(built, 'deploy/chart')
   await mkdir(to, { recursive: true })
-  for (const name of (await readdir(CHARTS)).sort()) {
+  for (const name of (await readdir(charts)).sort()) {
     // Helm takes the folder of a chart from the first part of the paths.
-    const entries = (await entriesFrom(join(CHARTS, name), name)).filter(({ type }) => type === 'file')
+    const entries = (await entriesFrom(join(charts, name), name)).filter(({ type }) => type === 'file')
     const sorted = entries.toSorted((one, other) => (one.path < other.path ? -1 : 1))
     const archive = join(to, `${name}-${version}.tgz`)
     await writeFile(archive, gzipSync(tar(sorted), { level: 9 }))

@@ -52,7 +52,10 @@ const rows: [string, number | undefined][] = [
   ['lines of product TypeScript', linesIn(product)],
   ['lines of the platform', linesIn(product.filter((path) => !/^(?:packages|functions)\//.test(path)))],
   ['lines of committed generated YAML', linesIn(yaml.filter((path) => generated.has(path)))],
-  ['lines of YAML in deploy/ by hand', linesIn(yaml.filter((path) => /^deploy/.test(path) && !generated.has(path)))],
+  [
+    'lines of YAML in deploy/ by hand',
+    linesIn(yaml.filter((path) => path.startsWith('deploy/') && !generated.has(path))),
+  ],
   ['files on the path of one edit', pathOf(/^One edit/)],
   ['files on the path of one enqueue', pathOf(/enqueue/i)],
 ]

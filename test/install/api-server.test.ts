@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import type { KubeObject } from '#contracts'
 import { at } from '#functions/at'
-import { install } from '#install'
+import { install, platformRbac, yamlOf } from '#install'
 import { createKubeClient, loadKubeConfig, resourcePath } from '#kube'
 import * as sdk from '#sdk'
 import { reconcilerSpec } from '#spec'
@@ -62,7 +62,7 @@ describe('the generated manifests, on a real API server', () => {
   it.each(['fairlead', 'fairlead-ha'])(
     'deploy %s, in a namespace that allows restricted pods only, without a warning',
     async (folder) => {
-      await kubectl(['apply', '-f', join(ROOT, 'deploy/rbac/fairlead.yaml')])
+      await kubectl(['apply', '-f', '-'], await yamlOf(platformRbac()))
       const tried = ['--dry-run=server', '--warnings-as-errors', '-o', 'name']
       const said = await kubectl(['apply', '-k', join(ROOT, 'deploy', folder), ...tried])
       expect(said.split('\n')).toContain('statefulset.apps/fairlead-nats')
@@ -74,7 +74,7 @@ describe('the generated manifests, on a real API server', () => {
     const there = (folder: string) => relative(own, join(ROOT, 'deploy', folder))
     const kustomization = { resources: [there('console')], components: [there('console/writes')] }
     await writeFile(join(own, 'kustomization.yaml'), JSON.stringify(kustomization))
-    await kubectl(['apply', '-f', join(ROOT, 'deploy/rbac/fairlead.yaml')])
+    await kubectl(['apply', '-f', '-'], await yamlOf(platformRbac()))
     const said = await kubectl(['apply', '-k', own, '--dry-run=server', '--warnings-as-errors', '-o', 'yaml'])
     await rm(own, { recursive: true })
     expect(said).toContain('secretName: fairlead-nats-console-writes')

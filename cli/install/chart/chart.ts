@@ -1,5 +1,5 @@
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { readdir, readFile } from 'node:fs/promises'
+import { join, relative } from 'node:path'
 import type { KubeObject } from '#contracts'
 import { definitionsOf, manifest, type Reconciler } from '#sdk'
 import { SHARD_LABEL } from '#spec'
@@ -60,7 +60,7 @@ function inCluster(object: KubeObject, values: string, template: Templated): voi
   set(object, `${CONTAINER}/imagePullPolicy`, template.items(...policy))
 }
 
-const FOLDER = 'deploy/chart/fairlead'
+const FOLDER = 'chart/fairlead'
 const FILES: Record<string, string> = {
   'nats.conf': 'nats/nats.conf',
   'users.conf': 'nats/users.conf',
@@ -70,8 +70,8 @@ const FILES: Record<string, string> = {
 }
 
 /**
- * Returns the generated files of the chart `fairlead`, keyed by path: the objects of deploy/fairlead and
- * deploy/fairlead-ha, with chart values for the settings that differ between clusters.
+ * Returns the chart `fairlead`, keyed by path: the objects of deploy/fairlead and deploy/fairlead-ha, with chart values
+ * for the settings that differ between clusters, and the files that are written by hand.
  */
 export async function platformChart(version: string): Promise<Map<string, string>> {
   const sources = await manifestsIn('nats/nats.yaml', 'processes/bridge.yaml', 'processes/dispatcher.yaml')
@@ -80,6 +80,7 @@ export async function platformChart(version: string): Promise<Map<string, string
   const [, ...accounts] = platformRbac()
   const description = 'Serverless reconcilers of Kubernetes objects, on NATS JetStream'
   const texts: Record<string, string> = {
+    ...(await byHand()),
     'Chart.yaml': await chartFile({ name: 'fairlead', version, description }),
     'templates/nats.yaml': withoutShard(await nats(single, ofThree)),
     'templates/bridge.yaml': await bridge(single),
@@ -90,7 +91,14 @@ export async function platformChart(version: string): Promise<Map<string, string
     'templates/crds.yaml': withoutShard(await definitionTemplates([reconcilerCrd()])),
   }
   for (const [path, source] of Object.entries(FILES)) texts[`files/${path}`] = await textOf(source)
-  return new Map(Object.entries(texts).map(([path, text]) => [`${FOLDER}/${path}`, text]))
+  return new Map(Object.entries(texts))
+}
+
+async function byHand(): Promise<Record<string, string>> {
+  const entries = await readdir(join(DEPLOY, FOLDER), { recursive: true, withFileTypes: true })
+  const files = entries.filter((one) => one.isFile()).map(({ parentPath, name }) => join(parentPath, name))
+  const texts = files.map(async (file) => [relative(join(DEPLOY, FOLDER), file), await readFile(file, 'utf8')] as const)
+  return Object.fromEntries(await Promise.all(texts))
 }
 
 /** A shard uses what the release without a shard has. */
