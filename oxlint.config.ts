@@ -3,7 +3,8 @@ import packageJson from './package.json' with { type: 'json' }
 
 /**
  * Who may import whom (docs/architecture.md): a room imports rooms that stand above it in this list. A room's door is its
- * index.ts, by a name of package.json. A room that is not in the list, such as cli/, may import all.
+ * index.ts, by a name of package.json. A room that is not in the list, such as cli/, may import all. Functions import
+ * `fairlead` by its public name, as authors do, and each other by path.
  */
 export const rooms: Record<string, string[]> = {
   'core/primitives': [],
@@ -22,26 +23,26 @@ export const rooms: Record<string, string[]> = {
   sdk: ['cloudevents', 'contracts', 'spec'],
   'sdk/testing': ['contracts', 'queue/terms', 'reconcile', 'sdk', 'spec'],
   'kube/pki': [],
-  'functions/at': ['sdk'],
-  'functions/etcd/backup': ['sdk'],
-  'functions/etcd/restore': ['functions/etcd/backup', 'sdk'],
+  'functions/at': ['fairlead'],
+  'functions/etcd/backup': ['fairlead'],
+  'functions/etcd/restore': ['fairlead', 'functions/etcd/backup'],
   'functions/etcd/operator': [
+    'fairlead',
     'functions/etcd/client',
     'functions/etcd/restore',
     'pki',
     'primitives/bounded-map',
-    'sdk',
   ],
-  'functions/memcached': ['sdk'],
-  'functions/visitors': ['sdk'],
+  'functions/memcached': ['fairlead'],
+  'functions/visitors': ['fairlead'],
   functions: [
+    'fairlead',
     'functions/at',
-    'functions/etcd',
     'functions/etcd/backup',
+    'functions/etcd/operator',
     'functions/etcd/restore',
     'functions/memcached',
     'functions/visitors',
-    'sdk',
   ],
   'cli/process': [
     'bridge',
@@ -136,9 +137,15 @@ const doors = [
 ]
 
 function roomRule(room: string, allowed: string[]): OxlintOverride {
-  const closed = doors.filter((door) => !allowed.includes(door)).map((door) => `#${door}`)
+  const isFunction = room.startsWith('functions')
+  const named = allowed.filter((door) => !isFunction || !door.startsWith('functions/'))
+  const closed = doors.filter((door) => !named.includes(door)).map((door) => `#${door}`)
   // A closed door closes what is behind it too, but for what is named.
-  const open = allowed.filter((door) => door.includes('/')).map((door) => `!#${door}`)
+  const open = named.filter((door) => door.includes('/')).map((door) => `!#${door}`)
+  const folder = room.slice(0, room.lastIndexOf('/') + 1)
+  const siblings = Object.keys(rooms)
+    .filter((other) => folder !== '' && other.startsWith(folder) && other !== room && !allowed.includes(other))
+    .map((other) => other.slice(folder.length))
   return {
     files: [`${room}/**/*.ts`],
     rules: {
@@ -148,8 +155,11 @@ function roomRule(room: string, allowed: string[]): OxlintOverride {
           patterns: [
             {
               group: [...closed, ...open],
-              message: `${room}/ may import only: ${allowed.map((a) => `#${a}`).join(', ') || 'nothing'} (docs/architecture.md)`,
+              message: `${room}/ may import only: ${allowed.map((door) => (named.includes(door) && door !== 'fairlead' ? `#${door}` : door)).join(', ') || 'nothing'} (docs/architecture.md)`,
             },
+            ...(siblings.length > 0
+              ? [{ regex: `^\\.\\./(${siblings.join('|')})/`, message: `${room}/ may not import this room by path.` }]
+              : []),
             {
               regex: '^(\\.\\./)+(core|kube|streams|reconcile|bridge|dispatch|functions|sdk|cli|packages|test)/',
               message: 'Another room is reached through its door (#room), not by path.',

@@ -1,10 +1,10 @@
-import { at } from '#functions/at'
-import { etcd } from '#functions/etcd'
-import { etcdBackup } from '#functions/etcd/backup'
-import { etcdRestore } from '#functions/etcd/restore'
-import { memcached } from '#functions/memcached'
-import { visitors } from '#functions/visitors'
-import type { Reconciler } from '#sdk'
+import type { Reconciler } from 'fairlead'
+import { at } from './at/index.ts'
+import { etcdBackup } from './etcd/backup/index.ts'
+import { etcd } from './etcd/operator/index.ts'
+import { etcdRestore } from './etcd/restore/index.ts'
+import { memcached } from './memcached/index.ts'
+import { visitors } from './visitors/index.ts'
 
 /** The built-in functions, keyed by the name that selects them. None is installed or run unless it is selected. */
 export const builtinsByName: Readonly<Record<string, readonly Reconciler[]>> = {

@@ -1,4 +1,4 @@
-import { Pod, reconciler } from '#sdk'
+import { Pod, reconciler } from 'fairlead'
 import { type Attempts, attemptsOf, endingOf, endOf, obstacleOf, type PodObject, podFor } from './pod.ts'
 import { At, type AtObject, type AtOutcome } from './resource.ts'
 import { dueTime } from './schedule.ts'

@@ -1,4 +1,4 @@
-import { type ObservedBy, Pod, shortName, TerminalError } from '#sdk'
+import { type ObservedBy, Pod, shortName, TerminalError } from 'fairlead'
 import type { AtObject, AtSpec, AtStatus } from './resource.ts'
 
 export type PodObject = ObservedBy<typeof Pod>

@@ -1,5 +1,5 @@
+import { type ReconcileOutcome, resource } from 'fairlead'
 import { z } from 'zod'
-import { type ReconcileOutcome, resource } from '#sdk'
 
 const statusSchema = z.object({
   phase: z

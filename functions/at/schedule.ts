@@ -1,4 +1,4 @@
-import { TerminalError } from '#sdk'
+import { TerminalError } from 'fairlead'
 import type { AtSpec } from './resource.ts'
 
 const RFC3339 = /^(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?(Z|[+-]\d{2}:\d{2})?$/

@@ -8,7 +8,7 @@ import {
   reconciler,
   rolloutOf,
   shortName,
-} from '#sdk'
+} from 'fairlead'
 import { Memcached, type MemcachedObject } from './resource.ts'
 
 /** The label that all memcached servers have, for selectors. */

@@ -1,5 +1,5 @@
+import { resource } from 'fairlead'
 import { z } from 'zod'
-import { resource } from '#sdk'
 
 /** The Memcached of operator-sdk's samples, with the fields of its first version and of its present one. */
 export const Memcached = resource({

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { type ObservedBy, PersistentVolumeClaim, Secret } from '#sdk'
+import { type ObservedBy, PersistentVolumeClaim, Secret } from 'fairlead'
 import {
   DATABASE,
   type DeploymentObject,

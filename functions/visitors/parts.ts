@@ -1,4 +1,4 @@
-import { Deployment, deploymentName, type ObservedBy, type Rollout, Service, serviceName, shortName } from '#sdk'
+import { Deployment, deploymentName, type ObservedBy, type Rollout, Service, serviceName, shortName } from 'fairlead'
 import type { VisitorsObject } from './resource.ts'
 
 export type DeploymentObject = ObservedBy<typeof Deployment>

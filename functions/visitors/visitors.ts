@@ -10,7 +10,7 @@ import {
   rolloutOf,
   Secret,
   Service,
-} from '#sdk'
+} from 'fairlead'
 import { claimFor, credentialsEnv, credentialsIn, databaseFor, databaseService, secretFor } from './database.ts'
 import { type App, DATABASE, env, MYSQL_PORT, namesOf, type Tier } from './parts.ts'
 import { VisitorsApp, type VisitorsObject } from './resource.ts'

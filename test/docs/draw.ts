@@ -13,8 +13,9 @@ export const mayImport: ReadonlyMap<string, readonly string[]> = new Map([
   ['cli', Object.keys(rooms)] as const,
 ])
 
-/** A door such as `cloudevents` opens a part of a room. */
+/** A door such as `cloudevents` opens a part of a room, and `fairlead` is what authors import. */
 function roomOfDoor(door: string): string {
+  if (door === 'fairlead') return 'sdk'
   if (door in rooms) return door
   const target = DOORS[`#${door}`] ?? DOORS[`#${door.split('/')[0]}/*`]
   if (target === undefined) throw new Error(`oxlint.config.ts names #${door}, which package.json does not have`)

@@ -1,5 +1,5 @@
-import type { EtcdTls } from '#functions/etcd/client'
-import { type Store, StoreError } from '#functions/etcd/stores'
+import type { EtcdTls } from '../client/index.ts'
+import { type Store, StoreError } from '../stores/index.ts'
 import { type Checked, checked } from './checked.ts'
 import { blobs, type ChosenMember, mostAdvanced } from './members.ts'
 import type { BackupReport } from './report.ts'

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { type Store, whole } from '#functions/etcd/stores'
+import { type Store, whole } from '../stores/index.ts'
 
 /** The length of the SHA-256 of all preceding bytes, which etcd appends. */
 const DIGEST_BYTES = 32

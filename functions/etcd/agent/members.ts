@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { type Etcd, type EtcdTls, openEtcd } from '#functions/etcd/client'
+import { type Etcd, type EtcdTls, openEtcd } from '../client/index.ts'
 
 const STATUS_MS = 5000
 

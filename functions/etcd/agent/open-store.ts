@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { AbsStore, GcsStore, parseServiceAccount, readProfile, S3Store, type Store } from '#functions/etcd/stores'
+import { AbsStore, GcsStore, parseServiceAccount, readProfile, S3Store, type Store } from '../stores/index.ts'
 
 export type StoreKind = 's3' | 'abs' | 'gcs'
 

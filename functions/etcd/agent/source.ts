@@ -1,5 +1,5 @@
-import type { EtcdTls } from '#functions/etcd/client'
-import type { Store } from '#functions/etcd/stores'
+import type { EtcdTls } from '../client/index.ts'
+import type { Store } from '../stores/index.ts'
 import { type Checked, readChecked, readToEnd } from './checked.ts'
 import { blobs, mostAdvanced } from './members.ts'
 

@@ -1,4 +1,4 @@
-import type { Store } from '#functions/etcd/stores'
+import type { Store } from '../stores/index.ts'
 import { readChecked, SnapshotError } from './checked.ts'
 import type { VerifyReport } from './report.ts'
 

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { type ObservedBy, Pod } from '#sdk'
+import { type ObservedBy, Pod } from 'fairlead'
 import type { StoreSource } from './store-spec.ts'
 
 export type AgentPod = ObservedBy<typeof Pod>

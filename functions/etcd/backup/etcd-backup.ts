@@ -1,4 +1,4 @@
-import { type ConditionUpdate, Pod, reconciler, shortName } from '#sdk'
+import { type ConditionUpdate, Pod, reconciler, shortName } from 'fairlead'
 import { type AgentPod, agentPod, tryOf } from './agent-pod.ts'
 import {
   endingOf,

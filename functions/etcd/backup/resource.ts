@@ -1,5 +1,5 @@
+import { type ReconcileOutcome, resource } from 'fairlead'
 import { z } from 'zod'
-import { type ReconcileOutcome, resource } from '#sdk'
 import { agentImage, hasBlockOf, storageType, storeFields } from './store-spec.ts'
 
 const statusSchema = z.object({

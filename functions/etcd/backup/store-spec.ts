@@ -1,5 +1,5 @@
+import { TerminalError } from 'fairlead'
 import { z } from 'zod'
-import { TerminalError } from '#sdk'
 
 const path = z
   .string()

@@ -1,7 +1,7 @@
 import { createHmac, createPrivateKey, createPublicKey, type KeyObject, X509Certificate } from 'node:crypto'
+import { Secret } from 'fairlead'
 import { keysFrom, type Subject, signCertificate } from '#pki'
 import { BoundedMap } from '#primitives/bounded-map'
-import { Secret } from '#sdk'
 import { clientServiceOf, labelsOf } from './names.ts'
 import type { SecretObject } from './parts.ts'
 import type { ClusterObject } from './resource.ts'

@@ -1,5 +1,5 @@
-import type { RestoreObject } from '#functions/etcd/restore'
-import { type Run, Secret } from '#sdk'
+import { type Run, Secret } from 'fairlead'
+import type { RestoreObject } from '../restore/index.ts'
 import { type Tls, tlsOf } from './authorities.ts'
 import { memberOf, seedName } from './names.ts'
 import {

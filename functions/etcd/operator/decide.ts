@@ -1,4 +1,4 @@
-import { type ConditionUpdate, type EventReport, type KubeObject, type ReconcileOutcome, Secret } from '#sdk'
+import { type ConditionUpdate, type EventReport, type KubeObject, type ReconcileOutcome, Secret } from 'fairlead'
 import { kept } from './authorities.ts'
 import { ROOT, userIn } from './certificates.ts'
 import { type Cluster, clusterOf, type Given, type Led } from './cluster.ts'

@@ -1,4 +1,4 @@
-import { reconciler, Secret, Service } from '#sdk'
+import { reconciler, Secret, Service } from 'fairlead'
 import { decide } from './decide.ts'
 import { perform, read } from './external.ts'
 import { Claim, DisruptionBudget, MemberPod, Restore } from './parts.ts'

@@ -1,3 +1,4 @@
+import { Secret } from 'fairlead'
 import {
   ALARMS,
   type Etcd,
@@ -7,8 +8,7 @@ import {
   type EtcdTls,
   GRPC,
   openEtcd,
-} from '#functions/etcd/client'
-import { Secret } from '#sdk'
+} from '../client/index.ts'
 import { newestOf, numberIn, storedAuthority } from './authorities.ts'
 import { issued, ROOT, validity } from './certificates.ts'
 import { clusterIdOf, type EtcdRun, secretsOf } from './cluster.ts'

@@ -1,6 +1,6 @@
 import type { V1PodDisruptionBudget } from '@kubernetes/client-node'
-import { EtcdRestore } from '#functions/etcd/restore'
-import { type KubeObject, kind, type ObservedBy, PersistentVolumeClaim, Pod, type Secret, Service } from '#sdk'
+import { type KubeObject, kind, type ObservedBy, PersistentVolumeClaim, Pod, type Secret, Service } from 'fairlead'
+import { EtcdRestore } from '../restore/index.ts'
 import { CLIENT_PORT, clientServiceOf, labelsOf, PEER_PORT } from './names.ts'
 import type { ClusterObject } from './resource.ts'
 

@@ -1,4 +1,4 @@
-import { recoverContainer } from '#functions/etcd/restore'
+import { recoverContainer } from '../restore/index.ts'
 import { type Cluster, isGoing, readiness, readyFormer } from './cluster.ts'
 import { seedPod, waitForQuorum } from './formation.ts'
 import { CLIENT_PORT, hostOf, seedName } from './names.ts'

@@ -1,6 +1,6 @@
+import { resource } from 'fairlead'
 import { z } from 'zod'
-import { agentImage } from '#functions/etcd/restore'
-import { resource } from '#sdk'
+import { agentImage } from '../restore/index.ts'
 
 const days = (least: number, most: number) => z.int32().min(least).max(most)
 

@@ -1,4 +1,4 @@
-import { type RestoreObject, restoreContainer, type SeedData, type SeedParts, tooNew } from '#functions/etcd/restore'
+import { type RestoreObject, restoreContainer, type SeedData, type SeedParts, tooNew } from '../restore/index.ts'
 import type { Cluster } from './cluster.ts'
 import { peerUrlOf, seedName, tokenOf } from './names.ts'
 import type { PodObject } from './parts.ts'

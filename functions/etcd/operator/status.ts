@@ -1,4 +1,4 @@
-import type { ConditionUpdate } from '#sdk'
+import type { ConditionUpdate } from 'fairlead'
 import { type Cluster, isReady, type Member } from './cluster.ts'
 import { CLIENT_PORT, clientServiceOf, seedName, selectorOf } from './names.ts'
 import { named, quorumOf } from './parts.ts'

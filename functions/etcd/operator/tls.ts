@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
-import type { EtcdTls } from '#functions/etcd/client'
-import { Secret } from '#sdk'
+import { Secret } from 'fairlead'
+import type { EtcdTls } from '../client/index.ts'
 import { PEER_CN, secretNameOf, textIn } from './certificates.ts'
 import { named, type SecretObject } from './parts.ts'
 import type { ClusterObject } from './resource.ts'

@@ -1,4 +1,4 @@
-import { type AgentContainer, agentContainer, secretVolume, storeSource } from '#functions/etcd/backup'
+import { type AgentContainer, agentContainer, secretVolume, storeSource } from '../backup/index.ts'
 import type { RestoreObject } from './resource.ts'
 
 /** Added to the revision, so that watches of every former revision end and clients notice the change of the data. */

@@ -1,4 +1,5 @@
 import type { V1EndpointSlice } from '@kubernetes/client-node'
+import { type ConditionUpdate, kind, type ObjectMeta, type ObservedBy, Pod, reconciler, shortName } from 'fairlead'
 import {
   type AgentPod,
   agentPod,
@@ -13,8 +14,7 @@ import {
   type StoredSnapshot,
   storeSource,
   tryOf,
-} from '#functions/etcd/backup'
-import { type ConditionUpdate, kind, type ObjectMeta, type ObservedBy, Pod, reconciler, shortName } from '#sdk'
+} from '../backup/index.ts'
 import { EtcdRestore, type RestoreObject, type RestoreOutcome } from './resource.ts'
 
 /** The fields of an EtcdCluster that a restore reads. */

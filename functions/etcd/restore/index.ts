@@ -1,4 +1,4 @@
-export { agentImage } from '#functions/etcd/backup'
+export { agentImage } from '../backup/index.ts'
 export { recoverContainer, restoreContainer, type SeedData, type SeedParts } from './container.ts'
 export { etcdRestore, tooNew } from './etcd-restore.ts'
 export { EtcdRestore, type RestoreObject } from './resource.ts'

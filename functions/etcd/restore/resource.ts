@@ -1,6 +1,6 @@
+import { type ReconcileOutcome, resource } from 'fairlead'
 import { z } from 'zod'
-import { agentImage, hasBlockOf, storageType, storeFields } from '#functions/etcd/backup'
-import { type ReconcileOutcome, resource } from '#sdk'
+import { agentImage, hasBlockOf, storageType, storeFields } from '../backup/index.ts'
 
 const verified = z.object({
   path: z.string().describe('Address of the snapshot.'),
