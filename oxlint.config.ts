@@ -26,13 +26,7 @@ export const rooms: Record<string, string[]> = {
   'functions/at': ['fairlead'],
   'functions/etcd/backup': ['fairlead'],
   'functions/etcd/restore': ['fairlead', 'functions/etcd/backup'],
-  'functions/etcd/operator': [
-    'fairlead',
-    'functions/etcd/client',
-    'functions/etcd/restore',
-    'pki',
-    'primitives/bounded-map',
-  ],
+  'functions/etcd/operator': ['fairlead', 'functions/etcd/client', 'functions/etcd/restore', 'pki'],
   'functions/memcached': ['fairlead'],
   'functions/visitors': ['fairlead'],
   functions: [

@@ -42,8 +42,8 @@ beforeAll(async () => {
 })
 afterAll(() => rm(dir, { recursive: true }))
 
-/** The functions that come along: EtcdCluster issues certificates. */
-const FUNCTIONS = ['core/contracts', 'functions', 'kube/pki', 'sdk', 'core/spec', 'zod']
+/** The functions that come along: EtcdCluster issues certificates, and loads gRPC when it calls etcd. */
+const FUNCTIONS = ['core/contracts', 'core/spec', 'functions', 'kube/pki', 'lru-cache', 'sdk', 'zod']
 const HTTP = [...FUNCTIONS, 'streams/events', 'pino']
 const NATS = [
   '@nats-io/jetstream',

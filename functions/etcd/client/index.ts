@@ -1,4 +1,2 @@
-export { type Etcd, openEtcd } from './client.ts'
-export type { EtcdEndpoint, EtcdTls } from './connection.ts'
-export { EtcdError, GRPC } from './errors.ts'
+export { type Etcd, type EtcdEndpoint, EtcdError, type EtcdTls, GRPC, openEtcd } from './client.ts'
 export { ALARMS, type EtcdMember, type EtcdStatus } from './messages.ts'

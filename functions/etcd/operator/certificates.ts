@@ -1,7 +1,7 @@
 import { createHmac, createPrivateKey, createPublicKey, type KeyObject, X509Certificate } from 'node:crypto'
 import { Secret } from 'fairlead'
+import { LRUCache } from 'lru-cache'
 import { keysFrom, type Subject, signCertificate } from '#pki'
-import { BoundedMap } from '#primitives/bounded-map'
 import { clientServiceOf, labelsOf } from './names.ts'
 import type { SecretObject } from './parts.ts'
 import type { ClusterObject } from './resource.ts'
@@ -91,7 +91,7 @@ export const validity = (issuedAt: string, days: number): { notBefore: Date; not
  * The recently issued certificates, keyed by a digest of all inputs. Issuing takes milliseconds and gives the same
  * result each time.
  */
-const known = new BoundedMap<string, Record<string, string>>(256)
+const known = new LRUCache<string, Record<string, string>>({ max: 256 })
 
 /**
  * Returns the keys and certificates of a Secret. The same issuer and time give the same bytes, because all are derived
@@ -166,4 +166,4 @@ function parsed(certificate: string): X509Certificate {
   return one
 }
 
-const read = new BoundedMap<string, X509Certificate>(256)
+const read = new LRUCache<string, X509Certificate>({ max: 256 })

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { createServer as createHttp2Server } from 'node:http2'
 import { createServer } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { EtcdError, GRPC, openEtcd } from '#functions/etcd/client'
@@ -136,6 +137,16 @@ describe('a client of something else', () => {
     using etcd = openEtcd({ url: `http://127.0.0.1:${port}` })
     expect((await refusal(etcd.call('status', {}, { timeoutMs: 200 }))).text).toBe('no answer within 200 ms')
     etcd.close()
+    server.close()
+  })
+
+  it('cannot tell the effect of a call whose connection breaks', async () => {
+    const server = createHttp2Server().on('stream', (stream) => stream.session?.destroy())
+    await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening))
+    const { port } = server.address() as { port: number }
+    using etcd = openEtcd({ url: `http://127.0.0.1:${port}` })
+    const { isUnknown } = await refusal(etcd.call('memberRemove', { ID: '1' }, SOON))
+    expect(isUnknown).toBe(true)
     server.close()
   })
 })

@@ -1,6 +1,5 @@
 import { assert, bigInt, boolean, integer, property, record, string } from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { frame, framesIn } from '../../../../functions/etcd/client/frames.ts'
 import { decode, encode, list, message } from '../../../../functions/etcd/client/protobuf.ts'
 
 const Inner = message({ text: [1, 'string'], on: [15, 'bool'] })
@@ -53,28 +52,5 @@ describe('a protobuf message', () => {
     ['a number', [0x08]],
   ])('that is cut off in %s is refused', (_, bytes) => {
     expect(() => decode(Outer, Buffer.from(bytes))).toThrow('cut off')
-  })
-})
-
-describe('frames of gRPC', () => {
-  async function* chunksOf(bytes: Buffer, size: number) {
-    for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size)
-  }
-  const read = async (chunks: AsyncIterable<Buffer>) => {
-    const texts: string[] = []
-    for await (const one of framesIn(chunks)) texts.push(one.toString())
-    return texts
-  }
-
-  it.each([1, 2, 3, 4, 5, 6, 7, 100])('are found in chunks of %d bytes', async (size) => {
-    const messages = ['one', '', 'three and more', 'x']
-    const bytes = Buffer.concat(messages.map((text) => frame(Buffer.from(text))))
-    expect(await read(chunksOf(bytes, size))).toEqual(messages)
-  })
-
-  it('that are cut off, compressed or too large are refused', async () => {
-    await expect(read(chunksOf(frame(Buffer.from('abc')).subarray(0, 6), 10))).rejects.toThrow('cut off')
-    await expect(read(chunksOf(Buffer.from([1, 0, 0, 0, 0]), 10))).rejects.toThrow('compressed')
-    await expect(read(chunksOf(Buffer.from([0, 255, 0, 0, 0]), 10))).rejects.toThrow('are allowed')
   })
 })

@@ -43,6 +43,7 @@ describe('a client of etcd over TLS', () => {
   it('dials an address and checks the name of the member', async () => {
     using etcd = servers.open('a')
     expect((await etcd.call('status', {}, SOON)).version).toBeTruthy()
+    expect(etcd.certificate?.issuer).toBe('CN=test')
   })
 
   it.each([
