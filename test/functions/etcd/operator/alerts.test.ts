@@ -14,7 +14,7 @@ interface Rule {
   annotations: { runbook: string }
 }
 
-const path = (name: string) => fileURLToPath(new URL(`../../../${name}`, import.meta.url))
+const path = (name: string) => fileURLToPath(new URL(`../../../../${name}`, import.meta.url))
 const read = (name: string) => readFile(path(name), 'utf8')
 const rules = async () =>
   (parse(await read('deploy/monitoring/etcd-alerts.yaml')) as { groups: { rules: Rule[] }[] }).groups.flatMap(
