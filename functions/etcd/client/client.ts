@@ -43,7 +43,8 @@ export class EtcdError extends Error {
   /** True: the call may or may not have taken effect. Read the state before deciding. */
   get isUnknown(): boolean {
     return (
-      this.code === GRPC.deadlineExceeded || /timed out|connection lost|connection dropped|RST_STREAM/i.test(this.text)
+      this.code === GRPC.deadlineExceeded ||
+      /timed out|connection lost|connection dropped|RST_STREAM|ECONNRESET/i.test(this.text)
     )
   }
 }
@@ -131,7 +132,7 @@ export class Etcd {
       if (signal?.aborted) throw new EtcdError(name, GRPC.unknown, 'the call was aborted', signal.reason)
       const { code, details, message } = error as { code?: unknown; details?: string; message: string }
       if (code === GRPC.deadlineExceeded) throw new EtcdError(name, code, `no answer within ${timeoutMs} ms`, error)
-      throw new EtcdError(name, typeof code === 'number' ? code : GRPC.unavailable, details ?? message, error)
+      throw new EtcdError(name, typeof code === 'number' ? code : GRPC.unavailable, reasonIn(details ?? message), error)
     } finally {
       signal?.removeEventListener('abort', cancel)
       cancel()
@@ -154,6 +155,12 @@ export class Etcd {
     this.close()
   }
 }
+
+/** Returns the reason without the time of a failed connection: the text may be in a status, which is not to change. */
+const reasonIn = (details: string): string =>
+  /^No connection established\. Last error: (?:Error: )?(.*?)(?: \(\d{4}-[^)]*\))?\. Resolution note: /s.exec(
+    details,
+  )?.[1] ?? details
 
 /** Loads gRPC, which only a process that calls etcd needs. */
 async function connect({ url, tls }: EtcdEndpoint): Promise<Client> {

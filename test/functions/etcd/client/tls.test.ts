@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { EtcdTls } from '#functions/etcd/client'
+import { type EtcdTls, GRPC } from '#functions/etcd/client'
 import { issueFrom, newAuthority } from '#pki'
 import { SOON, TestEtcd } from '../../../support/etcd.ts'
 import { shortTempDir } from '../../../support/servers.ts'
@@ -52,7 +52,10 @@ describe('a client of etcd over TLS', () => {
     ['it has no certificate', { cert: '', key: '' }],
   ])('is refused when %s', async (_, change) => {
     using etcd = servers.open('a', { ...client('root'), ...change })
-    await expect(etcd.call('status', {}, SOON)).rejects.toThrow(/^Status: /)
+    await expect(etcd.call('status', {}, SOON)).rejects.toMatchObject({
+      code: GRPC.unavailable,
+      message: expect.stringMatching(/^Status: /),
+    })
   })
 
   it('is root by the common name of its certificate when authentication is on', async () => {
