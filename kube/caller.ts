@@ -20,7 +20,7 @@ export interface Caller {
 const DEFAULT_TIMEOUT_MS = 30_000
 
 export function createCaller(transport: Transport, options: KubeClientOptions): Caller {
-  const { token: tokenSource, onRequest, userAgent, timeoutMs = DEFAULT_TIMEOUT_MS } = options
+  const { token: tokenSource, headers, onRequest, userAgent, timeoutMs = DEFAULT_TIMEOUT_MS } = options
   const { host } = transport
 
   const attempt = async <T extends { code: number }>(
@@ -31,7 +31,7 @@ export function createCaller(transport: Transport, options: KubeClientOptions): 
     const { method, path } = call
     let code = '<error>'
     try {
-      const used = await transport.send(wireCall(call, { userAgent, timeoutMs, token }), use)
+      const used = await transport.send(wireCall(call, { userAgent, timeoutMs, token, headers }), use)
       code = String(used.code)
       return used
     } finally {
@@ -65,9 +65,10 @@ interface Defaults {
   userAgent: string
   timeoutMs: number
   token: string | undefined
+  headers: KubeClientOptions['headers']
 }
 
-function wireCall(call: ApiCall, { userAgent, timeoutMs, token }: Defaults): Call {
+function wireCall(call: ApiCall, { userAgent, timeoutMs, token, headers }: Defaults): Call {
   const payload = call.body === undefined ? undefined : payloadOf(call.body, call.contentType)
   return {
     method: call.method,
@@ -80,6 +81,8 @@ function wireCall(call: ApiCall, { userAgent, timeoutMs, token }: Defaults): Cal
       ...(payload === undefined
         ? {}
         : { 'content-type': call.contentType ?? 'application/json', 'content-length': Buffer.byteLength(payload) }),
+      // The groups of one user are not those of another.
+      ...(call.headers?.['impersonate-user'] === undefined ? headers : {}),
       ...call.headers,
     },
     payload,

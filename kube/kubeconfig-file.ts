@@ -71,6 +71,9 @@ const user = z.object({
   tokenFile: text,
   username: text,
   as: text,
+  'as-groups': z.array(z.string()).nullish(),
+  'as-uid': text,
+  'as-user-extra': z.record(z.string(), z.array(z.string())).nullish(),
   exec: z
     .looseObject({
       apiVersion: z.string(),

@@ -3,7 +3,7 @@ import { certificateAuthority, clientCertificate, execCredentials, tokenFile } f
 import { ClusterAccessError } from './errors.ts'
 import type { Circumstances, ClusterEntry, Entry, KubeConfig, UserEntry } from './kubeconfig-file.ts'
 import { type KubeConfigFile, readKubeConfigs } from './kubeconfig-file.ts'
-import { providerCredentials } from './kubeconfig-provider.ts'
+import { libraryAccess } from './kubeconfig-library.ts'
 import type { ClusterAccess, TokenSource } from './types.ts'
 
 /** Returns the files that the value of KUBECONFIG names, or the file in the home folder if the variable is not set. */
@@ -38,12 +38,18 @@ export async function loadKubeConfig({ paths, context, now = Date.now }: KubeCon
       ? undefined
       : named(files, 'user', userName, ({ users }) => users?.map((u) => [u.name, u.user]))
   const origin = `context ${name} of ${chosen.file}`
-  return {
+  const circumstances = { origin, now }
+  const access: ClusterAccess = {
     ...(await serverOf(clusterName, cluster)),
-    ...(user === undefined ? {} : await credentialsOf(user, { origin, now })),
+    ...(user === undefined ? {} : await credentialsOf(user, circumstances)),
     namespace,
     origin,
   }
+  const authProvider = user?.value.exec ? undefined : user?.value['auth-provider']
+  const socks = access.proxy?.startsWith('socks') === true ? access.proxy : undefined
+  if (!authProvider && socks === undefined) return access
+  const { token = access.token, agent } = await libraryAccess(access, { authProvider, socks }, circumstances)
+  return { ...access, token, agent }
 }
 
 function currentContext(files: KubeConfigFile[]): string {
@@ -72,26 +78,47 @@ function named<T>(
 async function serverOf(name: string, entry: Entry<ClusterEntry>): Promise<ClusterAccess> {
   const { value, file } = entry
   if (value.server === undefined) throw new ClusterAccessError(`cluster ${name} of ${file} has no server`)
-  if (value['proxy-url'] !== undefined) {
-    throw new ClusterAccessError(`cluster ${name} of ${file} has a proxy-url: proxies are not supported`)
+  const proxy = value['proxy-url']
+  if (proxy !== undefined && !PROXIES.has(URL.parse(proxy)?.protocol ?? '')) {
+    throw new ClusterAccessError(
+      `the proxy-url of cluster ${name} of ${file} is not the URL of a proxy: it begins with http://, https:// or socks5://`,
+    )
   }
   return {
     server: value.server,
     serverName: value['tls-server-name'],
     insecure: value['insecure-skip-tls-verify'] ?? false,
     ca: await certificateAuthority(entry),
+    proxy,
   }
 }
+
+const PROXIES = new Set(['http:', 'https:', 'socks:', 'socks4:', 'socks4a:', 'socks5:', 'socks5h:'])
 
 async function credentialsOf(
   user: Entry<UserEntry>,
   circumstances: Circumstances,
-): Promise<Pick<ClusterAccess, 'cert' | 'key' | 'token'>> {
+): Promise<Pick<ClusterAccess, 'cert' | 'key' | 'token' | 'headers'>> {
   refuseUnsupported(user.value, circumstances.origin)
+  const headers = impersonation(user.value, circumstances.origin)
   const { exec, 'auth-provider': provider } = user.value
-  if (exec) return execCredentials({ exec, file: user.file }, circumstances)
-  if (provider) return providerCredentials(provider, circumstances)
-  return { ...(await clientCertificate(user, circumstances)), token: userToken(user, circumstances) }
+  if (exec) return { ...(await execCredentials({ exec, file: user.file }, circumstances)), headers }
+  if (provider) return { headers }
+  return { ...(await clientCertificate(user, circumstances)), token: userToken(user, circumstances), headers }
+}
+
+/** Returns the headers of a user who acts as another one, in the names of client-go. */
+function impersonation(user: UserEntry, origin: string): ClusterAccess['headers'] {
+  const { as, 'as-groups': groups, 'as-uid': uid } = user
+  if (as === undefined) {
+    if (!groups?.length && uid === undefined) return undefined
+    throw new ClusterAccessError(`the user of ${origin} impersonates groups or a uid without a user: set as too`)
+  }
+  return {
+    'impersonate-user': as,
+    ...(groups?.length ? { 'impersonate-group': groups } : {}),
+    ...(uid === undefined ? {} : { 'impersonate-uid': uid }),
+  }
 }
 
 /** tokenFile takes precedence over token, as in client-go. */
@@ -101,8 +128,8 @@ function userToken({ value, file }: Entry<UserEntry>, { now }: Circumstances): T
   return token === undefined ? undefined : () => Promise.resolve(token)
 }
 
-function refuseUnsupported({ username, as }: UserEntry, origin: string): void {
-  if (as !== undefined) throw new ClusterAccessError(`the user of ${origin} impersonates ${as}: not supported there`)
+function refuseUnsupported({ username, 'as-user-extra': extra }: UserEntry, origin: string): void {
+  if (extra) throw new ClusterAccessError(`the user of ${origin} has as-user-extra, which is not supported: remove it`)
   if (username !== undefined) {
     throw new ClusterAccessError(
       `the user of ${origin} has a user name and password, which API servers stopped to accept in Kubernetes 1.19; use a token or certificate`,

@@ -1,7 +1,7 @@
 import { type ClientRequest, type IncomingMessage, Agent as PlainAgent, request as plainRequest } from 'node:http'
 import { request as secureRequest, Agent as TlsAgent } from 'node:https'
 import type { Socket } from 'node:net'
-import { createSecureContext, type SecureContext } from 'node:tls'
+import { checkServerIdentity, createSecureContext, type PeerCertificate, type SecureContext } from 'node:tls'
 import { ApiAnswerError, ApiConnectionError, ClusterAccessError } from './errors.ts'
 import type { ClusterAccess } from './types.ts'
 
@@ -9,7 +9,7 @@ import type { ClusterAccess } from './types.ts'
 export interface Call extends Exchange {
   /** Path and query. */
   target: string
-  headers: Record<string, string | number>
+  headers: Record<string, string | string[] | number>
   /** Uses a connection of its own, and closes it afterwards. */
   alone?: boolean
 }
@@ -30,15 +30,25 @@ export function createTransport(access: ClusterAccess, maxSockets: number): Tran
   const { secure, host, hostname, port, prefix } = serverAddress(access)
   const AgentOf = secure ? TlsAgent : PlainAgent
   const tls = secure ? tlsOptions(access) : {}
-  const kept = new AgentOf({
-    ...tls,
-    keepAlive: true,
-    keepAliveMsecs: KEEPALIVE_AFTER_MS,
-    timeout: IDLE_MS,
-    maxSockets,
-  })
-  const single = new AgentOf({ ...tls, keepAlive: false })
+  // The names of the environment's variables. Each one is for servers of one protocol.
+  const proxyEnv = access.proxy === undefined ? undefined : { HTTPS_PROXY: access.proxy, HTTP_PROXY: access.proxy }
+  const peer = access.proxy === undefined ? host : `${host} (through the proxy ${URL.parse(access.proxy)?.host})`
+  const kept =
+    access.agent ??
+    new AgentOf({
+      ...tls,
+      proxyEnv,
+      keepAlive: true,
+      keepAliveMsecs: KEEPALIVE_AFTER_MS,
+      timeout: IDLE_MS,
+      maxSockets,
+    })
+  const single = access.agent ?? new AgentOf({ ...tls, proxyEnv, keepAlive: false })
 
+  // The agent of a SOCKS proxy does not pass on an address that is no name, and would compare with `localhost`.
+  const identity = access.agent && {
+    checkServerIdentity: (_: string, cert: PeerCertificate) => checkServerIdentity(access.serverName ?? hostname, cert),
+  }
   const start = ({ method, target, headers, alone }: Call): ClientRequest =>
     (secure ? secureRequest : plainRequest)({
       hostname,
@@ -47,6 +57,7 @@ export function createTransport(access: ClusterAccess, maxSockets: number): Tran
       path: prefix + target,
       headers,
       agent: alone === true ? single : kept,
+      ...identity,
     })
 
   return {
@@ -55,10 +66,10 @@ export function createTransport(access: ClusterAccess, maxSockets: number): Tran
       call.signal?.throwIfAborted()
       const request = start(call)
       try {
-        return await exchange(request, host, call, use)
+        return await exchange(request, peer, call, use)
       } catch (error) {
         if (!(call.method === 'GET' && request.reusedSocket && isReset(error))) throw error
-        return await exchange(start(call), host, call, use)
+        return await exchange(start(call), peer, call, use)
       }
     },
     close() {

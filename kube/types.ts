@@ -1,3 +1,4 @@
+import type { Agent } from 'node:http'
 import type { KubeObject } from '#contracts'
 
 /**
@@ -20,6 +21,12 @@ export interface ClusterAccess {
   insecure?: boolean | undefined
   /** The name to expect in the server's certificate. Default: the host of `server`. */
   serverName?: string | undefined
+  /** The URL of the proxy between this process and the server. */
+  proxy?: string | undefined
+  /** Makes the connections in place of Node.js's own agents. A SOCKS proxy has one. */
+  agent?: Agent | undefined
+  /** Sent in each request, unless the request itself impersonates somebody. */
+  headers?: Record<string, string | string[]> | undefined
   /** The namespace of the context, or of the pod. */
   namespace?: string | undefined
   /** The source of these values, for messages: `context lab of /home/me/.kube/config`. */

@@ -31,7 +31,13 @@ interface PackageJson {
   peerDependenciesMeta?: Record<string, { optional?: boolean }>
 }
 
-/** Returns the dependencies of a project without those for development, as npm, pnpm or Yarn have installed them. */
+/** Packages that fairlead uses on workstations only: with all that it needs, this one has 90 MB. */
+const NOT_IN_PODS = new Set(['@kubernetes/client-node'])
+
+/**
+ * Returns the dependencies of a project without those for development, as npm, pnpm or Yarn have installed them. A
+ * package that no pod needs is left out, unless the project or another package depends on it.
+ */
 export async function dependenciesOf(project: string): Promise<Dependencies> {
   const root = await realpath(project)
   const byFolder = new Map<string, InstalledPackage>()
@@ -40,6 +46,7 @@ export async function dependenciesOf(project: string): Promise<Dependencies> {
 
   const follow = async (importer: { folder: string; path: string; manifest: PackageJson }): Promise<void> => {
     for (const { name, optional } of neededBy(importer.manifest)) {
+      if (importer.manifest.name === 'fairlead' && NOT_IN_PODS.has(name)) continue
       const found = nearest(importer.folder, name)
       if (found === undefined) {
         if (optional) continue

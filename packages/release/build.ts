@@ -5,8 +5,6 @@ import { promisify } from 'node:util'
 import source from '../../package.json' with { type: 'json' }
 
 export const ROOT = join(import.meta.dirname, '../..')
-/** The first version of Node.js that runs TypeScript without a warning. */
-const ENGINES = '>=24.12'
 /** Files that the code reads at run time, and files for users. */
 export const ASSETS = [
   'README.md',
@@ -30,7 +28,7 @@ export const ROOMS = [
 const OWN_FILE = /((?:new URL\(|import\(|from )(['"])\.{1,2}\/[\w./-]+)\.ts\2/g
 
 /** Compiles the package into `folder`, which is replaced: JavaScript, declarations, maps, sources and assets. */
-export async function buildPackage(folder: string): Promise<{ manifest: Manifest; models: number }> {
+export async function buildPackage(folder: string): Promise<Manifest> {
   await emptied(folder)
   await compile(folder)
   for (const path of [...ASSETS, ...(await examples())])
@@ -39,13 +37,10 @@ export async function buildPackage(folder: string): Promise<{ manifest: Manifest
   await promisify(execFile)(process.execPath, ['cli/install/generate.ts', '--charts', join(folder, 'deploy/chart')], {
     cwd: ROOT,
   })
-  const files = await filesIn(folder)
-  for (const path of files) await finish(folder, path)
-  const declarations = files.filter((path) => path.endsWith('.d.ts'))
-  const models = await bundleModels(folder, declarations, join(ROOT, 'node_modules'))
-  const manifest = publishedManifest(source, { engines: ENGINES })
+  for (const path of await filesIn(folder)) await finish(folder, path)
+  const manifest = publishedManifest(source)
   await writeFile(join(folder, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`)
-  return { manifest, models }
+  return manifest
 }
 
 async function compile(folder: string): Promise<void> {
@@ -105,51 +100,6 @@ async function examples(): Promise<string[]> {
 /** Templates are copied instead of compiled, since users read them. */
 const isAsset = (path: string): boolean => extname(path) !== '.ts' || path.includes('/scaffold/templates/')
 
-const PACKAGE = '@kubernetes/client-node'
-const IMPORTED = new RegExp(`(['"])${PACKAGE}['"]`, 'g')
-const FOLDER = 'kubernetes-models'
-const MODELS = 'gen/models'
-/** The only type of that file that models use. The file imports the rest of the client. */
-const INT_OR_STRING = /^export type IntOrString = .*;$/m
-const NEXT = /from '(\.[^']+)\.js'/g
-
-/**
- * Copies the declarations of those models that the package's declarations use, with their license, so that users need
- * not install a client of 65 MB. Returns the number of files.
- */
-async function bundleModels(root: string, declarations: readonly string[], installed: string): Promise<number> {
-  const [source, folder] = [join(installed, PACKAGE, 'dist'), join(root, FOLDER)]
-  const copied = new Set<string>()
-  const copy = async (path: string): Promise<void> => {
-    if (copied.has(path)) return
-    copied.add(path)
-    const whole = await readFile(join(source, `${path}.d.ts`), 'utf8')
-    const text = path === 'types' ? (INT_OR_STRING.exec(whole)?.[0] ?? '') : whole
-    await mkdir(dirname(join(folder, path)), { recursive: true })
-    await writeFile(join(folder, `${path}.d.ts`), text)
-    for (const [, next = ''] of text.matchAll(NEXT)) await copy(join(dirname(path), next))
-  }
-  const named = new Set<string>()
-  for (const path of declarations) {
-    const file = join(root, path)
-    const text = await readFile(file, 'utf8')
-    if (!text.includes(PACKAGE)) continue
-    for (const [name] of text.matchAll(/\bV\d[A-Z]\w+/g)) named.add(`${MODELS}/${name}`)
-    const index = `${'../'.repeat(path.split('/').length - 1)}${FOLDER}/index.js`
-    await writeFile(file, text.replace(IMPORTED, `$1${index}$1`))
-  }
-  for (const path of named) await copy(path)
-  await writeFile(
-    join(folder, 'index.d.ts'),
-    [...named]
-      .sort()
-      .map((path) => `export * from './${path}.js'\n`)
-      .join(''),
-  )
-  await writeFile(join(folder, 'LICENSE'), await readFile(join(installed, PACKAGE, 'LICENSE')))
-  return copied.size
-}
-
 /** The fields of the repository's package.json that are used or published. */
 export interface Manifest {
   name: string
@@ -160,20 +110,26 @@ export interface Manifest {
   [field: string]: unknown
 }
 
-const PUBLISHED = ['name', 'version', 'description', 'license', 'repository', 'type', 'bin'] as const
-const DEPENDENCIES = ['dependencies', 'peerDependencies', 'peerDependenciesMeta'] as const
+const PUBLISHED = [
+  'name',
+  'version',
+  'description',
+  'license',
+  'repository',
+  'type',
+  'engines',
+  'bin',
+  'dependencies',
+] as const
 
 /**
  * Returns the package.json of the package: exports point to compiled files and their declarations. It has no scripts,
  * so an installation runs no code.
  */
-function publishedManifest(source: Manifest, { engines }: { engines: string }): Manifest {
-  const kept = Object.fromEntries(
-    [...PUBLISHED, ...DEPENDENCIES].flatMap((field) => (field in source ? [[field, source[field]]] : [])),
-  )
+function publishedManifest(source: Manifest): Manifest {
+  const kept = Object.fromEntries(PUBLISHED.flatMap((field) => (field in source ? [[field, source[field]]] : [])))
   return {
     ...kept,
-    engines: { node: engines },
     sideEffects: false,
     exports: mapValues(source.exports, (path) =>
       path.endsWith('.ts') ? { types: declaration(path), default: compiled(path) } : path,

@@ -8,9 +8,9 @@ const say = (line: string): void => console.log(line)
 
 async function build(): Promise<{ folders: string[]; version: string }> {
   const [folder, create] = [join(ROOT, 'build/package'), join(ROOT, 'build/create-fairlead')]
-  const { manifest, models } = await buildPackage(folder)
+  const manifest = await buildPackage(folder)
   await buildCreatePackage(folder, manifest, create)
-  say(`fairlead ${manifest.version}, with the types of ${models} kinds of Kubernetes: ${folder}`)
+  say(`fairlead ${manifest.version}: ${folder}`)
   say(`create-fairlead ${manifest.version}: ${create}`)
   return { folders: [folder, create], version: manifest.version }
 }

@@ -85,9 +85,8 @@ export async function pack(folder: string, to: string): Promise<string> {
 /** Folders that processes in a cluster do not load. */
 const LEFT_OUT = [
   'src',
-  'kubernetes-models',
-  'scaffold',
-  'testing',
+  'packages/scaffold',
+  'sdk/testing',
   'packages/lab/go',
   'packages/lab/node',
   'deploy/images',

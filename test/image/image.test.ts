@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { gunzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { makeImage, parseReference, Repository } from '#image'
+import { listImage, makeImage, parseReference, Repository } from '#image'
 import { openLayout } from '../../packages/image/base.ts'
 import { command } from '../support/command.ts'
 import { pushParts, smallBase, writeLayout, writeProject } from '../support/images.ts'
@@ -146,6 +146,33 @@ describe('the image of a project', () => {
       'app/src/',
       'app/src/index.ts',
     ])
+  })
+
+  it('has no Kubernetes client, which only commands on workstations load, unless the project depends on it', async () => {
+    const client = '@kubernetes/client-node'
+    const made = await writeProject(join(dir, 'with-client'))
+    const fairlead = join(made, 'node_modules/fairlead/package.json')
+    const write = (file: string, value: object) => writeFile(file, JSON.stringify(value))
+    const read = async (file: string) => JSON.parse(await readFile(file, 'utf8')) as Record<string, object>
+    await mkdir(join(made, 'node_modules', client), { recursive: true })
+    await mkdir(join(made, 'node_modules/of-the-client'))
+    const needs = { name: client, version: '2.0.1', dependencies: { 'of-the-client': '1.0.0' } }
+    await write(join(made, 'node_modules', client, 'package.json'), needs)
+    await write(join(made, 'node_modules/of-the-client/package.json'), { name: 'of-the-client', version: '1.0.0' })
+    const { dependencies, ...rest } = await read(fairlead)
+    await write(fairlead, { ...rest, dependencies: { ...dependencies, [client]: '2.0.1' } })
+    const inImage = async () =>
+      (await listImage(made, { include: ['src'], platforms: PLATFORMS })).entries.filter(({ path }) =>
+        path.includes('client'),
+      ).length
+    expect(await inImage()).toBe(0)
+
+    const manifest = await read(join(made, 'package.json'))
+    await write(join(made, 'package.json'), {
+      ...manifest,
+      dependencies: { ...manifest['dependencies'], [client]: '2.0.1' },
+    })
+    expect(await inImage()).toBeGreaterThan(2)
   })
 
   it('of one whose packages are linked, as pnpm does it, has the links too', async () => {

@@ -1,12 +1,15 @@
 import { execFile } from 'node:child_process'
 import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { createServer as createHttpServer, type IncomingMessage } from 'node:http'
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
+import { KubeConfig } from '@kubernetes/client-node'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { stringify } from 'yaml'
-import { createKubeClient, kubeConfigPaths, loadInCluster, loadKubeConfig } from '#kube'
+import { type ClusterAccess, createKubeClient, kubeConfigPaths, loadInCluster, loadKubeConfig } from '#kube'
 import { createPki, type Pki } from '../../packages/lab/pki.ts'
 import { json, startScriptedServer } from './scripted-server.ts'
 
@@ -31,6 +34,41 @@ const config = (user: object, cluster: object = {}) => ({
   contexts: [{ name: 'lab', context: { cluster: 'c', user: 'u', namespace: 'n' } }],
 })
 const load = async (content: unknown, more: object = {}) => loadKubeConfig({ paths: [await write(content)], ...more })
+
+/** Loads a kubeconfig that both support, and requires what KubeConfig of @kubernetes/client-node gives. */
+async function loadAsLibrary(content: object, more: { context?: string } = {}): Promise<ClusterAccess> {
+  const access = await load(content, more)
+  const library = new KubeConfig()
+  library.loadFromFile(await write(content))
+  if (more.context !== undefined) library.setCurrentContext(more.context)
+  const cluster = library.getCurrentCluster()
+  const options: { headers: Record<string, string>; ca?: Buffer; cert?: Buffer | string; key?: Buffer | string } = {
+    headers: {},
+  }
+  await library.applyToHTTPSOptions(options)
+  const { Authorization: authorization, 'Impersonate-User': user } = options.headers
+  const token = await access.token?.()
+  expect({
+    server: access.server,
+    proxy: access.proxy,
+    insecure: access.insecure,
+    serverName: access.serverName,
+    namespace: access.namespace,
+    token: token && `Bearer ${token}`,
+    user: access.headers?.['impersonate-user'],
+  }).toEqual({
+    server: cluster?.server,
+    proxy: cluster?.proxyUrl,
+    insecure: cluster?.skipTLSVerify ?? false,
+    serverName: cluster?.tlsServerName,
+    namespace: library.getContextObject(library.getCurrentContext())?.namespace,
+    token: authorization,
+    user,
+  })
+  const { ca, cert, key } = options
+  expect([access.ca, access.cert, access.key]).toEqual([ca, cert, key].map((one) => one?.toString()))
+  return access
+}
 const failureOf = async (content: unknown, more: object = {}): Promise<string> =>
   load(content, more).then(() => 'no error', String)
 
@@ -44,13 +82,13 @@ describe('a kubeconfig', () => {
   it('gives server, authority, certificate and namespace, from the text itself or from files beside it', async () => {
     const { certFile, keyFile } = await pki.issue('ann', { cn: 'ann' })
     const base64 = async (file: string) => (await readFile(file)).toString('base64')
-    const inline = await load(
+    const inline = await loadAsLibrary(
       config(
         { 'client-certificate-data': await base64(certFile), 'client-key-data': await base64(keyFile) },
         { 'certificate-authority-data': await base64(pki.caFile), 'tls-server-name': 'kubernetes' },
       ),
     )
-    const beside = await load(
+    const beside = await loadAsLibrary(
       config(
         { 'client-certificate': 'pki/ann.crt', 'client-key': 'pki/ann.key' },
         { 'certificate-authority': 'pki/ca.crt', 'insecure-skip-tls-verify': true },
@@ -63,7 +101,7 @@ describe('a kubeconfig', () => {
   })
 
   it('gives a token, or that of a file which is read again when a minute old or rejected', async () => {
-    expect(await (await load(config({ token: 't' }))).token?.()).toBe('t')
+    expect(await (await loadAsLibrary(config({ token: 't' }))).token?.()).toBe('t')
 
     await writeFile(join(dir, 'token'), 'one\n')
     let time = 0
@@ -91,7 +129,7 @@ describe('a kubeconfig', () => {
 
   it('gives the context that is asked for, also one without a user', async () => {
     const contexts = [{ name: 'open', context: { cluster: 'c' } }]
-    const access = await load({ ...config({ token: 't' }), contexts }, { context: 'open' })
+    const access = await loadAsLibrary({ ...config({ token: 't' }), contexts }, { context: 'open' })
     expect(access.token).toBeUndefined()
   })
 })
@@ -106,9 +144,10 @@ describe('a kubeconfig that cannot be used', () => {
     ['lacks the cluster', { ...config({}), clusters: [] }, {}, /has no cluster c; it has none/],
     ['lacks the user', { ...config({}), users: null }, {}, /has no user u; it has none/],
     ['has no server', config({}, { server: '' }), {}, /cluster c of .* has no server/],
-    ['wants a proxy', config({}, { 'proxy-url': 'http://p' }), {}, /proxies are not supported/],
+    ['has no proxy that is known', config({}, { 'proxy-url': 'ftp://p' }), {}, /it begins with http:\/\/, https:/],
     ['has a password', config({ username: 'a' }), {}, /stopped to accept in Kubernetes 1.19/],
-    ['impersonates', config({ as: 'b' }), {}, /impersonates b: not supported/],
+    ['impersonates nobody', config({ 'as-groups': ['b'] }), {}, /impersonates groups or a uid without a user/],
+    ['has more of another user', config({ as: 'b', 'as-user-extra': { c: ['d'] } }), {}, /as-user-extra, which is not/],
     ['has half a certificate', config({ 'client-key': 'pki/ca.key' }), {}, /the certificate is missing/],
     ['names a missing file', config({}, { 'certificate-authority': 'no.crt' }), {}, /cannot be read: ENOENT.*no\.crt/],
     ['has no PEM', config({}, { 'certificate-authority-data': 'AAAA' }), {}, /there is no -----BEGIN in it/],
@@ -188,7 +227,7 @@ describe('a credentials plugin', () => {
       exec: { apiVersion: 'client.authentication.k8s.io/v1', command: 'sh', args: ['-c', 'echo "$1"', 'sh', text] },
     })
     const answer = { status: { clientCertificateData: 'cert', clientKeyData: 'key' } }
-    expect(await load(config(saying(JSON.stringify(answer))))).toMatchObject({
+    expect(await loadAsLibrary(config(saying(JSON.stringify(answer))))).toMatchObject({
       cert: 'cert',
       key: 'key',
       token: undefined,
@@ -205,41 +244,151 @@ describe('a credentials plugin', () => {
   })
 })
 
-describe('an identity provider, which needs a package that npm has not installed with fairlead', () => {
-  /** The error in a process without that package, or with one that has this main file. */
-  async function errorWith(main?: string): Promise<string> {
-    const folder = join(dir, `packages-${files++}`)
-    const installed = join(folder, 'node_modules/@kubernetes/client-node')
-    await mkdir(main === undefined ? folder : installed, { recursive: true })
-    if (main !== undefined) {
-      await writeFile(join(installed, 'package.json'), '{"type":"module","main":"main.js"}')
-      await writeFile(join(installed, 'main.js'), main)
+describe('a user who acts as another one', () => {
+  const acting = { token: 't', as: 'ben', 'as-groups': ['one', 'two'], 'as-uid': '7' }
+
+  it('does so in each request, with the groups and the uid', async () => {
+    await using server = await startScriptedServer((_, response) => json(response, 200, {}))
+    const access = await loadAsLibrary(config(acting))
+    await using kube = createKubeClient({ ...access, ...server.access, userAgent: 'test' })
+    await kube.get('/api')
+    expect(impersonated(server.requests[0])).toEqual([['ben'], ['one', 'two'], ['7']])
+  })
+
+  it('gives no groups to the one whom a client acts as', async () => {
+    await using server = await startScriptedServer((_, response) => json(response, 200, {}))
+    await using kube = createKubeClient({ ...(await load(config(acting))), ...server.access, userAgent: 'test' })
+    await kube.as('ann').get('/api')
+    expect(impersonated(server.requests[0])).toEqual([['ann'], undefined, undefined])
+  })
+
+  const impersonated = (request: IncomingMessage | undefined) =>
+    ['user', 'group', 'uid'].map((what) => request?.headersDistinct[`impersonate-${what}`])
+})
+
+describe('a proxy between this process and the API server', () => {
+  /** What a proxy was asked to connect to. */
+  interface Proxy extends AsyncDisposable {
+    port: number
+    targets: string[]
+  }
+
+  async function listening(server: Server, targets: string[]): Promise<Proxy> {
+    const sockets = new Set<Socket>()
+    server.on('connection', (socket: Socket) => sockets.add(socket))
+    await new Promise<void>((done) => server.listen(0, '127.0.0.1', done))
+    return {
+      port: (server.address() as AddressInfo).port,
+      targets,
+      async [Symbol.asyncDispose]() {
+        for (const socket of sockets) socket.destroy()
+        await new Promise((done) => server.close(done))
+      },
     }
-    const from = JSON.stringify(pathToFileURL(join(folder, 'x.js')).href)
-    const path = await write(config({ 'auth-provider': { name: 'oidc', config: {} } }))
+  }
+
+  function tunnel(client: Socket, port: number, greeting: string | Buffer): void {
+    const target = connect(port, '127.0.0.1', () => client.write(greeting))
+    target.on('error', () => client.destroy()).pipe(client)
+    client.on('error', () => target.destroy()).pipe(target)
+  }
+
+  /** HTTP CONNECT, for the user ann with the password secret. */
+  function startHttpProxy(): Promise<Proxy> {
+    const targets: string[] = []
+    const server = createHttpServer().on('connect', (request: IncomingMessage, client: Socket) => {
+      const { url: target = '', headers } = request
+      const expected = `Basic ${Buffer.from('ann:secret').toString('base64')}`
+      if (headers['proxy-authorization'] !== expected) {
+        client.end('HTTP/1.1 407 Proxy Authentication Required\r\n\r\n')
+        return
+      }
+      targets.push(target)
+      tunnel(client, Number(target.split(':')[1]), 'HTTP/1.1 200 Connection established\r\n\r\n')
+    })
+    return listening(server, targets)
+  }
+
+  /** SOCKS5 (RFC 1928) without authentication, for the command CONNECT to an IPv4 address. */
+  function startSocksProxy(): Promise<Proxy> {
+    const targets: string[] = []
+    const server = createServer((client) => {
+      client.once('data', () => {
+        client.write(Buffer.from([5, 0]))
+        client.once('data', (asked: Buffer) => {
+          const port = asked.readUInt16BE(8)
+          targets.push(`${[...asked.subarray(4, 8)].join('.')}:${port}`)
+          tunnel(client, port, Buffer.from([5, 0, 0, 1, 0, 0, 0, 0, 0, 0]))
+        })
+      })
+    })
+    return listening(server, targets)
+  }
+
+  it.each([
+    ['HTTP', startHttpProxy, (port: number) => `http://ann:secret@127.0.0.1:${port}`, 1],
+    ['SOCKS', startSocksProxy, (port: number) => `socks5://127.0.0.1:${port}`, 5],
+  ])('of %s carries requests with the credentials and TLS of the kubeconfig', async (_, start, urlOf, connections) => {
+    await using proxy = await start()
+    await using server = await startScriptedServer((request, response) =>
+      json(response, request.headers.authorization === 'Bearer t' ? 200 : 401, { kind: 'List' }),
+    )
+    const { ca = '', server: address } = server.access
+    const cluster = {
+      server: address,
+      'certificate-authority-data': Buffer.from(ca).toString('base64'),
+      'proxy-url': urlOf(proxy.port),
+    }
+    const access = await loadAsLibrary(config({ token: 't' }, cluster))
+    await using kube = createKubeClient({ ...access, userAgent: 'test' })
+    for (let i = 0; i < 5; i++) expect(await kube.get('/api')).toEqual({ kind: 'List' })
+    expect(proxy.targets).toEqual(Array(connections).fill(new URL(address).host))
+
+    // The name that the certificate has to be for comes from the kubeconfig too.
+    const other = await load(config({ token: 't' }, { ...cluster, 'tls-server-name': 'other.test' }))
+    await using stranger = createKubeClient({ ...other, userAgent: 'test' })
+    await expect(stranger.get('/api')).rejects.toThrow(/is for another name/)
+  })
+
+  it('is named when it refuses or does not listen, without its password', async () => {
+    await using proxy = await startHttpProxy()
+    const failure = async (url: string) => {
+      await using kube = createKubeClient({ ...(await load(config({}, { 'proxy-url': url }))), userAgent: 'test' })
+      return kube.get('/api').then(() => 'no error', String)
+    }
+    const refused = await failure(`http://ann:wrong@127.0.0.1:${proxy.port}`)
+    expect(refused).toContain(`through the proxy 127.0.0.1:${proxy.port}`)
+    expect(refused).toContain('407')
+    expect(refused).not.toContain('wrong')
+    for (const scheme of ['http', 'socks5'])
+      expect(await failure(`${scheme}://127.0.0.1:1`)).toMatch(
+        /127.0.0.1:6443 \(through the proxy 127.0.0.1:1\).*ECONNREFUSED/,
+      )
+  })
+})
+
+describe('an identity provider', () => {
+  const provider = (more: object) => ({ 'auth-provider': { name: 'oidc', config: more } })
+
+  it('gives the token that the library has', async () => {
+    const part = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url')
+    const token = `${part({ alg: 'none' })}.${part({ exp: 4_000_000_000 })}.x`
+    const access = await loadAsLibrary(config(provider({ 'id-token': token })))
+    expect(await access.token?.()).toBe(token)
+  })
+
+  it('names the package that images do not contain, and the reason that it cannot be loaded for', async () => {
+    const path = await write(config(provider({})))
+    const from = JSON.stringify(pathToFileURL(join(dir, 'x.js')).href)
     const script = `
       import { registerHooks } from 'node:module'
       registerHooks({ resolve: (name, context, next) =>
         next(name, name === '@kubernetes/client-node' ? { ...context, parentURL: ${from} } : context) })
       const { loadKubeConfig } = await import('#kube')
       await loadKubeConfig({ paths: [${JSON.stringify(path)}] }).catch(({ name, message }) => console.log(name, message))`
-    return (await promisify(execFile)(process.execPath, ['--input-type=module', '-e', script])).stdout
-  }
-
-  it('names how to install it if it is missing, and the real reason if it cannot be loaded', async () => {
-    const uses =
-      /^ClusterAccessError .* uses the auth-provider oidc, which needs the package @kubernetes\/client-node: /
-    const missing = await errorWith()
-    expect(missing).toMatch(uses)
-    expect(missing).toMatch(
-      /: install it beside fairlead \(npm install @kubernetes\/client-node\), or use a credentials/,
-    )
-    const lacking = await errorWith("import 'not-installed-either'")
-    expect(lacking).toMatch(uses)
-    expect(lacking).toMatch(/it cannot be loaded \(Cannot find package 'not-installed-either'/)
-    const broken = await errorWith("throw new Error('this library needs another system')")
-    expect(broken).toContain('it cannot be loaded (this library needs another system)')
-    for (const text of [lacking, broken]) expect(text).not.toContain('npm install')
+    const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', script])
+    expect(stdout).toMatch(/^ClusterAccessError .* uses the auth-provider oidc, which needs the package @kubernetes/)
+    expect(stdout).toMatch(/it cannot be loaded \(Cannot find package .*images leave it out; use a credentials plugin/)
   }, 30_000)
 })
 

@@ -8,7 +8,10 @@ it.each([
     ['core/contracts', 'core/spec', 'functions', 'sdk', 'streams/events', 'zod'],
   ],
   // No client of NATS or Kubernetes: tests of functions begin at once, and replay needs neither.
-  [['#testing'], ['core/contracts', 'core/primitives', 'core/spec', 'reconcile', 'sdk', 'sdk/testing', 'streams/queue', 'zod']],
+  [
+    ['#testing'],
+    ['core/contracts', 'core/primitives', 'core/spec', 'reconcile', 'sdk', 'sdk/testing', 'streams/queue', 'zod'],
+  ],
   [['#reconcile'], ['core/contracts', 'core/primitives', 'core/spec', 'reconcile', 'streams/queue', 'zod']],
 ])('costs %j no package but zod to start', async (modules, needed) => {
   const program = modules.map((module) => `await import('${module}')`).join('\n')

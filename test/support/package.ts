@@ -32,7 +32,7 @@ export async function packedPackage(): Promise<PackedPackage> {
   const [folder, installed] = [join(dir, 'package'), join(dir, 'installed')]
   const tarball = await madeOnce(dir, join(dir, 'fairlead.tgz'), async () => {
     await removeOthers(packages, dir)
-    const { manifest } = await buildPackage(folder)
+    const manifest = await buildPackage(folder)
     await buildCreatePackage(folder, manifest, join(dir, 'create-fairlead'))
     const packed = await pack(folder, dir)
     await npmInstall(installed, packed)
