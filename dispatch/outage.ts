@@ -6,8 +6,15 @@ import { pause } from '#primitives'
 const LOOK_MS = 5000
 /** The pause between two looks. */
 const PAUSE_MS = { first: 250, most: 2000 }
+/**
+ * How long an API server that answers may report that it is not ready. It may do so for hours and serve all the same,
+ * for example while the plugin that encrypts Secrets is away, and a proxy may answer the look itself.
+ */
+const NOT_READY_MS = 60_000
 /** How long a run waits for the API server. Then its key waits in the queue, and its next run observes again. */
 const PATIENCE_MS = 30_000
+
+type Found = 'ready' | 'not ready' | 'away'
 
 /** The API server does not answer, or is not ready, so the request and its run are not the cause. */
 export class ApiServerAwayError extends ApiConnectionError {}
@@ -21,13 +28,15 @@ export class ApiServerAwayError extends ApiConnectionError {}
 export class Outage {
   readonly #kube: Pick<KubeClient, 'get'>
   readonly #random: () => number
-  #looking: Promise<boolean> | undefined
+  readonly #notReadyMs: number
+  #looking: Promise<Found> | undefined
   /** The outage at present. Resolves when it is over. */
   #present: { error: ApiServerAwayError; over: Promise<void> } | undefined
 
-  constructor(kube: Pick<KubeClient, 'get'>, random: () => number) {
+  constructor(kube: Pick<KubeClient, 'get'>, random: () => number, notReadyMs = NOT_READY_MS) {
     this.#kube = kube
     this.#random = random
+    this.#notReadyMs = notReadyMs
   }
 
   get isPresent(): boolean {
@@ -56,7 +65,7 @@ export class Outage {
   /** Returns the error to throw for a request that has failed. */
   async judge(error: unknown): Promise<unknown> {
     if (!(error instanceof ApiConnectionError)) return error
-    if (this.#present === undefined && (await this.#answers())) return error
+    if (this.#present === undefined && (await this.#look()) === 'ready') return error
     const { message, server, mayHaveTakenEffect } = error
     const away = new ApiServerAwayError(message, { cause: error, server, mayHaveTakenEffect })
     this.#present ??= { error: away, over: this.#untilOver() }
@@ -64,9 +73,13 @@ export class Outage {
   }
 
   async #untilOver(): Promise<void> {
+    let notReadySince: number | undefined
     for (let waitMs = PAUSE_MS.first; ; waitMs = Math.min(2 * waitMs, PAUSE_MS.most)) {
       await sleep(waitMs * (0.5 + this.#random()), undefined, { ref: false })
-      if (await this.#answers()) break
+      const found = await this.#look()
+      if (found === 'ready') break
+      notReadySince = found === 'away' ? undefined : (notReadySince ?? performance.now())
+      if (notReadySince !== undefined && performance.now() - notReadySince >= this.#notReadyMs) break
     }
     this.#present = undefined
   }
@@ -75,12 +88,15 @@ export class Outage {
    * Looks once for all that ask at the same time. An API server that starts answers before it knows who may do what, and
    * is not ready until then.
    */
-  #answers(): Promise<boolean> {
+  #look(): Promise<Found> {
     this.#looking ??= this.#kube
       .get('/readyz', { timeoutMs: LOOK_MS })
       .then(
-        () => true,
-        (error: unknown) => !(error instanceof ApiConnectionError || (error instanceof ApiError && error.code >= 500)),
+        (): Found => 'ready',
+        (error: unknown): Found => {
+          if (error instanceof ApiConnectionError) return 'away'
+          return error instanceof ApiError && error.code >= 500 ? 'not ready' : 'ready'
+        },
       )
       .finally(() => {
         this.#looking = undefined

@@ -1,6 +1,8 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import { expect, it } from 'vitest'
+import { ApiConnectionError, ApiError } from '#kube'
 import { type Caller, DROPPED, Gate, PRIORITY } from '../../dispatch/gate.ts'
+import { ApiServerAwayError, Outage } from '../../dispatch/outage.ts'
 
 const of = (kind: Caller['kind'], reconciler = 'at'): Caller => ({ reconciler, kind })
 const KINDS = [PRIORITY.create, PRIORITY.delete, PRIORITY.status, 'read', 'event'] as const
@@ -123,4 +125,14 @@ it('goes on after a request that fails', async () => {
   const gate = new Gate(1)
   await expect(gate.run(of(PRIORITY.create), () => Promise.reject(new Error('refused')))).rejects.toThrow('refused')
   expect(await gate.run(of(PRIORITY.create), () => Promise.resolve('well'))).toBe('well')
+})
+
+it('lets requests go again after a while if the API server answers, but never reports that it is ready', async () => {
+  const get = () => Promise.reject(new ApiError('GET /readyz', { apiVersion: 'v1', kind: 'Status', code: 503 }))
+  const gate = new Gate(1, new Outage({ get }, () => 0, 500))
+  const broken = new ApiConnectionError('reset', { server: 'api:6443', mayHaveTakenEffect: false })
+  await expect(gate.run(of('read'), () => Promise.reject(broken))).rejects.toThrow(ApiServerAwayError)
+  await expect(gate.run(of('read'), async () => 'early')).rejects.toThrow(ApiServerAwayError)
+  const { signal } = new AbortController()
+  await expect(gate.run(of('read'), async () => 'sent', { signal })).resolves.toBe('sent')
 })
