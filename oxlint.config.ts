@@ -52,17 +52,7 @@ export const rooms: Record<string, string[]> = {
     'sdk',
   ],
   'packages/scaffold': [],
-  'cli/install': [
-    'contracts',
-    'functions',
-    'process/exit',
-    'process/version',
-    'kube',
-    'pki',
-    'scaffold',
-    'sdk',
-    'spec',
-  ],
+  'cli/install': ['contracts', 'functions', 'process/exit', 'process/version', 'kube', 'pki', 'sdk', 'spec'],
   'cli/inspect': [
     'contracts',
     'events',
@@ -98,7 +88,7 @@ export const rooms: Record<string, string[]> = {
   ],
   'packages/image': ['process/exit', 'process/version', 'primitives'],
   'packages/lab': ['contracts', 'image', 'kube', 'pki', 'primitives'],
-  'packages/release': ['image'],
+  'packages/release': ['image', 'scaffold'],
   // Written as authors write: from 'fairlead' and 'fairlead/testing', which are no names of rooms.
   'docs/examples/workspace': [],
   'sdk/testing/cluster': [
@@ -169,7 +159,7 @@ export default defineConfig({
   plugins: ['typescript', 'unicorn', 'oxc', 'import', 'vitest', 'promise', 'node'],
   options: { typeAware: true },
   categories: { correctness: 'error', suspicious: 'error', perf: 'off' },
-  ignorePatterns: ['node_modules', 'coverage', 'build', 'deploy/func'],
+  ignorePatterns: ['node_modules', 'coverage', 'build'],
   rules: {
     'typescript/no-floating-promises': 'error',
     'typescript/no-misused-promises': 'error',

@@ -1,6 +1,5 @@
 import { builtins } from '#functions'
 import { version } from '#process/version'
-import { funcPack } from '#scaffold'
 import { definitionsOf, manifest } from '#sdk'
 import { functionsChart, platformChart } from './chart/chart.ts'
 import { yamlOf } from './chart/templated.ts'
@@ -22,15 +21,7 @@ export async function generatedFiles(): Promise<Map<string, string>> {
     ['deploy/console/writes/rbac.yaml', consoleWritesRbac()],
   ]
   const manifests = files.map(async ([path, content]) => [path, HEADER + (await yamlOf(content))] as const)
-  return new Map([...(await Promise.all(manifests)), ...(await languagePack())])
-}
-
-/** `func` identifies a repository of language packs by its manifest.yaml. */
-async function languagePack(): Promise<Map<string, string>> {
-  const folder = 'deploy/func'
-  const repository = HEADER + (await yamlOf({ name: 'fairlead', version, templates: folder }))
-  const pack = [...(await funcPack(version))].map(([path, text]) => [`${folder}/${path}`, text] as const)
-  return new Map([['manifest.yaml', repository], ...pack])
+  return new Map(await Promise.all(manifests))
 }
 
 /** Returns all files of both charts, keyed by their paths below the folder of the charts. */

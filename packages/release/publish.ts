@@ -1,10 +1,11 @@
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { gzipSync } from 'node:zlib'
 import { entriesFrom, tar } from '#image'
+import { funcPack } from '#scaffold'
 import { emptied, filesIn, ROOT } from './build.ts'
 
 export interface Publication {
@@ -42,9 +43,33 @@ export async function publish(publication: Publication): Promise<void> {
     ...tarballs.map((tarball) =>
       running('npm', 'publish', '--access', 'public', ...(provenance ? ['--provenance'] : []), tarball),
     ),
+    ...languagePack(await buildFuncPack(join(ROOT, 'build/func'), version), version),
     ...(registry === undefined ? [] : imageAndCharts(registry, version, tarballs[0] ?? '', charts)),
   ]
   await follow(steps, { dryRun, say })
+}
+
+/** Builds the repository of templates that Knative's `func` reads, in a folder, which is replaced. */
+export async function buildFuncPack(folder: string, version: string): Promise<string> {
+  await emptied(folder)
+  const files = [['manifest.yaml', `name: fairlead\nversion: ${version}\n`] as const, ...(await funcPack(version))]
+  for (const [path, text] of files) {
+    await mkdir(dirname(join(folder, path)), { recursive: true })
+    await writeFile(join(folder, path), text)
+  }
+  return folder
+}
+
+/** `func` clones a branch of this repository, which has only the language pack, in one commit without history. */
+function languagePack(folder: string, version: string): Step[] {
+  const author = ['-c', 'user.name=fairlead', '-c', 'user.email=fairlead@localhost']
+  return [
+    running('git', 'init', '--quiet', folder),
+    running('git', '-C', folder, 'add', '--all'),
+    running('git', '-C', folder, ...author, 'commit', '--quiet', '--message', `fairlead ${version}`),
+    running('git', 'fetch', '--quiet', folder, 'HEAD'),
+    running('git', 'push', '--force', 'origin', 'FETCH_HEAD:refs/heads/func'),
+  ]
 }
 
 /** The image contains the package as npm installs it. */

@@ -17,7 +17,7 @@ import { architecturePage, codeIn } from './architecture.ts'
 const committed = execFileSync('git', ['ls-files', '-z'], { encoding: 'utf8', maxBuffer: 2 ** 26 })
   .split('\0')
   .filter((path) => path !== '')
-const NOT_PRODUCT = /^(?:test|docs\/examples|packages\/site)\/|\/templates\/|^deploy\/func\/|\.(?:test|d)\.ts$/
+const NOT_PRODUCT = /^(?:test|docs\/examples|packages\/site)\/|\/templates\/|\.(?:test|d)\.ts$/
 const YAML = /\.(?:ya?ml|tpl)$/
 const SMALL = 60
 

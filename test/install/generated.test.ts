@@ -13,8 +13,8 @@ const generate = (root: string, ...args: string[]) =>
 /** A copy of what generates the manifests, to spoil. */
 async function copyOfTheRepository(): Promise<{ root: string } & AsyncDisposable> {
   const root = await mkdtemp(join(tmpdir(), 'fl-generate-'))
-  const rooms = ['core', 'kube', 'streams', 'functions', 'sdk', 'cli', 'packages/scaffold']
-  const parts = ['package.json', 'manifest.yaml', 'crds', 'deploy', ...rooms]
+  const rooms = ['core', 'kube', 'streams', 'functions', 'sdk', 'cli']
+  const parts = ['package.json', 'crds', 'deploy', ...rooms]
   for (const part of parts) await cp(join(ROOT, part), join(root, part), { recursive: true })
   await symlink(join(ROOT, 'node_modules'), join(root, 'node_modules'))
   return { root, [Symbol.asyncDispose]: () => rm(root, { recursive: true }) }

@@ -110,6 +110,11 @@ describe('release publish', () => {
       expect(sums.toSorted()).toEqual(lines.toSorted())
       expect(said.filter((line) => line.startsWith('would: '))).toEqual([
         ...packages.map((name) => `would: npm publish --access public --provenance ${join(to, name)}`),
+        expect.stringMatching(/^would: git init --quiet \S+\/build\/func$/),
+        expect.stringMatching(/^would: git -C \S+ add --all$/),
+        expect.stringContaining(` commit --quiet --message "fairlead ${version}"`),
+        expect.stringMatching(/^would: git fetch --quiet \S+ HEAD$/),
+        'would: git push --force origin FETCH_HEAD:refs/heads/func',
         expect.stringMatching(/^would: npm install --prefix \S+ --ignore-scripts \S+\/fairlead-[\d.]+\.tgz$/),
         expect.stringContaining(` --include package.json --push ${registry}/fairlead:${version}`),
         ...charts.map((name) => `would: helm push ${join(to, name)} oci://${registry}/charts`),

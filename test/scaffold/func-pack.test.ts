@@ -1,7 +1,9 @@
-import { readFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { version } from '#process/version'
+import { buildFuncPack } from '../../packages/release/publish.ts'
 import { type FuncTemplate, funcTemplates } from '../support/func-pack.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
@@ -9,9 +11,12 @@ const ROOT = join(import.meta.dirname, '../..')
 const BUILDABLE = ['go', 'node', 'python', 'quarkus', 'rust', 'springboot', 'typescript']
 
 let templates: FuncTemplate[]
+let dir: string
 beforeAll(async () => {
-  templates = await funcTemplates(ROOT)
+  dir = await mkdtemp(join(tmpdir(), 'fl-func-pack-'))
+  templates = await funcTemplates(await buildFuncPack(dir, version))
 })
+afterAll(() => rm(dir, { recursive: true }))
 const pack = () => templates[0] as FuncTemplate
 const manifest = () =>
   JSON.parse(pack().files.get('package.json') ?? '') as {
@@ -20,7 +25,7 @@ const manifest = () =>
     dependencies: Record<string, string>
   }
 
-describe('the language pack, as func reads this repository', () => {
+describe('the language pack, as func reads what a release builds', () => {
   it('is the one template, of a runtime that can be built', () => {
     expect(templates.map(({ runtime, name }) => `${runtime}/${name}`)).toEqual(['typescript/reconciler'])
     expect(BUILDABLE).toContain(pack().runtime)

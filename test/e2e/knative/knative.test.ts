@@ -5,6 +5,8 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { cacheDir } from '#lab'
+import { version } from '#process/version'
+import { buildFuncPack } from '../../../packages/release/publish.ts'
 import { command } from '../../support/command.ts'
 import { addFairleadImages, nodeBase } from '../../support/fairlead-images.ts'
 import { createFrom, funcTemplates } from '../../support/func-pack.ts'
@@ -85,9 +87,10 @@ describe.skipIf(turn.skip)('a function on Knative Serving, FAIRLEAD_KNATIVE=<a c
   })
 
   it('may be a project of func, with an image by fairlead image', async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'fl-func-'))
+    const dir = await mkdtemp(join(tmpdir(), 'fl-func-'))
+    const folder = join(dir, 'sites')
     try {
-      const [template] = await funcTemplates(ROOT)
+      const [template] = await funcTemplates(await buildFuncPack(join(dir, 'pack'), version))
       await createFrom(template!, folder)
       await writeFile(join(folder, 'package.json'), await withPackage(join(folder, 'package.json')))
       await promisify(execFile)('npm', ['install', '--omit=dev', '--prefer-offline', '--no-audit'], { cwd: folder })
@@ -104,12 +107,11 @@ describe.skipIf(turn.skip)('a function on Knative Serving, FAIRLEAD_KNATIVE=<a c
       await kubectl(['apply', '-f', join(folder, 'examples')])
       await kubectl(['wait', '--for=condition=Ready', 'website/hello', '--timeout=90s'])
     } finally {
-      await rm(folder, { recursive: true, force: true })
+      await rm(dir, { recursive: true, force: true })
     }
   }, 600_000)
 })
 
-const ROOT = join(import.meta.dirname, '../../..')
 const ARCHITECTURE = process.arch === 'x64' ? 'amd64' : process.arch
 
 /** The package that is to be published, in place of the one that is. */

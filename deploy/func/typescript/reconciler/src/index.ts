@@ -1,1 +1,0 @@
-export { website } from './website.ts'
