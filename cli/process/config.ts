@@ -71,9 +71,7 @@ const environment = z.object({
   POD_CONTAINER: z.string().min(1).optional(),
   FAIRLEAD_EVENTS_MAX_BYTES: bytes.optional(),
   FAIRLEAD_STORAGE_MAX_BYTES: bytes.optional(),
-  FAIRLEAD_RUNS: z
-    .enum(['always', 'changed-or-failed', 'failed', 'never'], 'one of always, changed-or-failed, failed, never')
-    .default('changed-or-failed'),
+  FAIRLEAD_RUNS: z.enum(['on', 'off'], 'on or off').default('on'),
   FAIRLEAD_RUNS_MAX_BYTES: bytes.optional(),
   FAIRLEAD_CONSOLE_HOSTS: listOf('[a-z0-9]([a-z0-9.-]*[a-z0-9])?', 'a name such as console.example.com'),
   FAIRLEAD_CONSOLE_AUDIENCES: listOf('[^,\\s]+', 'an audience of tokens'),

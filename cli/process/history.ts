@@ -18,9 +18,6 @@ import type { Streams } from './connections.ts'
 import { prefixOf } from './nats.ts'
 import { recordOf, resultOf } from './run-record.ts'
 
-/** The runs that are recorded. */
-export type Kept = 'always' | 'changed-or-failed' | 'failed' | 'never'
-
 /** The part of the connection to NATS that the history needs. */
 interface HistoryConnection {
   /** Resolves when the server has received all messages that were sent before. */
@@ -34,7 +31,6 @@ export interface HistoryOptions {
   /** Creates the stream if it does not exist. */
   declare: () => Promise<void>
   send: RunSender
-  keep: Kept
   /** The name of this process. */
   process: string
   /** Called when a record is dropped because NATS is unreachable or slow. */
@@ -99,7 +95,7 @@ export class RunHistory implements Runnable {
 
   ended(run: EndedRun): void {
     const cpuMs = this.#cpu.take({ reconciler: run.of.name, key: run.lease.key })
-    if (!isKept(this.#options.keep, run)) return
+    if (!isKept(run)) return
     const { process, dropped } = this.#options
     if (!this.#isDeclared || !this.#isConnected || this.#unconfirmedBytes > MOST_UNCONFIRMED_BYTES)
       return dropped(run.of.name)
@@ -139,11 +135,10 @@ export class RunHistory implements Runnable {
   }
 }
 
-function isKept(keep: Kept, run: EndedRun): boolean {
+/** Whether the run wrote something or failed. Records of other runs would replace these: an object has 20 at most. */
+function isKept(run: EndedRun): boolean {
   const result = resultOf(run)
-  const isFailed = result !== 'success' && result !== 'requeue_after'
-  if (keep === 'changed-or-failed') return isFailed || run.laps.some(({ writes }) => writes.length > 0)
-  return keep === 'always' || (keep === 'failed' && isFailed)
+  return (result !== 'success' && result !== 'requeue_after') || run.laps.some(({ writes }) => writes.length > 0)
 }
 
 /** Versions, keyed by object. */
@@ -253,14 +248,13 @@ export function openHistory(
   { js, events }: Pick<Streams, 'js' | 'events'>,
   { raiseReplicas, dropped, log }: OpenHistoryOptions,
 ): RunHistory | undefined {
-  const { FAIRLEAD_RUNS: keep, FAIRLEAD_RUNS_MAX_BYTES: maxBytes, FAIRLEAD_PREFIX: prefix } = config
-  if (keep === 'never') return undefined
+  const { FAIRLEAD_RUNS_MAX_BYTES: maxBytes, FAIRLEAD_PREFIX: prefix } = config
+  if (config.FAIRLEAD_RUNS === 'off') return undefined
   const options = { ...prefixOf(config), replicas: config.FAIRLEAD_REPLICAS, raiseReplicas, maxBytes }
   return new RunHistory({
     connection: js,
     declare: () => declareRuns(js, options),
     send: runSender(js, prefix, events.cluster),
-    keep,
     process: `${hostname()}-${process.pid}`,
     dropped,
     log,

@@ -39,7 +39,7 @@ Environment:
   FAIRLEAD_EVENTS_MAX_BYTES  of the stream EVENTS, such as 7Gi (default no limit)
   FAIRLEAD_STORAGE_MAX_BYTES  of NATS for all streams, such as 9Gi: for the metrics only
   FAIRLEAD_REPLICAS  1 or 3, of the streams (default 1)
-  FAIRLEAD_RUNS      which runs are recorded: always, changed-or-failed, failed or never (default changed-or-failed)
+  FAIRLEAD_RUNS      whether runs that write something or fail are recorded: on or off (default on)
   FAIRLEAD_RUNS_MAX_BYTES  of the stream RUNS, when it is made (default 256Mi)
   FAIRLEAD_CONSOLE_HOSTS  names by which fairlead console --in-cluster is reached, e.g. console.example.com
   FAIRLEAD_CONSOLE_AUDIENCES  of the tokens that it takes (default those of the API server)

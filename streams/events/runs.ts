@@ -170,7 +170,7 @@ export function viewRuns(js: JetStream, prefix?: string): RunsView {
 }
 
 const noRuns = (stream: string): string =>
-  `there is no stream ${stream} here: a dispatcher makes it, unless FAIRLEAD_RUNS is never; or is this another NATS (--nats), or another --prefix?`
+  `there is no stream ${stream} here: a dispatcher makes it, unless FAIRLEAD_RUNS is off; or is this another NATS (--nats), or another --prefix?`
 
 /** Returns the record in a message. Undefined: another program has stored the message. */
 function recordIn({ data }: StoredMessage): RunRecord | undefined {

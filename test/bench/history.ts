@@ -25,7 +25,7 @@ await kube
 await playNode(kube, 'default', stop.signal)
 await using js = await connectJetStream({ servers: env.NATS_URL, name: 'bench' })
 
-const KINDS = ['never', 'changed-or-failed', 'always'] as const
+const KINDS = ['off', 'on'] as const
 const cpu: Record<string, number[]> = Object.fromEntries(KINDS.map((kind) => [kind, []]))
 
 for (let round = 0; round < ROUNDS; round++)
@@ -48,7 +48,7 @@ for (let round = 0; round < ROUNDS; round++)
       'bytes per record': ((after.bytes - before.bytes) / Math.max(1, after.runs - before.runs)).toFixed(0),
     })
   }
-const base = median(cpu['never'] ?? [])
+const base = median(cpu['off'] ?? [])
 for (const keep of KINDS) {
   const own = median(cpu[keep] ?? [])
   console.log(`${keep}: ${own.toFixed(2)} ms CPU per At, ${(((own - base) / base) * 100).toFixed(1)} %`)
@@ -57,7 +57,7 @@ stop.abort()
 process.exit(0)
 
 async function recorded(prefix: string, keep: string): Promise<{ runs: number; bytes: number }> {
-  if (keep === 'never') return { runs: 0, bytes: 0 }
+  if (keep === 'off') return { runs: 0, bytes: 0 }
   let [runs, bytes] = [0, 0]
   for await (const run of viewRuns(js, prefix).list({})) {
     runs++

@@ -42,7 +42,7 @@ ${field('Namespace', 'namespace', namespace)}${field('Name', 'name', name)}<butt
         runs.length === 0
           ? empty(
               'No such run is recorded.',
-              'By default only runs that write something or fail are recorded (FAIRLEAD_RUNS).',
+              'Only runs that write something or fail are recorded, unless FAIRLEAD_RUNS is off.',
             )
           : html`<section>${runRows('Recorded runs', runs, kinds, ask.now)}</section>`,
     },

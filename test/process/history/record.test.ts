@@ -1,14 +1,7 @@
 import { describe, expect, it, vi } from 'vitest'
 import type { RunRecord } from '#contracts'
 import { reconciled } from '#reconcile'
-import {
-  causesBetween,
-  causesOf,
-  type HistoryOptions,
-  type Kept,
-  RunHistory,
-  versionsIn,
-} from '../../../cli/process/history.ts'
+import { causesBetween, causesOf, type HistoryOptions, RunHistory, versionsIn } from '../../../cli/process/history.ts'
 import { recordOf, sizeOf } from '../../../cli/process/run-record.ts'
 import { configMap, endedRun, input, lap, logged, secret, website } from './runs.ts'
 
@@ -276,7 +269,6 @@ function historyOf(options: Partial<HistoryOptions> = {}) {
     },
     declare: async () => undefined,
     send: (record) => sent.push(record),
-    keep: 'always',
     process: 'vm-1',
     dropped,
     log: { warn: () => undefined },
@@ -286,6 +278,9 @@ function historyOf(options: Partial<HistoryOptions> = {}) {
   void history.run(stop.signal)
   return { history, sent, dropped, listeners, stop, declared: () => Promise.resolve() }
 }
+
+const failedRun: typeof endedRun = (more, ...id) =>
+  endedRun({ finish: { kind: 'error', message: 'no', retryAt: new Date() }, ...more }, ...id)
 
 describe('the history', () => {
   const wrote = { verb: 'status' as const, object: website('1'), before: website('1'), after: website('2') }
@@ -297,26 +292,22 @@ describe('the history', () => {
     terminal: endedRun({ finish: { kind: 'terminal', message: 'no' } }),
     fenced: endedRun({ finish: undefined }),
   }
-  it.each<[Kept, string[]]>([
-    ['always', Object.keys(RUNS)],
-    ['changed-or-failed', ['changed', 'failed', 'terminal', 'fenced']],
-    ['failed', ['failed', 'terminal', 'fenced']],
-  ])('keeps with %s: %j', async (keep, kept) => {
-    const { history, sent, declared } = historyOf({ keep })
+  it('keeps runs that wrote something or failed', async () => {
+    const { history, sent, declared } = historyOf()
     await declared()
     const found = Object.entries(RUNS).filter(([, run]) => {
       const before = sent.length
       history.ended(run)
       return sent.length > before
     })
-    expect(found.map(([name]) => name)).toEqual(kept)
+    expect(found.map(([name]) => name)).toEqual(['changed', 'failed', 'terminal', 'fenced'])
   })
 
   it('tells the causes against the run that it has recorded before', async () => {
     const { history, sent, declared } = historyOf()
     await declared()
-    history.ended(endedRun({}, 'run-1'))
-    history.ended(endedRun({ laps: [lap({ input: input({ object: website('7') }) })] }, 'run-2'))
+    history.ended(failedRun({}, 'run-1'))
+    history.ended(failedRun({ laps: [lap({ input: input({ object: website('7') }) })] }, 'run-2'))
     expect(sent[0]).not.toHaveProperty('causes')
     const causes = [{ is: 'changed', object: 'Website.v1.example.com shop/hello' }]
     expect(sent[1]).toMatchObject({ causes, since: 'run-1' })
@@ -326,17 +317,17 @@ describe('the history', () => {
     const { history, sent, dropped, listeners, declared } = historyOf()
     await declared()
     listeners['gone']?.()
-    history.ended(endedRun())
+    history.ended(failedRun())
     expect([sent.length, dropped.mock.calls]).toEqual([0, [['website']]])
     listeners['back']?.()
-    history.ended(endedRun())
+    history.ended(failedRun())
     expect([sent.length, dropped.mock.calls.length]).toEqual([1, 1])
   })
 
   it('holds at most 4 MiB that NATS has not confirmed, and drops and counts the rest', async () => {
     const { history, sent, dropped, declared } = historyOf()
     await declared()
-    const large = endedRun({ laps: [lap({ input: input({ object: website('1', { spec: 'x'.repeat(250_000) }) }) })] })
+    const large = failedRun({ laps: [lap({ input: input({ object: website('1', { spec: 'x'.repeat(250_000) }) }) })] })
     for (let runs = 0; runs < 40; runs++) history.ended(large)
     expect(sent.length).toBe(17)
     expect(dropped).toHaveBeenCalledTimes(23)
@@ -347,7 +338,7 @@ describe('the history', () => {
     const declare = () => Promise.reject(new Error('insufficient storage'))
     const { history, sent, dropped, declared } = historyOf({ declare, log: { warn } })
     await declared()
-    history.ended(endedRun())
+    history.ended(failedRun())
     expect([sent.length, dropped.mock.calls.length, warn.mock.calls.length]).toEqual([0, 1, 1])
   })
 
@@ -359,11 +350,11 @@ describe('the history', () => {
     const started = { attempt: 0, fired: false, queuedMs: 0, leaseUntil: new Date() }
     history.step({ ...of, step: 'started', ...started })
     history.step({ ...of, step: 'ended', leaseUntil: new Date() })
-    history.ended(endedRun())
+    history.ended(failedRun())
     history.step({ ...of, step: 'started', ...started })
     history.step({ ...other, step: 'started', ...started })
     history.step({ ...of, step: 'ended', leaseUntil: new Date() })
-    history.ended(endedRun())
+    history.ended(failedRun())
     expect(sent[0]?.cpuMs).toBeGreaterThanOrEqual(0)
     expect(sent[1]).not.toHaveProperty('cpuMs')
   })

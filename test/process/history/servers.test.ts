@@ -17,7 +17,6 @@ async function recordedScene(name: string) {
     connection: js,
     declare: () => declareRuns(js, { prefix: name }),
     send: runSender(js, name, 'test'),
-    keep: 'changed-or-failed',
     process: 'vm-1',
     dropped: (reconciler) => dropped.push(reconciler),
     log: { warn: () => undefined },
