@@ -25,7 +25,7 @@ export interface ExistingReconcilers {
 export interface OrphanedFinalizersDeps extends OrphanDeps {
   events: Pick<EventStore, 'cursors' | 'setCursor' | 'removeCursor' | 'follow'>
   log: RunLog
-  now?: (() => Date) | undefined
+  now?: () => Date
   /** Returns undefined until the Reconcilers are known. */
   existing: () => ExistingReconcilers | undefined
   /** Called when the result of asks() has changed. */
@@ -34,7 +34,7 @@ export interface OrphanedFinalizersDeps extends OrphanDeps {
    * `everyMs`: the interval of the search. `keepMs`: how long a Reconciler is remembered after the last object with its
    * finalizer. Left out: every minute, 10 min.
    */
-  orphans?: { everyMs: number; keepMs: number } | undefined
+  orphans?: { everyMs: number; keepMs: number }
 }
 
 const EVERY_MS = 60_000

@@ -23,16 +23,16 @@ export interface Publication {
   /**
    * The change was found by a list: EVENTS and the cursor decide that it must run, and not the memory of this process.
    */
-  isListed?: boolean | undefined
+  isListed?: boolean
   /** The Reconcilers, by coverage ID, that must run. Left out: all of them. */
-  only?: ((coverageId: string) => boolean) | undefined
+  only?: (coverageId: string) => boolean
   /**
    * The Reconcilers, by coverage ID, for which enqueueRelated() follows. A change of a related object enqueues nothing
    * for them.
    */
-  isOwed?: ((coverageId: string) => boolean) | undefined
+  isOwed?: (coverageId: string) => boolean
   /** EVENTS receives only metadata. */
-  isPartial?: boolean | undefined
+  isPartial?: boolean
 }
 
 export type PublisherDeps = Pick<BridgeOptions, 'events' | 'queue' | 'log' | 'ownWrites' | 'tracer' | 'observer'> & {

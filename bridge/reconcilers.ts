@@ -75,9 +75,9 @@ const selectorsOf = ({ selector, fieldSelector }: Pick<Ask, 'selector' | 'fieldS
 /** The objects of one resource that one Reconciler asks for. */
 export interface Ask extends SelectedResource {
   ref: ResourceRef & { kind: string }
-  metadataOnly?: boolean | undefined
+  metadataOnly?: boolean
   /** The names of related objects are in fields outside of the metadata. */
-  namesInBody?: boolean | undefined
+  namesInBody?: boolean
 }
 
 /** The request to the API server on behalf of all Reconcilers that ask for the resource. */

@@ -39,7 +39,7 @@ export interface ListedChange {
   /** Left out: the lane of the list. */
   lane?: 'high'
   /** Left out: every Reconciler must run. */
-  only?: ((coverageId: string) => boolean) | undefined
+  only?: (coverageId: string) => boolean
 }
 
 export interface RelistDeps {
@@ -48,7 +48,7 @@ export interface RelistDeps {
   /** Resolves when there is room for the next one. */
   publish: (found: ListedChange) => Promise<void>
   /** Receives every listed object, and then its changes during the list. */
-  listed?: ((object: KubeObject, isGone: boolean) => void) | undefined
+  listed?: (object: KubeObject, isGone: boolean) => void
 }
 
 /** The number of objects of EVENTS that are read in one turn of the event loop. */
@@ -197,7 +197,7 @@ interface ListObjectsOptions {
   selection: Selection
   /** Lists as a stream, which costs the server less than pages and arrives as it is read. Otherwise lists in pages. */
   stream: boolean
-  onBytes?: ((bytes: number) => void) | undefined
+  onBytes?: (bytes: number) => void
   signal: AbortSignal
 }
 

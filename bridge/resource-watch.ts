@@ -22,7 +22,7 @@ export interface ResourceWatchDeps
   semaphores: { lists: Semaphore; listed: Semaphore }
   continuity: StreamContinuity
   /** With a handler, everything is listed at the start, so that the handler receives every object. */
-  handler?: ResourceEventHandler | undefined
+  handler?: ResourceEventHandler
   /** Called when the state has changed. */
   moved: (state: State) => void
   /** Called when every Reconciler that asks for the resource has all existing objects. */
@@ -230,7 +230,7 @@ export interface ListingDeps extends Pick<BridgeOptions, 'kube' | 'events' | 'lo
   /** The limit of concurrent lists, for all watches of the process. */
   lists: Semaphore
   continuity: StreamContinuity
-  handler?: ResourceEventHandler | undefined
+  handler?: ResourceEventHandler
   pipeline: ChangePipeline
   progress: WatchProgress
   health: WatchHealth
@@ -311,7 +311,7 @@ export class ListingPhase {
 
 export interface WatchingDeps extends Pick<BridgeOptions, 'kube' | 'observer' | 'silenceSeconds'> {
   routes: () => Routes
-  handler?: ResourceEventHandler | undefined
+  handler?: ResourceEventHandler
   pipeline: ChangePipeline
   progress: WatchProgress
   health: WatchHealth

@@ -9,8 +9,8 @@ export interface SweeperDeps {
   /** Whether a Reconciler asks for the scope of a cursor. Undefined: the Reconcilers are not known yet. */
   isWanted: () => ((ref: ResourceRef, scope: string | undefined) => boolean) | undefined
   /** Unused data is swept after this time. Left out: an hour, the time for which deletions are kept. */
-  staleMs?: number | undefined
-  everyMs?: number | undefined
+  staleMs?: number
+  everyMs?: number
 }
 
 const STALE_MS = 3_600_000

@@ -17,32 +17,32 @@ export interface BridgeOptions {
   events: EventStore
   queue: Pick<WorkQueue, 'declare' | 'enqueue' | 'announce' | 'isServed'>
   /** Serves only the Reconcilers whose label names this shard. Left out: those without the label. */
-  shard?: string | undefined
+  shard?: string
   log: RunLog
   /**
    * Returns the incarnation of the server that keeps the streams. After a change of it, everything is listed and
    * enqueued again, because a server without replicas may have lost the last messages that it confirmed. Left out:
    * never.
    */
-  incarnation?: (() => Promise<string>) | undefined
+  incarnation?: () => Promise<string>
   /** The marks of WORK. A cursor is valid as long as WORK has the mark that the cursor names. Left out: always. */
-  watermark?: Watermark | undefined
+  watermark?: Watermark
   /** Left out: every change causes a run. */
-  ownWrites?: OwnWrites | undefined
+  ownWrites?: OwnWrites
   /** Left out: a change has no trace, unless a run of this process causes it. */
-  tracer?: ChangeTracer | undefined
-  observer?: BridgeObserver | undefined
+  tracer?: ChangeTracer
+  observer?: BridgeObserver
   /**
    * The time after which unused data is deleted from EVENTS, and the interval of the search. Left out: an hour, every
    * minute.
    */
-  sweep?: { staleMs: number; everyMs: number } | undefined
+  sweep?: { staleMs: number; everyMs: number }
   /** See OrphanedFinalizersDeps. */
-  orphans?: { everyMs: number; keepMs: number } | undefined
+  orphans?: { everyMs: number; keepMs: number }
   /** A watch is opened again after this time without data, in seconds. Left out: 75. */
-  silenceSeconds?: number | undefined
-  now?: (() => Date) | undefined
-  random?: (() => number) | undefined
+  silenceSeconds?: number
+  now?: () => Date
+  random?: () => number
 }
 
 /** The writes of this process's own runs, which the watch reports as changes. */
@@ -75,17 +75,17 @@ export interface Echo {
 /** Receives facts for metrics and timelines. A resource is named as in resourceName(). */
 export interface BridgeObserver {
   /** The watch has reported a change. */
-  seen?: ((change: SeenChange) => void) | undefined
+  seen?: (change: SeenChange) => void
   /** The change is stored, and its keys are enqueued. `ms`: the time since it was observed. */
-  published?: ((change: SeenChange & { outcome: PutResult['outcome']; ms: number }) => void) | undefined
-  enqueued?: ((key: EnqueuedKey) => void) | undefined
+  published?: (change: SeenChange & { outcome: PutResult['outcome']; ms: number }) => void
+  enqueued?: (key: EnqueuedKey) => void
   /** A change is an echo, so the key is not queued. */
-  dropped?: ((key: { reconciler: string; key: string }) => void) | undefined
+  dropped?: (key: { reconciler: string; key: string }) => void
   /** Data of a watch or of a streamed list has been received. */
-  received?: ((event: { resource: string; bytes: number }) => void) | undefined
+  received?: (event: { resource: string; bytes: number }) => void
   /** A watch or list was interrupted. */
-  interrupted?: ((event: { resource: string; failure: FailureKind }) => void) | undefined
-  relisted?: ((event: RelistReport & { resource: string; because: Relist }) => void) | undefined
+  interrupted?: (event: { resource: string; failure: FailureKind }) => void
+  relisted?: (event: RelistReport & { resource: string; because: Relist }) => void
 }
 
 interface EnqueuedKey {

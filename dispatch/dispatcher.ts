@@ -29,7 +29,7 @@ export interface DispatcherOptions {
   /** The functions, by the name of their Reconciler. */
   functions: ReadonlyMap<string, Invoke>
   /** Serves only the Reconcilers whose label names this shard. Left out: those without the label. */
-  shard?: string | undefined
+  shard?: string
   /** The name of this process in Events, at most 128 characters. */
   instance: string
   /** The number of concurrent API requests of all reconcilers together. Default 10. */
@@ -38,12 +38,12 @@ export interface DispatcherOptions {
    * The limit of the objects that one run may read, as JSON. All runs together hold six times as much at most. Default
    * 16 MiB.
    */
-  maxStateBytes?: number | undefined
+  maxStateBytes?: number
   observer?: RunObserver
   /** Receives each run that has ended. It must be quick and must not throw. Left out: no history is kept. */
-  ended?: ((run: EndedRun) => void) | undefined
+  ended?: (run: EndedRun) => void
   /** Called when an Event of this reconciler is not written, because 1,000 of its Events wait. */
-  eventDropped?: ((reconciler: string) => void) | undefined
+  eventDropped?: (reconciler: string) => void
   /** Traces are collected, so API requests carry their trace context. Default false. */
   sampled?: boolean
   /** Stores a key that no function can run. Resolves when it is stored. Left out: such keys are parked. */
@@ -51,14 +51,14 @@ export interface DispatcherOptions {
   /**
    * The revision of `functions`, e.g. the digest of this process's image. After a change of it every object runs again.
    */
-  revision?: string | undefined
+  revision?: string
   /** The access to the servers of functions over HTTP. Left out: without credentials. */
   access?: readonly FunctionAccess[]
   /**
    * Called when a call continues long after its signal was aborted. Its key does not run until the call or this process
    * ends.
    */
-  ignored?: ((call: IgnoredSignal) => void) | undefined
+  ignored?: (call: IgnoredSignal) => void
   log: RunLog
   now?: () => Date
   random?: () => number

@@ -15,7 +15,7 @@ export const DROPPED: unique symbol = Symbol('dropped')
 export interface GateOptions {
   signal?: AbortSignal
   /** When aborted, the request leaves the line and is dropped. */
-  unwanted?: AbortSignal | undefined
+  unwanted?: AbortSignal
 }
 
 type Class = 'read' | 'write' | 'event'

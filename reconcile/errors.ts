@@ -37,7 +37,7 @@ export class FunctionError extends Error {
    * the cause.
    */
   readonly isAway: boolean
-  constructor(message: string, options: ErrorOptions & { afterSeconds?: number | undefined; isAway: boolean }) {
+  constructor(message: string, options: ErrorOptions & { afterSeconds?: number; isAway: boolean }) {
     super(message, options)
     this.afterSeconds = options.afterSeconds
     this.isAway = options.isAway

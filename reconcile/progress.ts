@@ -64,7 +64,7 @@ export interface Progress {
   /** The effects of this run in order, including those that failed. */
   performed: readonly PerformedEffect[]
   /** The last call and its outcome. */
-  called?: { input: RunInput; outcome: PlainOutcome } | undefined
+  called?: { input: RunInput; outcome: PlainOutcome }
 }
 
 /** An effect of this run. The run ends with `failure` if the function asks for the same effect again. */
@@ -78,9 +78,9 @@ export interface Pass extends Progress {
   now: Date
   seed: string
   settled: Settled
-  excess?: Error | undefined
+  excess?: Error
   /** The state of the external system after the last observation. */
-  external?: { state: unknown } | undefined
+  external?: { state: unknown }
   /** The number of decisions so far. */
   rounds: number
   /** The refused writes of this pass. None is sent again, and the function's input has all of them. */

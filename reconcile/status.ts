@@ -12,7 +12,7 @@ const READY = 'Ready'
 export const PAUSED = 'Paused'
 
 /** A condition after parsing, where an optional field may be undefined. */
-type Setting = Omit<ConditionUpdate, 'message'> & { message?: string | undefined }
+type Setting = Omit<ConditionUpdate, 'message'> & { message?: string }
 type Update = Setting | Pick<ConditionRemoval, 'type' | 'status'>
 
 /** metav1.Condition of Kubernetes. */
@@ -35,8 +35,8 @@ export interface StatusPatch {
 
 /** The facts that an object shows beside the outcome of a run. */
 interface Shown {
-  refusal?: Failure | undefined
-  contested?: string | undefined
+  refusal?: Failure
+  contested?: string
 }
 
 /** The failure of a run, as its object shows it. */
@@ -74,7 +74,7 @@ export function failurePatch(
   object: KubeObject,
   failure: Failure,
   now: Date,
-  { refusal, isTerminal = false }: { refusal?: Failure | undefined; isTerminal?: boolean } = {},
+  { refusal, isTerminal = false }: { refusal?: Failure; isTerminal?: boolean } = {},
 ): StatusPatch | undefined {
   const current = isRecord(object.status) ? object.status : {}
   const refused = refusal === undefined ? [] : unreadyBy(current, [], refusal)

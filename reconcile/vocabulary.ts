@@ -66,7 +66,7 @@ export interface Observed {
   /** The known writes without effect for the objects of `world`. */
   settled: Settled
   /** The objects exceed the driver's limit: `world` has only the primary object, and the function is not called. */
-  excess?: Error | undefined
+  excess?: Error
 }
 
 /** An object after its write. Undefined if it is gone. `isOld`: the driver knows of a newer version. */

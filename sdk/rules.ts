@@ -95,7 +95,7 @@ function checked(rules: unknown, where: string): ValidationRule[] {
   const { success, data, error } = z.array(ruleSchema).safeParse(rules)
   if (!success) throw new Error(explain(error, rules, where), { cause: error })
   for (const [index, one] of (rules as object[]).entries()) refuseUnknown(one, RULE_OPTIONS, `${where}[${index}]`)
-  return data as ValidationRule[]
+  return data
 }
 
 function refuseFieldPaths(rules: readonly ValidationRule[], where: string, schema: StructuralSchema): void {

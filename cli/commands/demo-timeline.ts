@@ -153,8 +153,8 @@ interface Moment {
 
 /** A moment as it is reported. `cause` is the `id` of another moment. */
 export interface NamedMoment extends Omit<Moment, 'cause'> {
-  id?: string | undefined
-  cause?: string | undefined
+  id?: string
+  cause?: string
 }
 
 interface PendingMoment extends Moment {

@@ -4,8 +4,8 @@ import { isWrongSequence, type JetStream } from '#nats'
 import type { WorkQueue } from '#queue'
 
 export interface DeadFilter {
-  reconciler?: string | undefined
-  reason?: DeadReason | undefined
+  reconciler?: string
+  reason?: DeadReason
 }
 
 export async function* selectLetters(dead: DeadLetters, filter: DeadFilter): AsyncGenerator<DeadLetter> {

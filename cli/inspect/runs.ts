@@ -7,14 +7,14 @@ import { keyNameOf } from './keys.ts'
 
 /** The runs that a command selects. */
 export interface RunSelection {
-  reconciler?: string | undefined
+  reconciler?: string
   /** `name` or `namespace/name`; default: all. */
-  object?: string | undefined
-  namespace?: string | undefined
+  object?: string
+  namespace?: string
   /** Empty selects all. */
   results: readonly RunResult[]
   /** Only runs that ended at this time or later. */
-  since?: Date | undefined
+  since?: Date
 }
 
 export function filterOf({ reconciler, object, namespace }: RunSelection): RunsFilter {

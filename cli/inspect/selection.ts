@@ -6,8 +6,8 @@ import { RECONCILERS } from '#spec'
 /** The events that a command selects. */
 export interface Selection {
   kinds: readonly string[]
-  name?: string | undefined
-  namespace?: string | undefined
+  name?: string
+  namespace?: string
 }
 
 /** Returns server-side filters; an empty list if the resource is not watched. */

@@ -89,7 +89,7 @@ async function declaredAccounts(
 /** Whether the Reconciler runs as this account. */
 export const isAccountOf = (
   { metadata, spec }: StoredReconciler,
-  account: { name: string; namespace?: string | undefined },
+  account: { name: string; namespace?: string },
 ): boolean => {
   const { name = `fairlead-${metadata.name}`, namespace = SYSTEM_NAMESPACE } = spec?.serviceAccount ?? {}
   return account.name === name && account.namespace === namespace

@@ -21,15 +21,15 @@ const WATCHABLE_WITHIN_MS = 10_000
 
 interface InstallOptions {
   force?: boolean
-  revision?: string | undefined
+  revision?: string
   /** The shard that serves the Reconcilers, as their label. */
-  shard?: string | undefined
+  shard?: string
   natsCertificates?: boolean
   /**
    * The URL at which the functions are served over HTTP; `{name}` stands for the name of the function. Default:
    * dispatchers run them.
    */
-  url?: string | undefined
+  url?: string
 }
 
 export interface Installed {

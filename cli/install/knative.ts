@@ -6,7 +6,7 @@ export interface KnativeOptions {
   image: string
   namespace: string
   /** The path of the function's module inside the image; default: a built-in function. */
-  module?: string | undefined
+  module?: string
 }
 
 const MAX_REVISION_TIMEOUT_S = 600

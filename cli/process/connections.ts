@@ -19,7 +19,7 @@ export interface Streams extends AsyncDisposable {
 
 export interface StreamsOptions {
   /** Keys that the process holds at the same time. */
-  slots?: number | undefined
+  slots?: number
   /** Raises the replicas of existing streams to the configured number. Needs the permission to update them. */
   raiseReplicas?: boolean
   observer?: QueueObserver

@@ -14,7 +14,7 @@ export interface Selection {
   /** Names of built-in functions, or `all`. */
   builtin: readonly string[]
   /** Restricts the built-in functions to these namespaces. */
-  namespaces?: string[] | undefined
+  namespaces?: string[]
 }
 
 /** Returns the selected functions, or none. */

@@ -207,7 +207,7 @@ interface OfRun {
  * concurrent runs.
  */
 class CpuOfRuns {
-  readonly #runs = new Map<string, { began: NodeJS.CpuUsage; starts: number; ms?: number | undefined }>()
+  readonly #runs = new Map<string, { began: NodeJS.CpuUsage; starts: number; ms?: number }>()
   #active = 0
   #starts = 0
 

@@ -22,12 +22,12 @@ export interface RuntimeOptions {
   parts: { bridge: boolean; dispatch: boolean }
   functions: readonly Reconciler[]
   /** Serves only the Reconcilers whose label names this shard. Left out: those without the label. */
-  shard?: string | undefined
+  shard?: string
   /** Default: functions are called directly. */
   invoke?: (reconciler: Reconciler) => Invoke
   apiConcurrency: number
   /** The revision of `functions`; undefined if it is unknown. */
-  revision?: string | undefined
+  revision?: string
   /** Default: functions over HTTP are called without credentials. */
   access?: readonly FunctionAccess[]
   /** The size limit of the objects that one run reads, in bytes of JSON. */
@@ -38,7 +38,7 @@ export interface RuntimeOptions {
   bridgeObserver?: BridgeObserver
   runObserver?: RunObserver
   /** Default: runs are not recorded. */
-  history?: RunHistory | undefined
+  history?: RunHistory
   /** Called when a call of a function ignores its signal. */
   ignored?: (call: IgnoredSignal) => void
   eventDropped?: (reconciler: string) => void

@@ -118,7 +118,7 @@ export interface FinishedSpan extends Span {
   end: number
   attributes: Record<string, string | number | undefined>
   /** The error; left out after success. */
-  error?: string | undefined
+  error?: string
 }
 
 interface Tracing extends ChangeTracer {

@@ -72,7 +72,7 @@ export class WriteRequests {
    * object, if the apply is bound to its uid only.
    */
   async apply(
-    target: Target & Applied & { observed?: KubeObject | undefined },
+    target: Target & Applied & { observed?: KubeObject },
     priority: Priority,
     fieldManager: string,
     mayTakeBack: (fields: string[]) => boolean,
@@ -247,7 +247,7 @@ async function takingBack(
 /** The object to apply. Without `taking` no fields are counted. */
 export interface Applied {
   object: KubeObject
-  taking?: Taking | undefined
+  taking?: Taking
 }
 
 interface TakingBack {

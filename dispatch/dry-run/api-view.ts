@@ -44,7 +44,7 @@ export function apiView(
 
   async function read(
     ref: ResourceRef,
-    { namespace, clusterScoped, name }: Omit<ObjectFilter, 'namespace'> & { namespace?: string | undefined },
+    { namespace, clusterScoped, name }: Omit<ObjectFilter, 'namespace'> & { namespace?: string },
   ): Promise<KubeObject[]> {
     if (clusterScoped === true && (await isNamespaced(ref))) return []
     if (name !== undefined && (clusterScoped === true || namespace !== undefined)) {

@@ -14,7 +14,7 @@ export interface HttpFunctionOptions {
   name: string
   spec: ReconcilerSpec
   url: string
-  access?: FunctionAccess | undefined
+  access?: FunctionAccess
   /** The name of the cluster in `source`. */
   cluster: string
   now: () => Date
@@ -222,14 +222,14 @@ export interface FunctionAccess {
   /** Scheme, host and port, as in `https://shops.example.com:8443`. Other servers do not receive the credentials. */
   origin: string
   /** The reconcilers whose calls use this access. Left out: all. */
-  reconcilers?: readonly string[] | undefined
+  reconcilers?: readonly string[]
   /** A file with certificate authorities in PEM. They replace the authorities of the system. */
-  caFile?: string | undefined
+  caFile?: string
   /** A file with a bearer token. */
-  tokenFile?: string | undefined
+  tokenFile?: string
   /** A file with the client certificate of the dispatcher, PEM. */
-  certFile?: string | undefined
-  keyFile?: string | undefined
+  certFile?: string
+  keyFile?: string
 }
 
 /** The credentials for a request. */

@@ -23,7 +23,7 @@ export interface ReconciliationDependencies extends WritersDependencies {
   seed: () => string
   observe: RunObserver
   /** Receives each run that has ended, after its end is stored. No run waits for it. Left out: no history is kept. */
-  ended?: ((run: EndedRun) => void) | undefined
+  ended?: (run: EndedRun) => void
   /** Whether traces are collected. */
   sampled: boolean
   /** Receives each effect, which is then not performed. Left out: effects are performed. */
@@ -37,7 +37,7 @@ export interface ServedReconciler extends Reconciled {
   /** Undefined: the Reconciler does not change. */
   reconcilerVersion: ReconcilerVersion | undefined
   /** The limit of calls that read or change the function's external system. Left out: no limit. */
-  rateLimit?: TokenBucket | undefined
+  rateLimit?: TokenBucket
   /**
    * Notes the revision that has decided on an object. Returns the time at which the object has to run again for that.
    */

@@ -11,8 +11,8 @@ import { Repository } from './registry.ts'
 import { pushImage, writeArchive } from './store.ts'
 
 export interface BundleImageOptions {
-  push?: string | undefined
-  output?: string | undefined
+  push?: string
+  output?: string
   plainHttp?: boolean
   env?: NodeJS.ProcessEnv
 }

@@ -25,9 +25,9 @@ export interface ImageOptions {
   /** The default arguments of fairlead. */
   start?: readonly string[]
   /** The destination in a registry: `registry/name:tag`. */
-  push?: string | undefined
+  push?: string
   /** The path of the OCI archive to write. */
-  output?: string | undefined
+  output?: string
   plainHttp?: boolean
   env?: NodeJS.ProcessEnv
 }

@@ -14,7 +14,7 @@ export interface RepositoryOptions {
   /** The actions for which tokens are requested. */
   actions?: 'pull' | 'pull,push'
   /** A repository of the same registry that has parts of the image. */
-  mountsFrom?: string | undefined
+  mountsFrom?: string
   env?: NodeJS.ProcessEnv
 }
 

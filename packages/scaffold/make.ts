@@ -6,15 +6,15 @@ import { type Files, projectFiles, type TemplateName } from './project.ts'
 
 export interface MakeOptions {
   template: TemplateName
-  kind?: string | undefined
-  plural?: string | undefined
-  group?: string | undefined
+  kind?: string
+  plural?: string
+  group?: string
   /** The version or path that npm installs as `fairlead`. */
   fairlead: string
   /** An existing kind, whose names and types replace the other options. */
-  existing?: ExistingKind | undefined
+  existing?: ExistingKind
   /** `npm_config_user_agent` */
-  userAgent?: string | undefined
+  userAgent?: string
 }
 
 /**

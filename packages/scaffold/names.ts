@@ -24,15 +24,7 @@ const RESERVED = new Set(
 )
 const LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/
 
-export function namesOf({
-  kind,
-  group,
-  plural,
-}: {
-  kind: string
-  group: string
-  plural?: string | undefined
-}): KindNames {
+export function namesOf({ kind, group, plural }: { kind: string; group: string; plural?: string }): KindNames {
   if (!/^[A-Z][A-Za-z0-9]{0,62}$/.test(kind))
     throw new NameError(
       `${JSON.stringify(kind)} is not a kind: begin with a capital letter, then letters and digits, e.g. Website`,

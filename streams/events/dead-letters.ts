@@ -14,7 +14,7 @@ export interface DeadMessage {
   /** A description of the defect. */
   detail: string
   /** The Reconciler of the message. Undefined: the message belongs to no single Reconciler. */
-  reconciler?: string | undefined
+  reconciler?: string
   stream: string
   subject: string
   sequence: number

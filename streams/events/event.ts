@@ -19,7 +19,7 @@ export interface ObjectEventInput {
   verb: StoredEvent['verb']
   object: KubeObject
   now: Date
-  traceparent?: string | undefined
+  traceparent?: string
 }
 
 const TYPE = 'dev.fairlead.resource.'
@@ -145,9 +145,9 @@ export interface Publication {
 
 interface Known {
   /** True: only the metadata of the object are known. */
-  metadataOnly?: boolean | undefined
+  metadataOnly?: boolean
   /** True: a Reconciler needs the last state of a deleted object. */
-  lastState?: boolean | undefined
+  lastState?: boolean
 }
 
 /**

@@ -27,9 +27,9 @@ export interface PagesContext {
 
 export interface ReadTerms {
   /** Only messages behind this sequence of the stream. Left out: all. */
-  after?: number | undefined
-  allowance?: Allowance | undefined
-  signal?: AbortSignal | undefined
+  after?: number
+  allowance?: Allowance
+  signal?: AbortSignal
 }
 
 export interface Pages {

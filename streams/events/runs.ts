@@ -18,21 +18,21 @@ export class NoRunsError extends Error {
 }
 
 export interface RunsOptions {
-  prefix?: string | undefined
+  prefix?: string
   /** Left out: an existing stream keeps its number, a new stream gets one. */
   replicas?: 1 | 3
   /** Raises the replicas of an existing stream to that number. Needs the permission to update the stream. */
   raiseReplicas?: boolean
   /** The size limit of a new stream. Default 256 MiB. */
-  maxBytes?: number | undefined
+  maxBytes?: number
 }
 
 /** Selects runs. Fields that are left out match all. */
 export interface RunsFilter {
-  reconciler?: string | undefined
+  reconciler?: string
   /** Null: objects without a namespace. */
-  namespace?: string | null | undefined
-  name?: string | undefined
+  namespace?: string | null
+  name?: string
 }
 
 /** A record with its sequence in RUNS. */

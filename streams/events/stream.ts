@@ -45,10 +45,10 @@ export const isIn = ({ root }: StreamNames, subject: string): boolean =>
   ROLES.some((role) => subject.startsWith(`${root}${role}.`)) && !/[\s\p{Cc}*>]/u.test(subject)
 
 export interface EventsTerms {
-  replicas?: 1 | 3 | undefined
-  raiseReplicas?: boolean | undefined
+  replicas?: 1 | 3
+  raiseReplicas?: boolean
   /** See EventStoreOptions. */
-  maxBytes?: number | undefined
+  maxBytes?: number
 }
 
 /**
@@ -121,7 +121,7 @@ export const EXPECTED = 'Nats-Expected-Last-Subject-Sequence'
 const anchor = (cluster: string): string => JSON.stringify({ cluster })
 
 export interface Persistence {
-  signal?: AbortSignal | undefined
+  signal?: AbortSignal
   log: RunLog
 }
 

@@ -40,7 +40,7 @@ export interface EventStoreOptions {
    * The size limit of the stream in bytes. Messages that would exceed it wait until there is room; nothing is dropped.
    * An existing stream is changed to this limit. Left out: an existing stream keeps its limit, a new one has none.
    */
-  maxBytes?: number | undefined
+  maxBytes?: number
   /** Raises the replicas of an existing stream to that number. Needs the permission to update the stream. */
   raiseReplicas?: boolean
   /** The name of the cluster in `source`: the UID of namespace kube-system unless configured. */
@@ -67,22 +67,22 @@ export interface EventStoreOptions {
 
 export interface PutOptions {
   /** The controller owner, if its kind is the `for` of a Reconciler that owns this resource. */
-  owner?: OwnerKey | undefined
+  owner?: OwnerKey
   /** The writer of a write-through, such as `at/default.x/<nonce>`, kept with the event. The bridge leaves it out. */
-  origin?: string | undefined
-  traceparent?: string | undefined
+  origin?: string
+  traceparent?: string
   /** True: only metadata. It does not replace a whole object of the same version; a whole object replaces it. */
-  referenceOnly?: boolean | undefined
+  referenceOnly?: boolean
   /** True: a deletion keeps the whole object as it was last known. Left out: only its metadata. */
-  lastState?: boolean | undefined
+  lastState?: boolean
   /**
    * The sequence in EVENTS of a message that this call replaces, even by the same or an older version: the caller knew
    * that message, and then found the object in its newest state. This happens if the object had only left the watched
    * set, the API server was restored from a backup, or the message may be swept.
    */
-  disproves?: number | undefined
+  disproves?: number
   /** Aborts the call; the outcome is then unknown. Left out: put() repeats until NATS has answered. */
-  signal?: AbortSignal | undefined
+  signal?: AbortSignal
 }
 
 /** The result of put(). After it, every new reader sees this version or a newer one, unless it was buried. */
@@ -146,18 +146,18 @@ export interface ObserveQuery {
   owned?: readonly ResourceRef[]
   related?: readonly RelatedQuery[]
   /** One more object, wanted only if its last message has another sequence than this. */
-  news?: { of: ObjectKey; known: number } | undefined
+  news?: { of: ObjectKey; known: number }
   /** True: Observed.view is wanted. There is none for queries with related objects, or for very large results. */
   withView?: boolean
   /**
    * An earlier view of the same query. If EVENTS has nothing newer, it is the result, at the cost of one request and one
    * short answer.
    */
-  known?: View | undefined
+  known?: View
   /** Left out: no limit. */
-  allowance?: Allowance | undefined
+  allowance?: Allowance
   /** Aborts the call. Left out: observe() repeats until NATS has answered. */
-  signal?: AbortSignal | undefined
+  signal?: AbortSignal
 }
 
 /** The result of observe(). Deleted objects are left out, except in news. */
@@ -172,7 +172,7 @@ export interface Observed {
   related: StoredObject[][]
   /** Undefined: the last message is still the known one. */
   news: StoredEvent | 'absent' | undefined
-  view?: View | undefined
+  view?: View
 }
 
 /**

@@ -28,7 +28,7 @@ export interface WantedVersion {
   resourceVersion: string
   verb: 'added' | 'modified' | 'deleted'
   /** See PutOptions. */
-  disproves?: number | undefined
+  disproves?: number
 }
 
 export type VersionDecision = {

@@ -37,7 +37,7 @@ export interface EventsView {
   ): AsyncIterable<StoredEvent>
 }
 
-export function viewEvents(js: JetStream, { prefix, log }: { prefix?: string | undefined; log: RunLog }): EventsView {
+export function viewEvents(js: JetStream, { prefix, log }: { prefix?: string; log: RunLog }): EventsView {
   const { stream, root } = streamNames(prefix)
   const subjectOf = (filter: ObjectFilter) => root + objectFilter(filter)
 

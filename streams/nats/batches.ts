@@ -15,7 +15,7 @@ export interface BatchLast {
 
 export interface PageOptions {
   /** The first sequence of the page. */
-  first?: number | undefined
+  first?: number
   /** The page ends with the message that reaches this size, in bytes. */
   maxBytes: number
 }
@@ -25,7 +25,7 @@ export interface ScanOptions {
   /** The first sequence to read. */
   first?: number
   /** Only messages that were stored at this time or later. */
-  since?: Date | undefined
+  since?: Date
 }
 
 export interface FromOptions {

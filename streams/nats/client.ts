@@ -28,7 +28,7 @@ interface Terms {
   /** The beginning of every subject for answers. */
   inboxPrefix: string
   /** The replacement of `$JS.API` if the streams belong to another account. */
-  apiPrefix?: string | undefined
+  apiPrefix?: string
 }
 
 interface ApiAnswer {

@@ -11,7 +11,7 @@ export interface ConnectOptions {
   /** The beginning of subjects for answers. A user who may subscribe there sees all answers. Default `_INBOX`. */
   inboxPrefix?: string
   /** The replacement of `$JS.API` if the streams belong to another account. */
-  apiPrefix?: string | undefined
+  apiPrefix?: string
   /** Options of the NATS client, such as a credentials file or TLS. */
   options?: Omit<ConnectionOptions, 'servers' | 'name'>
 }

@@ -25,7 +25,7 @@ export class DeclarationMismatchError extends Error {
 
 interface DeclareOptions {
   /** Whether an existing stream gets the number of replicas and the limit of consumers if its own are lower. */
-  raiseReplicas?: boolean | undefined
+  raiseReplicas?: boolean
   createdWith?: Partial<StreamConfig>
 }
 

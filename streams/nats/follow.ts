@@ -16,7 +16,7 @@ export interface FollowOptions {
    * Left out: begins with the last message of each subject. A date: begins with messages stored then or later. A
    * number: begins behind that sequence.
    */
-  start?: Date | number | undefined
+  start?: Date | number
 }
 
 /**

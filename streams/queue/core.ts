@@ -48,7 +48,7 @@ export interface Core {
 }
 
 export interface Patience {
-  signal?: AbortSignal | undefined
+  signal?: AbortSignal
   /**
    * The server's time after which the operation is given up. Without a measurement of the server's clock, it is given
    * up as soon as that time may have passed.
@@ -62,7 +62,7 @@ export function operate<Input, State extends { io: Io }, Result>(
   machine: Machine<Input, State, Result>,
   input: Input,
   { reconciler, key }: KeyOf,
-  { delivery, ...patience }: Patience & { delivery?: Delivery | undefined } = {},
+  { delivery, ...patience }: Patience & { delivery?: Delivery } = {},
 ): Promise<Result> {
   const address = { names: core.names, reconciler, key, worker: core.worker }
   const ask = (io: Io) => {

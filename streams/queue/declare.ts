@@ -18,9 +18,9 @@ const MAX_CONSUMERS = 100_000
 
 /** Settings of the stream. Replicas left out: an existing stream keeps its number, a new stream gets one. */
 interface WorkTerms {
-  replicas?: 1 | 3 | undefined
+  replicas?: 1 | 3
   /** True: an existing stream with fewer replicas gets this number. */
-  raiseReplicas?: boolean | undefined
+  raiseReplicas?: boolean
   log: RunLog
 }
 

@@ -21,7 +21,7 @@ export interface FinishInput {
   /**
    * The bucket where the timer of this ending may sleep. The timer must be stored before a process opens the bucket.
    */
-  bed?: Bed | undefined
+  bed?: Bed
 }
 
 export interface Bed {

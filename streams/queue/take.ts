@@ -22,7 +22,7 @@ export interface TakeInput {
   /**
    * The waiting record as this process has stored it. It is taken over without being read, and may not stand any more.
    */
-  waiting?: KeyRecord | undefined
+  waiting?: KeyRecord
   /**
    * True: the due timer of `waiting` is the only reason to run. If that record does not stand, the key is left alone.
    */
@@ -30,7 +30,7 @@ export interface TakeInput {
   /** A text that is unique to this attempt. It becomes the owner and part of the generations that the owner writes. */
   nonce: string
   /** The name of the process that takes the key, for users. */
-  by?: string | undefined
+  by?: string
   /**
    * The server's time after which the token is not taken, because the server is about to deliver it to another worker.
    */

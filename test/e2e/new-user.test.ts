@@ -69,7 +69,7 @@ describe.skipIf(turn.skip)('a new user, with the packages as they are published'
   const project = () => join(dir, 'shops')
   /** npm needs these where a proxy has certificates of its own. */
   const { NODE_EXTRA_CA_CERTS } = process.env
-  const certificates = NODE_EXTRA_CA_CERTS === undefined ? {} : { NODE_EXTRA_CA_CERTS }
+  const certificates: Record<string, string> = NODE_EXTRA_CA_CERTS === undefined ? {} : { NODE_EXTRA_CA_CERTS }
   const env = () => ({
     HOME: process.env['HOME'] ?? '',
     PATH: [join(project(), 'node_modules/.bin'), dirname(process.execPath), process.env['PATH']].join(':'),

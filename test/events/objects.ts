@@ -14,7 +14,7 @@ export const ownedBy = (name: string) => ({ owner: { resource: 'ats', name } })
 export interface Fields {
   kind?: string
   apiVersion?: string
-  namespace?: string | undefined
+  namespace?: string
   uid?: string
   spec?: unknown
 }

@@ -110,7 +110,7 @@ const record = (generation: string, due: number, ends?: string, state = 'running
   },
 })
 const probe = new Names('p').probe('f', 'n1')
-const probed = [
+const probed: Message[] = [
   { subject: probe.schedule, headers: { 'Nats-Schedule': '@at 1970-01-01T00:00:00Z' } },
   { subject: probe.fired, headers: { 'Nats-Scheduler': probe.schedule, 'Nats-Schedule-Next': 'purge' } },
 ]

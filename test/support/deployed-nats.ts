@@ -51,7 +51,7 @@ export async function startDeployedNats({
     nats,
     async as(user) {
       const { certFile: NATS_CERT, keyFile: NATS_KEY } = await certificateOf(user)
-      const api = isOutside(user) ? { NATS_API_PREFIX: 'FAIRLEAD.API' } : {}
+      const api: Record<string, string> = isOutside(user) ? { NATS_API_PREFIX: 'FAIRLEAD.API' } : {}
       return { NATS_URL: nats.url, NATS_CA: pki.caFile, NATS_CERT, NATS_KEY, ...api }
     },
     async connect(user, name) {

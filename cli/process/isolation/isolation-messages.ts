@@ -18,9 +18,9 @@ export interface Isolated {
 export interface Thrown {
   name: string
   message: string
-  stack?: string | undefined
-  reason?: string | undefined
-  afterSeconds?: number | undefined
+  stack?: string
+  reason?: string
+  afterSeconds?: number
 }
 
 /** `stray`: an error outside of every call; the process ends. */

@@ -7,12 +7,12 @@ import type { BackupReport } from './report.ts'
 export interface BackupJob {
   /** The URLs of members. */
   endpoints: readonly string[]
-  tls?: EtcdTls | undefined
+  tls?: EtcdTls
   store: Store
   /** The key of the object. For periodic backups, the beginning of their keys. */
   key: string
   /** Left out: one object, which replaces an object with this key. */
-  periodic?: Periodic | undefined
+  periodic?: Periodic
   /** The owner of the backup, stored in its metadata. Only backups with the same owner are deleted as old ones. */
   owner: string
   now: Date

@@ -10,8 +10,8 @@ export interface StoreAddress {
   path: string
   /** A folder with the keys of the Secret as files. */
   secret: string
-  endpoint?: string | undefined
-  pathStyle?: boolean | undefined
+  endpoint?: string
+  pathStyle?: boolean
 }
 
 /**

@@ -6,7 +6,7 @@ interface Stored extends Checked {
   path: string
   etcdRevision: number
   /** Undefined: neither the object's metadata nor its contents have a version. */
-  etcdVersion?: string | undefined
+  etcdVersion?: string
 }
 
 export interface BackupReport extends Stored {

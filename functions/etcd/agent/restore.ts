@@ -13,7 +13,7 @@ import type { SnapshotSource } from './source.ts'
 export interface RestoreJob {
   source: SnapshotSource
   /** The SHA-256 of the snapshot, if it is known. A snapshot with another digest is not restored. */
-  sha256?: string | undefined
+  sha256?: string
   /** The data directory. It must be missing or empty, or come from an earlier run with this token. */
   dataDir: string
   member: SeedMember

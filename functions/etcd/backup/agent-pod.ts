@@ -22,7 +22,7 @@ export interface AgentJob {
   args: readonly string[]
   store: StoreSource
   /** The Secret with the certificate of an etcd client. */
-  tlsSecret?: string | undefined
+  tlsSecret?: string
   seconds: number
 }
 

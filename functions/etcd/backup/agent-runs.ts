@@ -89,7 +89,7 @@ export interface Failures {
 
 interface Tried {
   metadata: { generation?: number }
-  status: { failures?: number | undefined; failedGeneration?: number | undefined; lastFailureDate?: string | undefined }
+  status: { failures?: number; failedGeneration?: number; lastFailureDate?: string }
 }
 
 /** The backoff limit, the same as for a Job. */

@@ -78,10 +78,6 @@ export function storeSource(type: z.output<typeof storageType>, { s3, abs, gcs }
   })
 }
 
-function argsOf(
-  kind: string,
-  { path, endpoint }: { path: string; endpoint?: string | undefined },
-  more: string[] = [],
-) {
+function argsOf(kind: string, { path, endpoint }: { path: string; endpoint?: string }, more: string[] = []) {
   return [`--store=${kind}`, `--path=${path}`, ...(endpoint === undefined ? [] : [`--endpoint=${endpoint}`]), ...more]
 }

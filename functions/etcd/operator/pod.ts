@@ -6,7 +6,6 @@ import { tlsOfMember } from './tls.ts'
 
 type PodSpec = NonNullable<PodObject['spec']>
 type Container = PodSpec['containers'][number]
-type ClaimSpec = NonNullable<ClaimObject['spec']>
 
 const VERSION_ANNOTATION = 'etcd.version'
 /** The annotation with the digest of the policy that a pod was made for. */
@@ -42,7 +41,7 @@ export function podFor(object: ClusterObject, birth: Birth, policy: string): Pod
       restartPolicy: 'Always',
       automountServiceAccountToken: false,
       enableServiceLinks: false,
-      securityContext: (pod.securityContext as typeof UNPRIVILEGED | undefined) ?? UNPRIVILEGED,
+      securityContext: pod.securityContext ?? UNPRIVILEGED,
       ...(peerUrlOf(object, name).startsWith('https:') && { initContainers: [findsItself(object, name)] }),
       containers: [etcd(object, birth)],
       volumes: [
@@ -158,7 +157,7 @@ export const hasClaims = ({ spec }: ClusterObject): boolean => spec.pod.persiste
 export const claimFor = (object: ClusterObject, name: string): ClaimObject =>
   Claim.of({
     metadata: { name, labels: { ...labelsOf(object), etcd_node: name } },
-    spec: object.spec.pod.persistentVolumeClaimSpec as ClaimSpec,
+    spec: object.spec.pod.persistentVolumeClaimSpec,
   })
 
 export const versionIn = ({ spec }: ClusterObject): string => spec.version.replace(/^v/, '')

@@ -189,7 +189,7 @@ function adviceOn(code: string | undefined, { account, container, endpoint }: Ab
 export interface AbsOptions extends Connection, AbsAccount {
   container: string
   /** The name of the Azure cloud, such as `AzureChinaCloud`. Default: the public cloud. */
-  cloud?: string | undefined
+  cloud?: string
 }
 
 /** A storage account and one of its two keys, in base64. */
@@ -218,7 +218,7 @@ export interface AbsRequest {
   url: URL
   /** The headers, with names in lower case. */
   headers: Record<string, string>
-  body?: Uint8Array | undefined
+  body?: Uint8Array
 }
 
 /** Returns the headers of the request with the authorization of the scheme SharedKey. */

@@ -198,7 +198,7 @@ export class GcsStore implements Store {
     method: string,
     url: URL,
     what: string,
-    { accept = [], signal }: { accept?: number[]; signal?: AbortSignal | undefined } = {},
+    { accept = [], signal }: { accept?: number[]; signal?: AbortSignal } = {},
   ): Promise<HttpAnswer> {
     return this.#http.done(() => this.#authorized({ method, url, signal }), what, this.#errorOf, accept)
   }
@@ -249,8 +249,8 @@ export type GcsCredentials = { accessToken: string } | { serviceAccount: Service
 export interface ServiceAccountKey {
   client_email: string
   private_key: string
-  private_key_id?: string | undefined
-  token_uri?: string | undefined
+  private_key_id?: string
+  token_uri?: string
 }
 
 const SCOPE = 'https://www.googleapis.com/auth/devstorage.read_write'

@@ -22,8 +22,8 @@ export interface HttpRequest {
   /** The URL with path and query as they are sent. */
   url: URL
   headers: Record<string, string>
-  body?: Uint8Array | undefined
-  signal?: AbortSignal | undefined
+  body?: Uint8Array
+  signal?: AbortSignal
 }
 
 export interface HttpAnswer {
@@ -42,9 +42,9 @@ export type ErrorOf = (answer: HttpAnswer, what: string) => StoreError
 /** The request for an object or bucket before it is signed. */
 export interface RequestOptions {
   query?: Record<string, string>
-  headers?: Record<string, string> | undefined
+  headers?: Record<string, string>
   body?: Uint8Array
-  signal?: AbortSignal | undefined
+  signal?: AbortSignal
 }
 
 /** Builds the request of each attempt, because signatures contain the time. */

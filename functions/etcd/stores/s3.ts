@@ -214,14 +214,14 @@ function adviceOn(code: string | undefined, status: number, text: string, { buck
 export interface S3Options extends Connection, Profile {
   bucket: string
   /** True: the bucket is in the path of the URL, not in its host. Always so for endpoints that are IP addresses. */
-  pathStyle?: boolean | undefined
+  pathStyle?: boolean
 }
 
 /** The credentials of an account, or of a session, which also has a token. */
 export interface S3Credentials {
   accessKeyId: string
   secretAccessKey: string
-  sessionToken?: string | undefined
+  sessionToken?: string
 }
 
 export interface SignedRequest {
@@ -229,7 +229,7 @@ export interface SignedRequest {
   url: URL
   /** The headers, with names in lower case. All of them are signed. */
   headers: Record<string, string>
-  body?: Uint8Array | undefined
+  body?: Uint8Array
 }
 
 const ALGORITHM = 'AWS4-HMAC-SHA256'
@@ -278,7 +278,7 @@ const hmac = (key: Buffer | string, data: string): Buffer => createHmac('sha256'
 /** The files `credentials` and `config` of the AWS command line. */
 export interface ProfileFiles {
   credentials: string
-  config?: string | undefined
+  config?: string
 }
 
 export interface Profile {

@@ -18,7 +18,7 @@ export interface PutOptions {
    * replaced atomically.
    */
   ifAbsent?: boolean
-  signal?: AbortSignal | undefined
+  signal?: AbortSignal
 }
 
 export interface Range {
@@ -29,8 +29,8 @@ export interface Range {
 }
 
 export interface GetOptions {
-  range?: Range | undefined
-  signal?: AbortSignal | undefined
+  range?: Range
+  signal?: AbortSignal
 }
 
 /** One bucket or container. Each method rejects with a StoreError, which names bucket and key, and never a secret. */
@@ -56,9 +56,9 @@ export interface Store {
 /** The connection settings of a store, besides the address and the credentials of its kind. */
 export interface Connection {
   /** The URL of the service. Default: that of the provider. */
-  endpoint?: string | undefined
+  endpoint?: string
   /** The PEM of the certificate authorities to trust instead of the public ones. */
-  ca?: string | undefined
+  ca?: string
   /** The number of objects per answer of a list. Default: 1000. */
   pageSize?: number
 }

@@ -105,7 +105,7 @@ interface DataOptions {
   /** The name of the inbox of the connection to NATS. */
   role?: string
   /** Called for each request to the API server. */
-  onRequest?: ((request: RequestReport) => void) | undefined
+  onRequest?: (request: RequestReport) => void
 }
 
 export function openData(settings: Config, log: Logger, { role, onRequest }: DataOptions = {}): Data {
@@ -349,11 +349,11 @@ function queueReader(): (streams: ExistingStreams, reconciler: string | undefine
 }
 
 interface RunsSelection {
-  reconciler?: string | undefined
+  reconciler?: string
   /** Undefined: of all; null: of objects without a namespace. */
-  namespace?: string | null | undefined
-  name?: string | undefined
-  result?: RunResult | undefined
+  namespace?: string | null
+  name?: string
+  result?: RunResult
 }
 
 /** Records that are looked through, from the newest back, until enough match. */

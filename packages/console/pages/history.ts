@@ -105,7 +105,7 @@ function marksOf({ object, events }: Situation, runs: readonly StoredRun[]): Mar
 export interface Transition extends Condition {
   lastTransitionTime: string
   /** The status before. Undefined: the condition is new, or its status before is not recorded. */
-  before?: string | undefined
+  before?: string
   /** The recorded run that wrote it. */
   run?: number
 }

@@ -10,11 +10,11 @@ export interface Abilities {
   /** Writes are switched on. */
   writes: boolean
   /** Resolves with the output of `fairlead run --dry-run -o json`. Left out: no functions are loaded. */
-  preview?: ((reconciler: string, namespace: string | undefined, name: string) => Promise<unknown>) | undefined
+  preview?: (reconciler: string, namespace: string | undefined, name: string) => Promise<unknown>
   /** A recorded run on the function as it is, as `fairlead replay -o json` has it. Left out: no functions are loaded. */
-  replay?: ((run: number) => Promise<unknown>) | undefined
+  replay?: (run: number) => Promise<unknown>
   /** Publishes the event of an object again; gives what came of it, in words. */
-  publish?: ((ref: ResourceRef, namespace: string | undefined, name: string) => Promise<string>) | undefined
+  publish?: (ref: ResourceRef, namespace: string | undefined, name: string) => Promise<string>
 }
 
 /** A request for a page, and the person who sends it. */

@@ -42,9 +42,7 @@ export async function follow(response: ServerResponse, look: () => Promise<Page>
 }
 
 /** Returns only a notice while a server is away, so that the regions stay as they are. */
-async function regionsOf(
-  look: () => Promise<Page>,
-): Promise<{ regions: Record<string, string>; everyMs?: number | undefined }> {
+async function regionsOf(look: () => Promise<Page>): Promise<{ regions: Record<string, string>; everyMs?: number }> {
   try {
     const { regions, everyMs } = await look()
     const texts = Object.entries(regions).map(([id, region]) => [id, region.text] as const)

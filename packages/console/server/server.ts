@@ -25,7 +25,7 @@ export interface ConsoleOptions {
   data: Data
   access: Access
   /** A cookie for a request that brings the token in its address. Left out: there is no such way in. */
-  cookieFor?: ((request: IncomingMessage) => string | undefined) | undefined
+  cookieFor?: (request: IncomingMessage) => string | undefined
   abilities: Abilities
   log: Logger
 }

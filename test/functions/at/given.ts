@@ -9,7 +9,7 @@ export interface GivenAt {
   name?: string
   uid?: string
   spec?: unknown
-  phase?: string | undefined
+  phase?: string
   status?: Record<string, unknown>
   meta?: Record<string, unknown>
 }
@@ -28,7 +28,7 @@ export const atObject = (given: GivenAt): KubeObject => {
 export interface GivenPod {
   name?: string
   phase?: string
-  ownerUid?: string | undefined
+  ownerUid?: string
   deleted?: boolean
   created?: string
   /** The exit code of its container. */

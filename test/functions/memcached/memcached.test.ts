@@ -74,7 +74,7 @@ describe('a Memcached', () => {
       ['a-y', 'Pending'],
       ['A-x', 'Running'],
     ] as const)
-      world.create(pod(name, { status: { phase } }) as never)
+      world.create(pod(name, { status: { phase } }))
     world.create({
       ...pod('theirs', {}),
       metadata: { name: 'theirs', namespace: 'default', labels: { ...labels, 'app.kubernetes.io/instance': 'b' } },

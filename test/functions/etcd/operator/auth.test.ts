@@ -53,7 +53,7 @@ const stuck = ({ conditions = [] }: ReturnType<typeof decide>) => {
 describe('users of etcd', () => {
   const auto = { auto: {} }
 
-  it.each<[string, Spec['auth'], boolean | undefined, kind?: string | undefined, after?: number]>([
+  it.each<[string, Spec['auth'], boolean | undefined, kind?: string, after?: number]>([
     ['are demanded when the spec says so', { enabled: true }, false, 'enableAuth'],
     ['are demanded no more when the spec says so', { enabled: false }, true, 'disableAuth'],
     ['stay as they are where the spec says nothing', undefined, true],

@@ -24,7 +24,7 @@ export interface Start {
   name: string
   state: string
   /** Up to where the data go with which a cluster is formed. */
-  index?: number | undefined
+  index?: number
   /** The token of the cluster that it forms. */
   token: string
   /** The peer URLs in its configuration. */
