@@ -26,7 +26,7 @@ describe('the workflows', () => {
   it('publish with an identity for the provenance, and without a stored token', () => {
     const release = workflow('release')
     expect(Object.values(release.jobs).map(({ permissions }) => permissions)).toEqual([
-      { contents: 'read', 'id-token': 'write' },
+      { contents: 'write', 'id-token': 'write' },
     ])
     expect(stepsOf(release).map(({ run }) => run)).toContain(
       'npm run release -- publish --registry ${{ vars.REGISTRY }}',
