@@ -67,9 +67,10 @@ const recordHeaders = (record: NewRecord, target: string): Headers => ({
   'Nats-Schedule-Target': target,
 })
 
-const failureHeaders = ({ attempt, cuts, suspect }: Failures): Headers => ({
+const failureHeaders = ({ attempt, cuts, losses, suspect }: Failures): Headers => ({
   'Fairlead-Attempt': attempt || undefined,
   'Fairlead-Cuts': cuts || undefined,
+  'Fairlead-Losses': losses || undefined,
   'Fairlead-Suspect': suspect ? 1 : undefined,
 })
 
@@ -122,16 +123,22 @@ export function tokenFrom(message: StoredMessage, lane: Token['lane']): Token {
   const failures = failuresFrom(message)
   const token = { lane, sequence: message.sequence, cutShort: isCutShort(message), ...failures }
   if (!isWatchdog(message)) return token
-  const { cuts = 0, suspect } = failures
+  const { cuts = 0, losses = 0, suspect } = failures
   // The first such run is repeated at once, because another key in the same process may have caused the crash.
   const isAgain = suspect || cuts > 0 || token.cutShort
-  return { ...token, cutShort: true, cuts: cuts + 1, ...(isAgain && { suspect: true }) }
+  return { ...token, cutShort: true, cuts: cuts + 1, losses: losses + 1, ...(isAgain && { suspect: true }) }
 }
 
 function failuresFrom({ headers }: StoredMessage): Failures {
   const cuts = Number(headers['Fairlead-Cuts'] ?? 0)
+  const losses = Number(headers['Fairlead-Losses'] ?? 0)
   const suspect = headers['Fairlead-Suspect'] === '1'
-  return { attempt: Number(headers['Fairlead-Attempt'] ?? 0), ...(cuts > 0 && { cuts }), ...(suspect && { suspect }) }
+  return {
+    attempt: Number(headers['Fairlead-Attempt'] ?? 0),
+    ...(cuts > 0 && { cuts }),
+    ...(losses > 0 && { losses }),
+    ...(suspect && { suspect }),
+  }
 }
 
 const isCutShort = ({ headers }: StoredMessage): boolean => headers['Fairlead-Reason'] === 'CutShort'

@@ -12,6 +12,12 @@ import { backoffMs, DEFAULT_BACKOFF, type Finish, type HandBack, type ServeOptio
 
 const HANDBACK: HandBack = { kind: 'handback' }
 
+/**
+ * So many runs of a key may be cut short after they have changed something, until the key waits longer each time: a
+ * function that changes something and then ends its process would otherwise end one process after the other.
+ */
+const LOSSES_WITH_PROGRESS = 8
+
 /** Runs the handler of a worker for leased keys, and stores how each run ended. */
 export class HandlerRuns {
   readonly #core: Core
@@ -66,12 +72,12 @@ export class HandlerRuns {
 
   /** Delays a key whose runs crash their process, so that it does not crash one process after the other. */
   async #postpone(run: LeasedKey): Promise<void> {
-    const { reconciler, key, cuts } = run
+    const { reconciler, key, cuts, losses } = run
     const { clock, log } = this.#core
-    log.warn({ reconciler, key, cuts }, 'run cut short again, its process was lost: the key waits')
+    log.warn({ reconciler, key, cuts, losses }, 'run cut short again, its process was lost: the key waits')
     await run.end(() => ({
       kind: 'postponed',
-      at: clock.now() + this.#backoffMs(cuts - 1),
+      at: clock.now() + this.#backoffMs(countedLosses(cuts, losses)),
       message: `its process was lost during the run, ${cuts === 1 ? 'once' : `${cuts} times in a row`}`,
     }))
   }
@@ -194,3 +200,6 @@ export class OwnTimers {
     if (record && record.at > this.#clock.now()) this.#onDue(key, record)
   }
 }
+
+/** Returns the number of lost runs by which a key waits: those in a row, or all but the first few that changed something. */
+export const countedLosses = (cuts: number, losses: number): number => Math.max(cuts - 1, losses - LOSSES_WITH_PROGRESS)

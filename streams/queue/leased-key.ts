@@ -27,6 +27,7 @@ export class LeasedKey implements Lease {
   readonly key: string
   readonly attempt: number
   readonly cuts: number
+  readonly losses: number
   readonly cutShort: boolean
   readonly suspect: boolean
   readonly fired: boolean
@@ -49,6 +50,7 @@ export class LeasedKey implements Lease {
     this.key = key
     this.attempt = held.record.attempt
     this.cuts = held.record.cuts ?? 0
+    this.losses = held.record.losses ?? 0
     this.cutShort = held.record.reason === 'CutShort'
     this.suspect = held.record.suspect === true
     this.fired = fired

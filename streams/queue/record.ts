@@ -105,15 +105,19 @@ export interface Failures {
    * changed anything. Left out: none.
    */
   cuts?: number
+  /** Runs that were cut short since a run has ended, also those that had changed something. Left out: none. */
+  losses?: number
   /** True: two runs in a row were cut short, perhaps because they crashed their process. */
   suspect?: boolean
 }
 
 export function worst(...known: readonly Failures[]): Failures {
   const cuts = Math.max(0, ...known.map((failures) => failures.cuts ?? 0))
+  const losses = Math.max(0, ...known.map((failures) => failures.losses ?? 0))
   return {
     attempt: Math.max(0, ...known.map(({ attempt }) => attempt)),
     ...(cuts > 0 && { cuts }),
+    ...(losses > 0 && { losses }),
     ...(known.some(({ suspect }) => suspect) && { suspect: true }),
   }
 }

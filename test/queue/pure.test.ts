@@ -2,6 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { ServerClock } from '../../streams/queue/clock.ts'
 import { recordFrom, tokenFrom, toWire } from '../../streams/queue/codec.ts'
+import { countedLosses } from '../../streams/queue/handler-runs.ts'
 import { demandKey, InvalidNameError, Names } from '../../streams/queue/names.ts'
 import type { NewRecord } from '../../streams/queue/record.ts'
 import { backoffMs } from '../../streams/queue/types.ts'
@@ -97,22 +98,26 @@ describe('a suspect', () => {
     data: new Uint8Array(),
   })
   it.each([
-    ['once', { 'Fairlead-State': 'running' }, { attempt: 0, cuts: 1 }],
-    ['once, after failures', { 'Fairlead-State': 'running', 'Fairlead-Attempt': '5' }, { attempt: 5, cuts: 1 }],
+    ['once', { 'Fairlead-State': 'running' }, { attempt: 0, cuts: 1, losses: 1 }],
+    [
+      'once, after failures',
+      { 'Fairlead-State': 'running', 'Fairlead-Attempt': '5' },
+      { attempt: 5, cuts: 1, losses: 1 },
+    ],
     [
       'twice',
       { 'Fairlead-State': 'running', 'Fairlead-Cuts': '1', 'Fairlead-Reason': 'CutShort' },
-      { attempt: 0, cuts: 2, suspect: true },
+      { attempt: 0, cuts: 2, losses: 1, suspect: true },
     ],
     [
       'twice, and handed back in between',
       { 'Fairlead-State': 'running', 'Fairlead-Cuts': '1' },
-      { attempt: 0, cuts: 2, suspect: true },
+      { attempt: 0, cuts: 2, losses: 1, suspect: true },
     ],
     [
       'twice, the second time after it had changed something',
-      { 'Fairlead-State': 'running', 'Fairlead-Reason': 'CutShort' },
-      { attempt: 0, cuts: 1, suspect: true },
+      { 'Fairlead-State': 'running', 'Fairlead-Reason': 'CutShort', 'Fairlead-Losses': '7' },
+      { attempt: 0, cuts: 1, losses: 8, suspect: true },
     ],
     [
       'before, and waited as a suspect',
@@ -214,4 +219,13 @@ describe('the clock', () => {
     await expect(clock.measure()).rejects.toThrow('no answer')
     expect(clock.sure()).toBe(undefined)
   })
+})
+
+it.each([
+  ['the first is repeated soon', 1, 1, 0],
+  ['five in a row without a change wait as the fifth', 5, 5, 4],
+  ['five that each changed something wait as the first', 1, 5, 0],
+  ['thirty that each changed something wait as the twenty-third', 1, 30, 22],
+])('runs that end their process: %s', (_, cuts, losses, counted) => {
+  expect(countedLosses(cuts, losses)).toBe(counted)
 })

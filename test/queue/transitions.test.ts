@@ -290,10 +290,11 @@ describe('RENEW', () => {
     })
   })
   it('of a run that has changed something forgets the runs before it that were cut short, and keeps a suspect one', () => {
-    const cut = { held: held({ cuts: 4, suspect: true }), terms }
+    const cut = { held: held({ cuts: 4, losses: 9, suspect: true }), terms }
     expect(messageOf(after(transitions.renew, cut))).toMatchObject({ record: { cuts: 4, suspect: true } })
     const progressed = messageOf(after(transitions.renew, { ...cut, progressed: true }))
-    expect(progressed).toMatchObject({ record: { attempt: 3, suspect: true } })
+    // A function that changes something and then ends its process, each time, still waits longer.
+    expect(progressed).toMatchObject({ record: { attempt: 3, losses: 9, suspect: true } })
     expect(progressed).not.toHaveProperty('record.cuts')
     const marked = record({ owner: 'me', generation: 'r-x-0', sequence: 25, dirty: true, cuts: 2 })
     const again = messageOf(after(transitions.renew, { ...cut, progressed: true }, conflict, marked))
