@@ -60,6 +60,9 @@ export async function publish(
   const settings = await config()
   const found = await find(settings, kind, name, options)
   const events = eventsOf(found, settings, options)
+  // The schema of the official SDK judges each event.
+  const { CloudEvent } = await import('cloudevents')
+  for (const { event } of events) void new CloudEvent<KubeObject>(event)
   if (options.dryRun) return print(events.map(({ event }) => JSON.stringify(event, null, 2)).join('\n'))
   if (options.curl) return print(events.map(({ event }) => curlOf(event, options)).join('\n\n'))
   if (options.to) return send(events, options.to, settings, options.mode, print)

@@ -96,20 +96,27 @@ const deadSubject = ({ reconciler, reason, subject }: DeadMessage): string =>
  * Returns a CloudEvent in binary mode whose data is the original body of the dead message. The body is cut if the event
  * would exceed `maxBytes`.
  */
-function encodeDead(dead: DeadMessage, cluster: string, now: Date, maxBytes: number) {
+async function encodeDead(dead: DeadMessage, cluster: string, now: Date, maxBytes: number) {
   const { stream, subject, sequence, reason, reconciler, detail, storedAt, data, bytes = data.length } = dead
-  const { headers } = toNats({
-    specversion: '1.0',
-    id: `${stream}:${sequence}`,
-    source: `https://${cluster}/streams/${stream}`,
-    type: TYPE,
-    subject,
-    time: now.toISOString(),
-    datacontenttype: 'application/octet-stream',
-    knativeerrordest: `https://${cluster}/${reconciler === undefined ? `streams/${stream}` : `reconcilers/${reconciler}`}`,
-    knativeerrorcode: CODES[reason],
-    knativeerrordata: cleaned(detail) || reason,
-  })
+  // Loaded with the first dead letter: most processes never have one.
+  const { CloudEvent } = await import('cloudevents')
+  const event = new CloudEvent(
+    {
+      specversion: '1.0',
+      id: `${stream}:${sequence}`,
+      source: `https://${cluster}/streams/${stream}`,
+      type: TYPE,
+      subject,
+      time: now.toISOString(),
+      datacontenttype: 'application/octet-stream',
+      knativeerrordest: `https://${cluster}/${reconciler === undefined ? `streams/${stream}` : `reconcilers/${reconciler}`}`,
+      knativeerrorcode: CODES[reason],
+      knativeerrordata: cleaned(detail) || reason,
+    },
+    // Not strict: a letter that the schema refuses, by the name of its cluster, must be kept all the same.
+    false,
+  )
+  const { headers } = toNats(event)
   const all: Headers = {
     ...headers,
     'Fairlead-Stored-At': storedAt.toISOString(),
@@ -341,7 +348,7 @@ function deadLettersIn(js: JetStream, stream: string, root: string, options: Dea
     stream,
     async put(dead) {
       const maxBytes = (js.nc.info?.max_payload ?? 1_048_576) - OVERHEAD_BYTES
-      const { headers, data } = encodeDead(dead, cluster, now(), maxBytes)
+      const { headers, data } = await encodeDead(dead, cluster, now(), maxBytes)
       const store = () => js.publish(root + deadSubject(dead), data, headers)
       await persist(() => store().catch(declareAgain), { log })
       const { reason, detail, reconciler, stream: from, subject, sequence } = dead

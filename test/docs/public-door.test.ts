@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process'
 import { writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { promisify } from 'node:util'
+import * as events from 'fairlead/events'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import * as sdk from '#sdk'
 import * as testing from '#testing'
@@ -10,6 +11,7 @@ import { exportsOf } from './exports.ts'
 
 const OF = {
   sdk: exportsOf('.'),
+  events: exportsOf('./events'),
   testing: exportsOf('./testing'),
   cluster: exportsOf('./testing/cluster'),
 }
@@ -17,6 +19,7 @@ const ALL = Object.values(OF).flat()
 /** Run by test/testing/cluster/operators.test.ts, which has servers. */
 const PURE = [
   ...OF.sdk,
+  ...OF.events,
   ...OF.testing,
   ...OF.cluster.filter(({ example }) => example?.includes('runOperators(') === false),
 ]
@@ -29,8 +32,8 @@ afterAll(() => folder?.[Symbol.asyncDispose]())
 
 describe('every export of the package', () => {
   it('is found', () => {
-    const values = [...OF.sdk, ...OF.testing].map(({ name }) => name)
-    expect(Object.keys({ ...sdk, ...testing }).filter((name) => !values.includes(name))).toEqual([])
+    const values = [...OF.sdk, ...OF.events, ...OF.testing].map(({ name }) => name)
+    expect(Object.keys({ ...sdk, ...events, ...testing }).filter((name) => !values.includes(name))).toEqual([])
     expect(new Set(ALL.map(({ name }) => name)).size).toBe(ALL.length)
   })
 

@@ -6,6 +6,7 @@ const guide = (name: string): string => `docs/guides/${name}.md`
 const doc = (name: string): string => `docs/${name}.md`
 const MODULES: Record<string, Module> = {
   'api/fairlead': '.',
+  'api/events': './events',
   'api/testing': './testing',
   'api/testing-cluster': './testing/cluster',
 }

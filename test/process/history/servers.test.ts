@@ -1,3 +1,4 @@
+import { CloudEvent } from 'cloudevents'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { declareRuns, fromNats, NoRunsError, runSender, type StoredRun, viewRuns } from '#events'
 import { RunHistory } from '../../../cli/process/history.ts'
@@ -88,7 +89,9 @@ describe('RUNS', () => {
 
     const message = await fixture.js.bySequence(recorded.runs.stream, first!.sequence)
     expect(message?.subject).toBe(`${name}.runs.${name}.${name}.w`)
-    const { id, type, source, subject } = fromNats({ headers: message!.headers, data: message!.data })
+    // The constructor compares the event with the official schema.
+    const event = new CloudEvent(fromNats({ headers: message!.headers, data: message!.data }))
+    const { id, type, source, subject } = event
     expect({ id, type, source, subject }).toEqual({
       id: first?.record.id,
       type: 'dev.fairlead.run.ended',
