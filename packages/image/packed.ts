@@ -16,7 +16,7 @@ const CREDENTIALS = [
   /^\.env/i,
   /^(\.npmrc|\.yarnrc|\.yarnrc\.yml|[._]netrc|\.pypirc|\.pgpass|\.my\.cnf|\.git-credentials|\.htpasswd|\.vault-token)$/i,
   /^(\.docker|\.dockercfg|\.dockerconfigjson|\.kube|\.ssh|\.aws|\.azure|\.gcloud|\.gnupg)$/i,
-  /^(.*[-._])?kubeconfig(\.(ya?ml|json|conf))?$/i,
+  /^(.*[-._])?kubeconfig([-_][^.]*)?(\.(ya?ml|json|conf))?$/i,
   /^(credentials|application_default_credentials|service[-_]?account.*)\.json$/i,
   /^id_(rsa|dsa|ecdsa|ed25519)(_sk)?$/i,
   /\.(pem|key|p8|p12|pfx|jks|keystore|ppk|kdbx)$/i,

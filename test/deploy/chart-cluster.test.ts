@@ -89,6 +89,20 @@ describe('on a cluster, by Helm', () => {
     expect(await kubectl(['get', 'reconcilers', '-o', 'name'])).toContain('reconciler.fairlead.dev/etcd-backup')
   })
 
+  it('is not upgraded where that would delete objects: their function is not enabled, and nothing keeps its definition', async () => {
+    const upgrade = (...sets: string[]) =>
+      helm(['upgrade', 'functions', FUNCTIONS_CHART, ...SYSTEM, '--reset-values', ...sets])
+    await upgrade(...EACH, '--set', 'crds.keep=false')
+    for (const sets of [[], [...EACH, '--set', 'crds.enabled=false']])
+      await expect(upgrade(...sets)).rejects.toThrow(/and all its objects: give --set functions\.[\w-]+\.enabled=true,/)
+    expect(await kubectl(['get', 'at', '-o', 'name'])).toContain('/later')
+    await upgrade(...EACH)
+    await upgrade()
+    expect(await kubectl(['get', 'reconcilers', '-o', 'name'])).toBe('')
+    expect(await kubectl(['get', 'at', '-o', 'name'])).toContain('/later')
+    await upgrade(...EACH)
+  })
+
   it('is checked before an upgrade: nothing changes where stored objects would not survive', async () => {
     const env = { KUBECONFIG: cluster.kubeconfig }
     expect(await command(['install', '--builtin', 'all', '--check'], env)).toMatchObject({ code: 0 })

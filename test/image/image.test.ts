@@ -224,6 +224,8 @@ describe('the image of a project', () => {
     '.ssh/known_hosts',
     'kubeconfig',
     'prod.kubeconfig',
+    'kubeconfig-prod',
+    'kubeconfig_test.yaml',
     'config/kubeconfig.yaml',
     'tls/server.pem',
     'tls/server.key',
@@ -231,7 +233,15 @@ describe('the image of a project', () => {
     'keys/ID_ED25519',
     'credentials.json',
   ]
-  const PUBLIC = ['index.js', 'keys/id_rsa.pub', 'kubeconfig.js', 'key.ts', 'tls/ca.pem', 'environment.js']
+  const PUBLIC = [
+    'index.js',
+    'keys/id_rsa.pub',
+    'kubeconfig.js',
+    'kubeconfig-loader.js',
+    'key.ts',
+    'tls/ca.pem',
+    'environment.js',
+  ]
   const withSecrets = (folder: string): Record<string, string> => ({
     ...Object.fromEntries([...SECRETS, ...PUBLIC].map((path) => [join(folder, path), `-----BEGIN PRIVATE KEY-----`])),
     [join(folder, 'tls/ca.pem')]: '-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n',

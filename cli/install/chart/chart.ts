@@ -384,5 +384,21 @@ async function templateOf(one: Reconciler): Promise<string> {
   const objects = [...functionRbac(reconciler), { ...reconciler, metadata, spec: { ...reconciler.spec, invoke } }]
   const definitions = definitionsOf([one])
   const kinds = definitions.length === 0 ? '' : `---\n${await definitionTemplates(definitions)}`
-  return `{{- if ${values}.enabled }}\n${await template.render(objects)}${kinds}{{- end }}\n`
+  const guards = definitions.map(({ metadata }) => guardOf(one.name, metadata.name, values)).join('')
+  return `{{- if ${values}.enabled }}\n${await template.render(objects)}${kinds}{{- end }}\n${guards}`
 }
+
+/**
+ * Fails where an upgrade would delete a definition of this release, and with it all objects: the values no longer have
+ * it, perhaps because the defaults have changed, and Helm was not told to keep it.
+ */
+const guardOf = (name: string, crd: string, values: string): string => `\
+{{- if and .Release.IsUpgrade (not (and ${values}.enabled .Values.crds.enabled)) }}
+{{- $metadata := (lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" ${JSON.stringify(crd)}).metadata | default dict }}
+{{- $annotations := $metadata.annotations | default dict }}
+{{- $isOurs := eq (get $annotations "meta.helm.sh/release-name") .Release.Name }}
+{{- if and $isOurs (ne (get $annotations "helm.sh/resource-policy") "keep") }}
+{{- fail "this upgrade would delete the definition ${crd}, and all its objects: give --set functions.${name}.enabled=true,crds.enabled=true,crds.keep=true first" }}
+{{- end }}
+{{- end }}
+`

@@ -1,7 +1,7 @@
 import { type Cluster, hasEnded, isGoing, isReady } from './cluster.ts'
 import { peerUrlOf, seedName } from './names.ts'
 import { named, type PodObject, quorumOf } from './parts.ts'
-import { imageIn, imageOf, isUp, podFor, versionIn, versionOf, withVersion } from './pod.ts'
+import { imageIn, imageOf, isUnpulled, isUp, podFor, versionIn, versionOf, withVersion } from './pod.ts'
 import { refusedSnapshot, withSnapshot } from './restoration.ts'
 import { refuse, type Step } from './step.ts'
 import { lackingSecret } from './tls.ts'
@@ -54,18 +54,26 @@ function hasWrongImage({ object, clusterID }: Cluster, pod: PodObject): boolean 
 
 /**
  * Waits for a quorum. Without one, nothing is deleted, and etcd changes nothing. Members that return with their disks
- * may be enough.
+ * may be enough. A pod whose image cannot be pulled gets the image of the version that members run.
  */
 export function waitForQuorum(cluster: Cluster): Step | undefined {
-  const { pods, claims, members, names, lastSize } = cluster
+  const { object, pods, claims, members, names, lastSize } = cluster
   if (members !== undefined) return undefined
   // Volumes with another name belong to a former cluster, whose members must not find each other again.
   const disks = names.filter((name) => named(claims, name) !== undefined)
+  const version = versionFor(object)
+  // The user has corrected the version. Without that, the only member of a cluster would wait for its image for ever.
+  const corrected = pods
+    .filter((pod) => !isGoing(pod) && isUnpulled(pod) && imageIn(pod) !== imageOf(object, version))
+    .map((pod) => withVersion(object, pod, version))
   const ended = pods.filter((pod) => hasEnded(pod) && named(claims, pod.metadata.name) !== undefined)
   return {
     reason: 'WaitingForQuorum',
     message: `${quorumOf(lastSize)} of ${lastSize} members have to answer`,
-    put: disks.filter((name) => named(pods, name) === undefined).map((name) => joiningPod(cluster, name)),
+    put: [
+      ...corrected,
+      ...disks.filter((name) => named(pods, name) === undefined).map((name) => joiningPod(cluster, name)),
+    ],
     // The claims of these pods stay, and the pods are made again.
     drop: ended.map(({ metadata }) => metadata.name),
     after: 5,

@@ -196,6 +196,12 @@ export const versionOf = ({ metadata }: PodObject): string | undefined => metada
 export const isUp = ({ status }: PodObject): boolean =>
   status?.containerStatuses?.find(({ name }) => name === 'etcd')?.state?.running !== undefined
 
+/** The reasons of the kubelet for a container that waits because its image cannot be had. */
+const UNPULLED = ['ErrImagePull', 'ImagePullBackOff', 'InvalidImageName', 'ErrImageNeverPull']
+
+/** Whether no process of the member runs, because its image cannot be pulled. */
+export const isUnpulled = (pod: PodObject): boolean => UNPULLED.includes(containerIn(pod)?.state?.waiting?.reason ?? '')
+
 /** Whether the process of this pod forms a cluster if it finds no data. */
 export const mayForm = ({ spec }: PodObject): boolean =>
   etcdIn(spec)?.command?.includes('--initial-cluster-state=new') === true

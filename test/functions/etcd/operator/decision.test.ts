@@ -3,11 +3,12 @@ import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import type { KubeObject } from '#contracts'
 import { EtcdCluster, etcd } from '#functions/etcd'
+import { Pod } from '#sdk'
 import { outcomeOf } from '#testing'
 import { decide } from '../../../../functions/etcd/operator/decide.ts'
 import { seedName } from '../../../../functions/etcd/operator/names.ts'
 import type { PodObject } from '../../../../functions/etcd/operator/parts.ts'
-import { imageIn, podFor } from '../../../../functions/etcd/operator/pod.ts'
+import { imageIn, podFor, withVersion } from '../../../../functions/etcd/operator/pod.ts'
 import type { Answer } from '../../../../functions/etcd/operator/seen.ts'
 import { type Change, faultOf, play, verifiedRestore } from './explore.ts'
 import { restored, restoredLater } from './recovery.ts'
@@ -338,6 +339,24 @@ describe('the first member of a cluster that has not answered', () => {
       '3.7.9',
       expect.objectContaining({ currentVersion: '3.7.9', targetVersion: '' }),
     ])
+  })
+
+  it('gives the only member the corrected version if the image of its upgrade cannot be pulled, and changes no other image', () => {
+    const given = rest({ size: 1 })
+    const [pod] = given.owned(Pod) as [PodObject]
+    const after = (reason: string, upgraded: string, version: string) => {
+      const wrong = withVersion(given.object, pod, upgraded)
+      const state = { waiting: { reason } }
+      const status = { phase: 'Running', conditions: [], containerStatuses: [{ name: 'etcd', state }] }
+      const owned = (kind: { kind: string }) =>
+        kind.kind === 'Pod' ? [{ ...wrong, status }] : given.owned(kind as never)
+      const decision = decide(withSpec({ ...given, external: { answers: {} }, owned: owned as never }, { version }))
+      return imageIn(decision.apply?.find(isPod) as PodObject).split(':v')[1]
+    }
+    expect(after('ImagePullBackOff', '3.7.99', '3.7.99')).toBe('3.7.99')
+    expect(after('ImagePullBackOff', '3.7.99', '3.7.3')).toBe('3.7.3')
+    expect(after('ImagePullBackOff', '3.8.99', '3.7.3')).toBe('3.7.3')
+    expect(after('CrashLoopBackOff', '3.8.0', '3.7.3'), 'it may have written data of 3.8').toBe('3.8.0')
   })
 })
 const isPod = ({ kind }: { kind: string }): boolean => kind === 'Pod'
