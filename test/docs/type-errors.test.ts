@@ -26,7 +26,7 @@ const CASES: [wrong: string, said: string][] = [
   ],
   [
     "resource({ ...base, spec, status, scope: 'Namespace' })",
-    `TS2820: Type '"Namespace"' is not assignable to type '"Cluster" | "Namespaced"'`,
+    `TS2820: Type '"Namespace"' is not assignable to type '"Cluster" | "Namespaced" | undefined'`,
   ],
   [
     "resource({ ...base, spec, status, validations: [{ rul: 'true' }] })",
@@ -58,7 +58,7 @@ const CASES: [wrong: string, said: string][] = [
   ],
   [
     "reconciler({ ...website, related: [{ ...Pod, within: 'Clustre' }], reconcile: () => undefined })",
-    `TS2820: Type '"Clustre"' is not assignable to type '"Cluster" | "Namespace"'`,
+    `TS2820: Type '"Clustre"' is not assignable to type '"Cluster" | "Namespace" | undefined'`,
   ],
   ['world.object?.status?.phse', "TS2551: Property 'phse' does not exist on type"],
   ['world.object?.spec.size.length', "TS2339: Property 'length' does not exist on type 'number'"],

@@ -51,8 +51,11 @@ const sh = (script: string, cwd: string) => run('sh', ['-euc', script], { cwd, e
 /** What `npm install` would bring: TypeScript and the types of Node.js beside the package, for all projects below the folder. */
 async function withDependencies(): Promise<void> {
   await installPackage(dir)
-  for (const path of ['typescript', '@types', '@typescript', 'undici-types'])
-    await symlink(join(ROOT, 'node_modules', path), join(dir, 'node_modules', path))
+  for (const path of ['typescript', '@types', '@typescript', 'undici-types']) {
+    const place = join(dir, 'node_modules', path)
+    await rm(place, { recursive: true, force: true })
+    await symlink(join(ROOT, 'node_modules', path), place)
+  }
   await cp(join(ROOT, 'node_modules/.bin/tsc'), join(dir, 'node_modules/.bin/tsc'), { verbatimSymlinks: true })
 }
 
