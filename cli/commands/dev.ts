@@ -10,6 +10,7 @@ import {
   developmentEnvironment,
   ensureDevelopmentCluster,
   type Progress,
+  portIfFree,
   progressOn,
   startNats,
   type WantedNode,
@@ -74,6 +75,9 @@ interface Servers extends AsyncDisposable {
   env: Record<string, string>
 }
 
+/** The port at which the other commands look for NATS if nothing names one. */
+const DEFAULT_NATS_PORT = 4222
+
 /** Only the command line may name other servers: KUBECONFIG and NATS_URL may name a production cluster. */
 async function serversFor(
   options: DevOptions,
@@ -88,8 +92,8 @@ async function serversFor(
   if (nats !== undefined)
     return { env: { KUBECONFIG: kubeconfig, NATS_URL: nats }, [Symbol.asyncDispose]: async () => {} }
   const dir = await mkdtemp(join(tmpdir(), 'fl-'))
-  const started = await withTask(progress, 'nats-server', () =>
-    startNats({ dir, progress, dieWithParent: true, temporary: true }),
+  const started = await withTask(progress, 'nats-server', async () =>
+    startNats({ dir, port: await portIfFree(DEFAULT_NATS_PORT), progress, dieWithParent: true, temporary: true }),
   )
   progress.line(`NATS_URL=${started.url}, as long as this command runs`)
   return { env: { KUBECONFIG: kubeconfig, NATS_URL: started.url }, [Symbol.asyncDispose]: () => started.stop() }

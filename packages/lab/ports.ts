@@ -31,6 +31,10 @@ export async function requirePort(port: number, what: string): Promise<number> {
   throw new Error(`port ${port}, wanted for ${what}, is taken: stop the process that has it, or choose another port`)
 }
 
+/** Returns the wanted port if it is free, or else undefined. */
+export const portIfFree = async (port: number): Promise<number | undefined> =>
+  (await isFree(port, ['127.0.0.1'])) ? port : undefined
+
 /** Releases the reservations at the end of a process: its ports are bound by then, or unused. */
 export function releasePorts(): void {
   const dir = reservations()

@@ -52,6 +52,16 @@ it('an owned object that a person may not get is neither shown nor called missin
   expect(text).toContain('Deployment default/lost does not exist')
 })
 
+it('a pod that keeps an owned object from getting ready is shown to a person who may list pods', async () => {
+  const waiting = { reason: 'ImagePullBackOff', message: 'no such image' }
+  const status = { phase: 'Pending', containerStatuses: [{ name: 'web', state: { waiting } }] }
+  const stuckPod = relative('Pod', 'veiled-1', status).object
+  const given = situation({ reconcilers: [served({ owned: [{ ...relative('Deployment', 'veiled', {}), stuckPod }] })] })
+  const allowed = ['default/websites', 'default/deployments']
+  expect(await pageFor(given, ...allowed, 'default/pods')).toContain('no such image')
+  expect(await pageFor(given, ...allowed)).not.toContain('no such image')
+})
+
 it('namespaces that have an object of the same name are shown to people who may get it there', async () => {
   const gone = situation({ object: undefined, storedVersion: undefined, elsewhere: ['payroll/hello', 'shop/hello'] })
   const text = await pageFor(gone, 'default/websites', 'shop/websites')

@@ -20,12 +20,12 @@ const SDK = JSON.stringify(join(import.meta.dirname, '../../sdk/index.ts'))
 
 /** A function whose object selects its behaviour: `spec.mode`. */
 const SITES = `
-import { ConfigMap, reconciler, resource, TerminalError, z } from ${SDK}
+import { ConfigMap, Deployment, reconciler, resource, TerminalError, z } from ${SDK}
 const Site = resource({ group: 'example.com', version: 'v1', kind: 'Site', plural: 'sites',
   spec: z.object({ mode: z.string().default('ok'), config: z.string().optional() }), status: z.object({ mode: z.string() }) })
 const Named = { ...ConfigMap, byName: 'spec.config' }
 const ready = { type: 'Ready', status: 'True', reason: 'Done' }
-export const site = reconciler({ name: 'site', for: Site, selector: 'site!=no', owns: [ConfigMap], related: [Named],
+export const site = reconciler({ name: 'site', for: Site, selector: 'site!=no', owns: [ConfigMap, Deployment], related: [Named],
   backoff: { initialSeconds: 60, maxSeconds: 60 },
   reconcile({ object, related, log }) {
     const { mode, config } = object.spec
@@ -36,6 +36,12 @@ export const site = reconciler({ name: 'site', for: Site, selector: 'site!=no', 
     if (mode === 'error') throw new Error('no route to host')
     if (config !== undefined && related(Named).length === 0)
       return { status, conditions: [{ ...ready, status: 'False', reason: 'NoConfig' }] }
+    if (mode === 'deployment') {
+      const labels = { app: name }
+      const template = { metadata: { labels }, spec: { containers: [{ name: 'web', image: 'wbe' }] } }
+      const deployment = Deployment.of({ metadata: { name }, spec: { selector: { matchLabels: labels }, template } })
+      return { apply: [deployment], status, conditions: [{ ...ready, status: 'False', reason: 'Starting' }] }
+    }
     const labels = mode === 'invalid' ? { 'not valid': 'x' } : {}
     const requeue = mode === 'timer' ? { requeueAfter: 3600 } : {}
     return { apply: [ConfigMap.of({ metadata: { name, labels }, data: { mode } })], status, conditions: [ready], ...requeue }

@@ -176,6 +176,33 @@ it('a refused write is one problem, which names the next try', async () => {
   expect(findings.filter(({ level }) => level === 'problem').map(({ reason }) => reason)).toEqual(['Invalid'])
 })
 
+it('a Deployment that waits for a pod is explained by the pod', async () => {
+  const pods = { group: '', version: 'v1', resource: 'pods' }
+  const pod = (name: string, labels: Record<string, string>) => ({
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name, labels },
+    spec: { serviceAccountName: 'default', containers: [{ name: 'web', image: 'wbe' }] },
+  })
+  const waiting = { name: 'web', image: 'wbe', imageID: '', ready: false, restartCount: 0 }
+  await create('stuck', { mode: 'deployment' })
+  await first('stuck', 'OwnedProgressing')
+  for (const [name, labels] of [
+    ['stuck-1', { app: 'stuck' }],
+    ['other-1', { app: 'other' }],
+  ] as const) {
+    await world.kube.create(resourcePath(pods, 'default'), pod(name, labels))
+    const state = { waiting: { reason: 'ImagePullBackOff', message: `Back-off of ${name}` } }
+    const status = { phase: 'Pending', containerStatuses: [{ ...waiting, state }] }
+    await world.kube.patch(`${resourcePath(pods, 'default', name)}/status`, { status }, 'merge')
+  }
+  const { findings, next } = await first('stuck', 'OwnedFailed')
+  expect(findings.filter(({ level }) => level === 'problem').map(({ message }) => message)).toEqual([
+    'Deployment default/stuck cannot get ready: Pod stuck-1: web: ImagePullBackOff Back-off of stuck-1',
+  ])
+  expect(next?.command).toBe('kubectl describe pods stuck-1 -n default')
+})
+
 it('a healthy object has three lines', async () => {
   const { stdout, code } = await world.fairlead('fairlead explain site/a-right-is-missing')
   expect(stdout).toContain('its last recorded run ended')

@@ -15,13 +15,14 @@ import {
   SubjectError,
 } from '#events'
 import { functionRbac } from '#install'
-import { isForbidden, isNotFound, type KubeClient, resourcePath } from '#kube'
+import { isForbidden, isNotFound, type KubeClient, type ListOptions, resourcePath } from '#kube'
 import { mapAtMost } from '#primitives'
 import { markedBy } from '#reconcile'
 import { identityOf, isOwnedBy, type ReconcilerSpec, relatedLookup } from '#spec'
 import type { ExistingStreams } from '../existing-streams.ts'
 import { keyFor, orphansIn, type Row, toRow, withOrphan } from '../keys.ts'
 import { becauseOf, latestRuns, tookMs, waitedMs } from '../runs.ts'
+import { healthOf } from './health.ts'
 import type { LastRun, Letter, Relative, ReportedEvent, Target } from './situation.ts'
 
 const AT_ONCE = 8
@@ -46,10 +47,9 @@ async function unlessForbidden<T>(read: () => Promise<T>): Promise<T | undefined
   }
 }
 
-async function listAll(kube: KubeClient, path: string, fieldSelector?: string): Promise<KubeObject[]> {
+async function listAll(kube: KubeClient, path: string, options: ListOptions = {}): Promise<KubeObject[]> {
   const found: KubeObject[] = []
-  for await (const { items } of kube.list(path, fieldSelector === undefined ? {} : { fieldSelector }))
-    found.push(...items)
+  for await (const { items } of kube.list(path, options)) found.push(...items)
   return found
 }
 
@@ -58,7 +58,9 @@ export const objectIn = (kube: KubeClient, { ref, namespace, name }: Pick<Target
 
 /** Returns where else objects with that name exist, as `namespace/name`. */
 export async function elsewhereIn(kube: KubeClient, { ref, name }: Target): Promise<string[]> {
-  const found = await unlessForbidden(() => listAll(kube, resourcePath(ref), `metadata.name=${name}`))
+  const found = await unlessForbidden(() =>
+    listAll(kube, resourcePath(ref), { fieldSelector: `metadata.name=${name}` }),
+  )
   return (found ?? []).flatMap(({ metadata }) =>
     metadata.namespace === undefined ? [] : [`${metadata.namespace}/${name}`],
   )
@@ -86,7 +88,9 @@ interface CoreEvent extends KubeObject {
 
 export async function eventsAbout(kube: KubeClient, { metadata }: KubeObject): Promise<ReportedEvent[]> {
   const path = resourcePath({ group: '', version: 'v1', resource: 'events' }, metadata.namespace ?? 'default')
-  const found = await unlessForbidden(() => listAll(kube, path, `involvedObject.uid=${metadata.uid}`))
+  const found = await unlessForbidden(() =>
+    listAll(kube, path, { fieldSelector: `involvedObject.uid=${metadata.uid}` }),
+  )
   return ((found ?? []) as CoreEvent[])
     .map((event) => ({
       type: event.type ?? 'Normal',
@@ -181,6 +185,41 @@ export const isMarkedFor = (
   owner: KubeObject,
   child: KubeObject,
 ): boolean => [undefined, identityOf(reconciler.metadata.name, spec)].includes(markedBy(owner, child))
+
+interface LabelSelector {
+  matchLabels?: Record<string, string>
+  matchExpressions?: { key: string; operator: string; values?: string[] }[]
+}
+
+/** The selector as the API server's query has it; undefined if it selects nothing or has an unknown operator. */
+function selectorText({ matchLabels = {}, matchExpressions = [] }: LabelSelector): string | undefined {
+  const labels = Object.entries(matchLabels).map(([key, value]) => `${key}=${value}`)
+  const expressions = matchExpressions.map(({ key, operator, values = [] }) => {
+    if (operator === 'In' || operator === 'NotIn') return `${key} ${operator.toLowerCase()} (${values.join(',')})`
+    return operator === 'Exists' ? key : operator === 'DoesNotExist' ? `!${key}` : undefined
+  })
+  const parts = [...labels, ...expressions]
+  return parts.length === 0 || parts.includes(undefined) ? undefined : parts.join(',')
+}
+
+/**
+ * Adds the pod that keeps a workload from getting ready, such as one whose image cannot be pulled: the workload's own
+ * status does not name it.
+ */
+export async function withStuckPod(kube: KubeClient, one: Relative): Promise<Relative> {
+  const { selector } = (one.object?.['spec'] ?? {}) as { selector?: LabelSelector }
+  const labelSelector = selector && selectorText(selector)
+  if (!WORKLOADS.has(one.kind) || labelSelector === undefined || healthOf(one).is !== 'progressing') return one
+  const pods = await unlessForbidden(() => listAll(kube, resourcePath(PODS, one.namespace), { labelSelector }))
+  const isStuck = (pod: KubeObject) =>
+    (pod.status as { phase?: string })?.phase !== 'Failed' &&
+    healthOf({ kind: 'Pod', ref: PODS, name: pod.metadata.name, object: pod }).is === 'failed'
+  const stuck = pods?.find(isStuck)
+  return stuck === undefined ? one : { ...one, stuckPod: stuck }
+}
+
+const WORKLOADS = new Set(['Deployment', 'StatefulSet', 'DaemonSet', 'ReplicaSet', 'Job'])
+const PODS: ResourceRef = { group: '', version: 'v1', resource: 'pods' }
 
 /** Returns the related objects that fields of the object name, whether they exist or not. */
 export async function namedIn(kube: KubeClient, object: KubeObject, spec: ReconcilerSpec): Promise<Relative[]> {

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject, ResourceRef } from '#contracts'
 import { compareVersions } from '#events'
 import { type KubeClient, resourcePath, type ServedResource, servedResources } from '#kube'
+import { mapAtMost } from '#primitives'
 import { UsageError } from '#process/exit'
 import { finalizerOfReconciler, isRefused, RECONCILERS, type ReconcilerSpec, readReconciler, shardOf } from '#spec'
 import type { ExistingStreams } from '../existing-streams.ts'
@@ -20,6 +21,7 @@ import {
   ownedInEvents,
   rowsOf,
   storedObject,
+  withStuckPod,
 } from './facts.ts'
 import type { ReconcilerSituation, Relative, Situation, Target } from './situation.ts'
 
@@ -38,6 +40,7 @@ export interface Asked {
 /** Attempts within which a working bridge has stored a change. */
 const LOOKS = 6
 const LOOK_AGAIN_MS = 200
+const READS_AT_ONCE = 8
 
 /** Reads the situation of an object. Writes nothing. */
 export async function gather(asked: Asked, { kube: api, streams: nats }: Sources, now: () => Date): Promise<Situation> {
@@ -156,10 +159,11 @@ async function ownedOf(
     : kube
       ? await ownedIn(kube, object, spec)
       : []
-  return found
+  const owned = found
     .filter((child) => isMarkedFor(reconciler, spec, object, child))
     .map((child) => relativeOf(child, spec))
     .sort((a, b) => `${a.kind} ${a.name}`.localeCompare(`${b.kind} ${b.name}`))
+  return kube ? mapAtMost(READS_AT_ONCE, owned, (one) => withStuckPod(kube, one)) : owned
 }
 
 function relativeOf(object: KubeObject, { owns }: ReconcilerSpec): Relative {

@@ -11,8 +11,9 @@ export interface Health {
 const STUCK =
   /^(?:ErrImagePull|ImagePullBackOff|InvalidImageName|CrashLoopBackOff|CreateContainer(?:Config)?Error|RunContainerError)$/
 
-export function healthOf({ object }: Relative): Health {
+export function healthOf({ object, stuckPod }: Relative): Health {
   if (object === undefined) return { is: 'missing' }
+  if (stuckPod) return { is: 'failed', why: `Pod ${stuckPod.metadata.name}: ${podHealth(stuckPod).why}` }
   if (object.metadata.deletionTimestamp !== undefined) return { is: 'progressing', why: 'it is being deleted' }
   const byKind = { Pod: podHealth, Job: jobHealth, Deployment: workloadHealth, StatefulSet: workloadHealth }
   const health = byKind[object.kind as keyof typeof byKind]

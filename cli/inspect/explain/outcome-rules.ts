@@ -98,14 +98,16 @@ export const unready: Rule = ({ object, now, reconcilers }) => {
   if (ready === undefined || ready.status === 'True' || object?.metadata.deletionTimestamp !== undefined) return []
   const reconciled = conditionOf(object, RECONCILED)
   if (reconciled?.status === 'False' && isFailureOf(ready, reconciled)) return []
-  const isOnItsWay = reconcilers.some(({ owned }) => owned.some((one) => healthOf(one).is === 'progressing'))
+  const isConsequence = reconcilers.some(({ owned }) =>
+    owned.some((one) => ['progressing', 'failed'].includes(healthOf(one).is)),
+  )
   const { lastTransitionTime } = ready
   const since =
     lastTransitionTime === undefined ? '' : ` since ${duration(Date.parse(now) - Date.parse(lastTransitionTime))}`
   return [
     {
       reason: 'NotReady',
-      level: isOnItsWay ? 'pending' : 'problem',
+      level: isConsequence ? 'pending' : 'problem',
       message: `Ready is ${ready.status}${since}: ${wordsOf(ready)}`,
       next: step('The function has set this condition: follow its message.'),
     },
@@ -160,13 +162,17 @@ export const ownedFailed: Rule = ({ reconcilers, object: primary }) =>
     owned.flatMap((one): Finding[] => {
       const { is, why = '' } = healthOf(one)
       if (is !== 'failed') return []
+      const { stuckPod } = one
+      const seen = stuckPod
+        ? { ...one, ref: { ...one.ref, group: '', resource: 'pods' }, name: stuckPod.metadata.name }
+        : one
       return [
         {
           reason: 'OwnedFailed',
           level: levelBeside(primary),
           reconciler: nameOf(object),
-          message: `${shown(one)} has failed${why === '' ? '' : `: ${why}`}`,
-          next: step('See why.', `kubectl describe ${kubectlName(one)}`),
+          message: `${shown(one)} ${stuckPod ? 'cannot get ready' : 'has failed'}${why === '' ? '' : `: ${why}`}`,
+          next: step('See why.', `kubectl describe ${kubectlName(seen)}`),
         },
       ]
     }),

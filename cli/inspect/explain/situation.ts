@@ -81,6 +81,8 @@ export interface Relative {
   name: string
   /** Undefined if the object does not exist. */
   object?: KubeObject
+  /** A pod of this workload that cannot run; undefined if there is none, or if the user may not list pods. */
+  stuckPod?: KubeObject
 }
 
 export interface ReportedEvent {

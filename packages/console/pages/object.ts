@@ -82,7 +82,11 @@ async function seen(ask: Ask, asked: Asked): Promise<Situation> {
   // The API server may have come back meanwhile, and may know the names better.
   await demandRight(ask, situation.target)
   const { ref, namespace, name } = situation.target
-  const relatives = (all: readonly Relative[]) => permitted(ask, all, (one) => toGet(one.ref, one.namespace, one.name))
+  const maySeePods = await ask.may(toList({ group: '', resource: 'pods' }, namespace))
+  const relatives = async (all: readonly Relative[]) => {
+    const seen = await permitted(ask, all, (one) => toGet(one.ref, one.namespace, one.name))
+    return maySeePods ? seen : seen.map(({ stuckPod: _, ...one }) => one)
+  }
   const reconcilers = await Promise.all(
     situation.reconcilers.map(async (one) => ({
       ...withoutHidden(one, await relatives(one.owned)),
