@@ -90,7 +90,7 @@ export const rooms: Record<string, string[]> = {
   'packages/lab': ['contracts', 'image', 'kube', 'pki', 'primitives'],
   'packages/release': ['image', 'scaffold'],
   // Written as authors write: from 'fairlead' and 'fairlead/testing', which are no names of rooms.
-  'docs/examples/workspace': [],
+  'docs/examples': [],
   'sdk/testing/cluster': [
     'contracts',
     'dispatch',

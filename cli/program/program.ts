@@ -77,7 +77,7 @@ Start here:
  */
 export function createProgram(print: Print, setExitCode: (code: number) => void): Command {
   const program = new Command('fairlead')
-    .description('Kubernetes operators without running operators: reconcilers as functions, on NATS JetStream.')
+    .description('Write Kubernetes operators as TypeScript functions; Fairlead runs all of them on one platform.')
     .version(version)
     .option('--kubeconfig <file>', 'instead of KUBECONFIG')
     .option('--context <name>', 'of the kubeconfig')

@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 
 /** Every page of the repository for people. Templates of projects are pages of those projects. */
 export const pages = (): string[] =>
-  globSync('{*.md,{deploy,docs,examples,functions,queue,testing}/**/*.md}', { exclude: ['**/node_modules/**'] }).sort()
+  globSync('**/*.md', { exclude: ['**/node_modules/**', '**/templates/**', 'build/**'] }).sort()
 
 export interface Link {
   text: string

@@ -172,7 +172,7 @@ export const ownedFailed: Rule = ({ reconcilers, object: primary }) =>
           level: levelBeside(primary),
           reconciler: nameOf(object),
           message: `${shown(one)} ${stuckPod ? 'cannot get ready' : 'has failed'}${why === '' ? '' : `: ${why}`}`,
-          next: step('See why.', `kubectl describe ${kubectlName(seen)}`),
+          next: step('Correct what the message names; for more:', `kubectl describe ${kubectlName(seen)}`),
         },
       ]
     }),

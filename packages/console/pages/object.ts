@@ -85,7 +85,7 @@ async function seen(ask: Ask, asked: Asked): Promise<Situation> {
   const maySeePods = await ask.may(toList({ group: '', resource: 'pods' }, namespace))
   const relatives = async (all: readonly Relative[]) => {
     const seen = await permitted(ask, all, (one) => toGet(one.ref, one.namespace, one.name))
-    return maySeePods ? seen : seen.map(({ stuckPod: _, ...one }) => one)
+    return maySeePods ? seen : seen.map(({ stuckPod: _hidden, ...one }) => one)
   }
   const reconcilers = await Promise.all(
     situation.reconcilers.map(async (one) => ({

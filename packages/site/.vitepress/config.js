@@ -4,7 +4,7 @@ import sidebar from '../sidebar.json' with { type: 'json' }
 /** Pages are written by test/docs/site.ts. The site asks no other host for anything. */
 export default {
   title: 'Fairlead',
-  description: 'Kubernetes operators without operator pods',
+  description: 'Write Kubernetes operators as TypeScript functions; Fairlead runs all of them on one platform',
   srcDir: 'pages',
   outDir: '../build/site',
   cleanUrls: false,
