@@ -45,7 +45,7 @@ const KEEP_MS = 600_000
  * Finds the objects that cannot be deleted because they wait for the finalizer of a Reconciler that does not exist. The
  * primaries that each Reconciler finalizes are recorded in EVENTS. When the Reconciler is gone, its primaries are
  * watched until none of them has the finalizer, and the key of each one that is being deleted is queued: `queue ls`
- * shows it, and it runs when the Reconciler is created again (docs/decisions/0055-finalizers-of-gone-reconcilers.md).
+ * shows it, and it runs when the Reconciler is created again (docs/decisions/0024-objects-that-leave-a-selection.md).
  */
 export class OrphanedFinalizers implements OrphanedKeys {
   readonly #deps: OrphanedFinalizersDeps

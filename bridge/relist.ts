@@ -60,7 +60,7 @@ const KNOWN_IN_A_TURN = 100
  *
  * EVENTS is read first. Each object in it existed at that time, so an object that a later list of the newest state
  * lacks is gone. An object in the list exists, even if EVENTS has its deletion
- * (docs/decisions/0025-back-in-a-selection.md).
+ * (docs/decisions/0089-copies-of-dead-writers.md).
  */
 export async function relist(plan: RelistPlan, deps: RelistDeps): Promise<RelistReport & { resourceVersion: string }> {
   const { ref, namespace, selection } = plan
