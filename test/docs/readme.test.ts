@@ -58,7 +58,7 @@ it('the README shows the function and the object of its example', async () => {
 it('the package, the site and the command have the same description as the README', async () => {
   const tagline = (await readFile(join(ROOT, 'README.md'), 'utf8')).split('\n')[2]?.replace(/\.$/, '') ?? ''
   for (const file of ['package.json', 'packages/site/.vitepress/config.js', 'cli/program/program.ts'])
-    expect(await readFile(join(ROOT, file), 'utf8'), file).toContain(tagline)
+    expect(await readFile(join(ROOT, file), 'utf8')).toContain(tagline)
   expect(tagline).toContain('Kubernetes')
 })
 
