@@ -183,8 +183,6 @@ export class ResourceWatch {
     let stream = true
     const list = async () => {
       await before
-      // Until the list has begun: it will cover every Reconciler of then.
-      this.#progress.coverage.beginList(this.#coverageIds())
       await this.#listing.run({ phase: 'listing', because, stream, attempt: 0 }, until)
     }
     const pauseMs = (error: unknown): number => {
@@ -252,12 +250,16 @@ export class ListingPhase {
   }
 
   async run(state: Listing, signal: AbortSignal): Promise<Input> {
-    const release = await this.#deps.lists.acquire()
+    const { lists, coverageIds, progress } = this.#deps
+    // Until the list has its turn: it will cover every Reconciler of then.
+    progress.coverage.beginList(coverageIds())
+    const release = await lists.acquire()
     try {
       signal.throwIfAborted()
       return await this.#list(state, signal)
     } finally {
       release()
+      progress.coverage.endList()
     }
   }
 
@@ -287,25 +289,21 @@ export class ListingPhase {
       onBytes,
       signal,
     }
-    try {
-      const context: ReadContext = { routes, lane: 'low', isListed: true, selection, isOwed }
-      const report = await this.#lister.list(plan, {
-        publish: (found) => pipeline.publish(found, context),
-        stored: () => pipeline.idle(),
-      })
-      signal.throwIfAborted()
-      coverage.endList(coverageIds())
-      await pipeline.catchUp((id) => isOwed(id) && coverage.covers([id]))
-      health.succeeded()
-      signal.throwIfAborted()
-      progress.listed(report.resourceVersion, streams)
-      const about = { resource: resourceName(this.#ref), because }
-      observer?.relisted?.({ ...report, ...about })
-      log.info({ ...about, namespace: this.#namespace, ...report }, 'listed')
-      return { type: 'listed', resourceVersion: report.resourceVersion }
-    } finally {
-      coverage.endList()
-    }
+    const context: ReadContext = { routes, lane: 'low', isListed: true, selection, isOwed }
+    const report = await this.#lister.list(plan, {
+      publish: (found) => pipeline.publish(found, context),
+      stored: () => pipeline.idle(),
+    })
+    signal.throwIfAborted()
+    coverage.endList(coverageIds())
+    await pipeline.catchUp((id) => isOwed(id) && coverage.covers([id]))
+    health.succeeded()
+    signal.throwIfAborted()
+    progress.listed(report.resourceVersion, streams)
+    const about = { resource: resourceName(this.#ref), because }
+    observer?.relisted?.({ ...report, ...about })
+    log.info({ ...about, namespace: this.#namespace, ...report }, 'listed')
+    return { type: 'listed', resourceVersion: report.resourceVersion }
   }
 }
 

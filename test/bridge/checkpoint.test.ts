@@ -1,5 +1,7 @@
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
+import { Semaphore } from '../../bridge/change-pipeline.ts'
+import { type ListingDeps, ListingPhase } from '../../bridge/resource-watch.ts'
 import { Checkpoint, StreamContinuity, WatchProgress, type WatchProgressDeps } from '../../bridge/watch-progress.ts'
 
 it('moves only over what is finished, whatever the order of finishing', () => {
@@ -56,14 +58,34 @@ it('never passes anything unfinished', () => {
   )
 })
 
-it('does not pass what the watch has read when a list beside the watch ends, because the list may be ahead of the watch', async () => {
+const configMaps = { group: '', version: 'v1', resource: 'configmaps' }
+
+function progressOfNatsAway() {
   const continuity = new StreamContinuity({})
   const events = { moveCursor: () => Promise.reject(new Error('away')) } as unknown as WatchProgressDeps['events']
   const nothing = () => undefined
   const log = { warn: nothing } as unknown as WatchProgressDeps['log']
   const deps = { events, log, continuity, coverageIds: () => [], listsAtStart: false, synced: nothing, swept: nothing }
-  const ref = { group: '', version: 'v1', resource: 'configmaps' }
-  const progress = new WatchProgress(ref, undefined, { ...deps, now: () => new Date(0) })
+  return { continuity, progress: new WatchProgress(configMaps, undefined, { ...deps, now: () => new Date(0) }) }
+}
+
+it('a list that waits for its turn will cover the Reconcilers of then, and none after it was given up', async () => {
+  const { progress } = progressOfNatsAway()
+  const lists = new Semaphore(1)
+  const release = await lists.acquire()
+  const stop = new AbortController()
+  const deps = { lists, progress, coverageIds: () => ['shop'] } as unknown as ListingDeps
+  const listing = new ListingPhase(configMaps, undefined, deps)
+  const ended = listing.run({ phase: 'listing', because: 'store-restarted', stream: true, attempt: 0 }, stop.signal)
+  expect(progress.coverage.willCover(['shop'])).toBe(true)
+  stop.abort(new Error('NATS has started again'))
+  release()
+  await expect(ended).rejects.toThrow('NATS has started again')
+  expect(progress.coverage.willCover(['shop'])).toBe(false)
+})
+
+it('does not pass what the watch has read when a list beside the watch ends, because the list may be ahead of the watch', async () => {
+  const { continuity, progress } = progressOfNatsAway()
   const streams = await continuity.current()
   const reached = () => progress.checkpoint.safe?.resourceVersion
   progress.hold('7')
