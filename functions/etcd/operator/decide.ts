@@ -2,7 +2,7 @@ import { type ConditionUpdate, type EventReport, type KubeObject, type Reconcile
 import { kept } from './authorities.ts'
 import { ROOT, userIn } from './certificates.ts'
 import { type Cluster, clusterOf, type Given, type Led } from './cluster.ts'
-import { demandSecrets, form, waitForQuorum } from './formation.ts'
+import { correctImages, demandSecrets, form, waitForQuorum } from './formation.ts'
 import { withObstacles } from './obstacles.ts'
 import { named, partsOf } from './parts.ts'
 import { claimFor, hasClaims } from './pod.ts'
@@ -67,6 +67,7 @@ const BEGINNINGS: readonly Rule<Cluster>[] = [
   ['Recovering', beginRecovery],
   ['Recovering', recover],
   [undefined, form],
+  ['Recovering', correctImages],
   ['Recovering', waitForQuorum],
   ['Recovering', makePods],
 ]

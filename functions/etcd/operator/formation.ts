@@ -3,7 +3,7 @@ import { peerUrlOf, seedName } from './names.ts'
 import { named, type PodObject, quorumOf } from './parts.ts'
 import { imageIn, imageOf, isUnpulled, isUp, podFor, versionIn, versionOf, withVersion } from './pod.ts'
 import { refusedSnapshot, withSnapshot } from './restoration.ts'
-import { refuse, type Step } from './step.ts'
+import { refuse, type Step, said } from './step.ts'
 import { lackingSecret } from './tls.ts'
 import { isDowngrade, supportedFrom, versionFor } from './version.ts'
 
@@ -53,27 +53,31 @@ function hasWrongImage({ object, clusterID }: Cluster, pod: PodObject): boolean 
 }
 
 /**
+ * Gives pods whose image cannot be pulled the image of a version that the user has corrected. Such a member would be
+ * waited for until it counts as dead, and the only member of a cluster for ever.
+ */
+export function correctImages({ object, pods }: Cluster): Step | undefined {
+  const version = versionFor(object)
+  const wrong = pods.filter((pod) => !isGoing(pod) && isUnpulled(pod) && imageIn(pod) !== imageOf(object, version))
+  if (wrong.length === 0) return undefined
+  const message = `pods ${said(wrong.map(({ metadata }) => metadata))} get the image of ${version}`
+  return { reason: 'CorrectingImage', message, put: wrong.map((pod) => withVersion(object, pod, version)), after: 5 }
+}
+
+/**
  * Waits for a quorum. Without one, nothing is deleted, and etcd changes nothing. Members that return with their disks
- * may be enough. A pod whose image cannot be pulled gets the image of the version that members run.
+ * may be enough.
  */
 export function waitForQuorum(cluster: Cluster): Step | undefined {
-  const { object, pods, claims, members, names, lastSize } = cluster
+  const { pods, claims, members, names, lastSize } = cluster
   if (members !== undefined) return undefined
   // Volumes with another name belong to a former cluster, whose members must not find each other again.
   const disks = names.filter((name) => named(claims, name) !== undefined)
-  const version = versionFor(object)
-  // The user has corrected the version. Without that, the only member of a cluster would wait for its image for ever.
-  const corrected = pods
-    .filter((pod) => !isGoing(pod) && isUnpulled(pod) && imageIn(pod) !== imageOf(object, version))
-    .map((pod) => withVersion(object, pod, version))
   const ended = pods.filter((pod) => hasEnded(pod) && named(claims, pod.metadata.name) !== undefined)
   return {
     reason: 'WaitingForQuorum',
     message: `${quorumOf(lastSize)} of ${lastSize} members have to answer`,
-    put: [
-      ...corrected,
-      ...disks.filter((name) => named(pods, name) === undefined).map((name) => joiningPod(cluster, name)),
-    ],
+    put: disks.filter((name) => named(pods, name) === undefined).map((name) => joiningPod(cluster, name)),
     // The claims of these pods stay, and the pods are made again.
     drop: ended.map(({ metadata }) => metadata.name),
     after: 5,

@@ -8,7 +8,7 @@ import { outcomeOf } from '#testing'
 import { decide } from '../../../../functions/etcd/operator/decide.ts'
 import { seedName } from '../../../../functions/etcd/operator/names.ts'
 import type { PodObject } from '../../../../functions/etcd/operator/parts.ts'
-import { imageIn, podFor, withVersion } from '../../../../functions/etcd/operator/pod.ts'
+import { imageIn, imageOf, podFor, withVersion } from '../../../../functions/etcd/operator/pod.ts'
 import type { Answer } from '../../../../functions/etcd/operator/seen.ts'
 import { type Change, faultOf, play, verifiedRestore } from './explore.ts'
 import { restored, restoredLater } from './recovery.ts'
@@ -340,26 +340,36 @@ describe('the first member of a cluster that has not answered', () => {
       expect.objectContaining({ currentVersion: '3.7.9', targetVersion: '' }),
     ])
   })
+})
+const isPod = ({ kind }: { kind: string }): boolean => kind === 'Pod'
 
-  it('gives the only member the corrected version if the image of its upgrade cannot be pulled, and changes no other image', () => {
-    const given = rest({ size: 1 })
-    const [pod] = given.owned(Pod) as [PodObject]
+it.each([1, 3])(
+  'a member of %i gets the corrected version if the image of its upgrade cannot be pulled, and no other member does',
+  (size) => {
+    const given = rest({ size })
+    const [silent] = [...followers(given), leaderOf(given)]
+    const answers = Object.fromEntries(Object.entries(given.external.answers).filter(([name]) => name !== silent))
+    const external = size === 1 ? { answers: {} } : { ...given.external, answers }
     const after = (reason: string, upgraded: string, version: string) => {
-      const wrong = withVersion(given.object, pod, upgraded)
       const state = { waiting: { reason } }
-      const status = { phase: 'Running', conditions: [], containerStatuses: [{ name: 'etcd', state }] }
+      const conditions = [{ type: 'Ready', status: 'False', lastTransitionTime: given.now.toISOString() }]
+      const status = { phase: 'Running', conditions, containerStatuses: [{ name: 'etcd', state }] }
+      const podOf = (pod: PodObject) =>
+        pod.metadata.name === silent ? { ...withVersion(given.object, pod, upgraded), status } : pod
       const owned = (kind: { kind: string }) =>
-        kind.kind === 'Pod' ? [{ ...wrong, status }] : given.owned(kind as never)
-      const decision = decide(withSpec({ ...given, external: { answers: {} }, owned: owned as never }, { version }))
-      return imageIn(decision.apply?.find(isPod) as PodObject).split(':v')[1]
+        kind.kind === 'Pod' ? given.owned(Pod).map((pod) => podOf(pod as PodObject)) : given.owned(kind as never)
+      const decision = decide(withSpec({ ...given, external, owned: owned as never }, { version }))
+      const images = (decision.apply ?? []).filter(isPod).map((pod) => [pod.metadata.name, imageIn(pod as PodObject)])
+      const { [silent ?? '']: image, ...others } = Object.fromEntries(images) as Record<string, string>
+      expect(new Set(Object.values(others))).toEqual(new Set(size === 1 ? [] : [imageOf(given.object, '3.7.3')]))
+      return image?.split(':v')[1]
     }
     expect(after('ImagePullBackOff', '3.7.99', '3.7.99')).toBe('3.7.99')
     expect(after('ImagePullBackOff', '3.7.99', '3.7.3')).toBe('3.7.3')
     expect(after('ImagePullBackOff', '3.8.99', '3.7.3')).toBe('3.7.3')
     expect(after('CrashLoopBackOff', '3.8.0', '3.7.3'), 'it may have written data of 3.8').toBe('3.8.0')
-  })
-})
-const isPod = ({ kind }: { kind: string }): boolean => kind === 'Pod'
+  },
+)
 
 describe('a lost quorum', () => {
   it('makes no member of a lower version for which etcd is not prepared', () => {
