@@ -28,6 +28,11 @@ export interface DispatcherOptions {
   queue: WorkQueue
   /** The functions, by the name of their Reconciler. */
   functions: ReadonlyMap<string, Invoke>
+  /**
+   * Returns how a process like this one gets the function of a Reconciler that is not in `functions`. Undefined: it does
+   * not have such a function.
+   */
+  fixForMissing?: (reconciler: string) => string | undefined
   /** Serves only the Reconcilers whose label names this shard. Left out: those without the label. */
   shard?: string
   /** The name of this process in Events, at most 128 characters. */
@@ -159,7 +164,7 @@ class LiveDispatcher implements Dispatcher {
   }
 
   #lifecycleOf(name: string): ReconcilerLifecycle {
-    const { events, queue, log, functions, shard = '', revision, access = [] } = this.#options
+    const { events, queue, log, functions, fixForMissing, shard = '', revision, access = [] } = this.#options
     // A resource has one watch, or a watch in each of the Reconciler's namespaces.
     const isSynced = (ref: ResourceRef, id: string, namespaces: readonly string[] = []) => {
       const isCoveredIn = (scope?: string) => isCovered(this.#cursors.get(scopeName(ref, scope)), id)
@@ -173,6 +178,7 @@ class LiveDispatcher implements Dispatcher {
         shard,
         queue,
         invoke: functions.get(name),
+        fixForMissing,
         revision,
         access,
         log,

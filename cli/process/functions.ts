@@ -33,8 +33,8 @@ export async function loadFunctions({ function: files, builtin, namespaces }: Se
 export async function demandFunctions(selection: Selection): Promise<Reconciler[]> {
   const functions = await loadFunctions(selection)
   if (functions.length > 0) return functions
-  const names = Object.keys((await import('#functions')).builtinsByName)
-  throw new UsageError(`no functions are selected: give -f FILE, or --builtin with ${names.join(', ')} or all`)
+  const names = Object.keys(BUILTIN_RECONCILERS).join(', ')
+  throw new UsageError(`no functions are selected: give -f FILE, or --builtin with ${names} or all`)
 }
 
 /** Returns the functions of which a command names one: those of the modules, or the built-in ones. */
@@ -51,6 +51,22 @@ async function builtinFunctions(names: readonly string[]): Promise<Reconciler[]>
     )
   if (names.includes('all')) return [...builtins]
   return [...new Set(names)].flatMap((name) => builtinsByName[name] ?? [])
+}
+
+/** The Reconcilers of the built-in functions, keyed by the name that selects them. So a process need not load them. */
+export const BUILTIN_RECONCILERS: Readonly<Record<string, readonly string[]>> = {
+  at: ['at'],
+  etcd: ['etcd', 'etcd-backup', 'etcd-restore'],
+  memcached: ['memcached'],
+  visitors: ['visitors'],
+}
+
+/** Returns how a dispatcher gets the function of this Reconciler. Undefined: it is not a built-in one. */
+export function fixForMissing(reconciler: string): string | undefined {
+  const [selected] = Object.entries(BUILTIN_RECONCILERS).find(([, names]) => names.includes(reconciler)) ?? []
+  return (
+    selected && `add --builtin ${selected} to the arguments of this dispatcher, unless another one has the function`
+  )
 }
 
 /** Returns the function with that name; without a name, the only function. */

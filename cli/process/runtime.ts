@@ -12,6 +12,7 @@ import { repeat } from '#primitives'
 import { type Reconciler, toInvoke } from '#sdk'
 import type { Config } from './config.ts'
 import type { Streams } from './connections.ts'
+import { fixForMissing } from './functions.ts'
 import type { RunHistory } from './history.ts'
 import { createTracing, type TraceKeeper } from './tracing.ts'
 
@@ -87,6 +88,7 @@ export function createRuntime({
         events,
         queue,
         functions: new Map(functions.map((one) => [one.name, invoke(one)])),
+        fixForMissing,
         shard,
         instance: `${hostname()}-${process.pid}`.slice(-128),
         apiConcurrency,

@@ -37,6 +37,8 @@ export interface ReconcilerLifecycleDependencies extends ReconciliationDependenc
   shard: string
   /** Undefined: this process does not have the function. Another dispatcher may have it. */
   invoke: Invoke | undefined
+  /** See DispatcherOptions. */
+  fixForMissing?: (reconciler: string) => string | undefined
   /** The revision of the functions in this process. */
   revision: string | undefined
   /** The access to the servers of functions. */
@@ -113,7 +115,8 @@ export class ReconcilerLifecycle {
     if (read.paused) return this.#pause(object)
     if (read.invoke.http === undefined && this.#deps.invoke === undefined) {
       await this.#endServing(CHANGE_GRACE_MS)
-      return this.#logOnce('info', {}, 'reconciler has no function here')
+      const fix = this.#deps.fixForMissing?.(this.#name)
+      return this.#logOnce(fix ? 'warn' : 'info', { ...(fix && { fix }) }, 'reconciler has no function here')
     }
     const holder = this.#deps.identityHolder()
     if (holder === undefined) return
@@ -206,7 +209,7 @@ export class ReconcilerLifecycle {
   }
 
   /** Logs a state when it begins, and not at each reconsideration. */
-  #logOnce(level: 'info' | 'error', fields: object, message: string): void {
+  #logOnce(level: 'info' | 'warn' | 'error', fields: object, message: string): void {
     const line = JSON.stringify([fields, message])
     if (line !== this.#logged) this.#deps.log[level]({ reconciler: this.#name, ...fields }, message)
     this.#logged = line

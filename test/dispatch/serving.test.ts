@@ -39,6 +39,21 @@ describe('a Reconciler', () => {
     await scene.stop()
   })
 
+  it('without its function is named in a line, which is a warning with the fix where this process could have the function', async () => {
+    const lines: [level: string, fields: object][] = []
+    const noted = (level: string) => (fields: object) => void lines.push([level, fields])
+    const log = { debug: noted('debug'), info: noted('info'), warn: noted('warn'), error: noted('error') }
+    const fixForMissing = (name: string) => (name === 'missing' ? 'add it' : undefined)
+    for (const name of ['missing', 'of-others']) {
+      const dispatcher = { functions: new Map(), fixForMissing, log }
+      const scene = await fixture.scene(name, { dispatcher, waitFor: false })
+      await until(() => lines.some(([, fields]) => 'reconciler' in fields && fields.reconciler === name))
+      await scene.stop()
+    }
+    expect(lines).toContainEqual(['warn', { reconciler: 'missing', fix: 'add it' }])
+    expect(lines).toContainEqual(['info', { reconciler: 'of-others' }])
+  })
+
   it('is not served before everything of its resources has been stored for it', async () => {
     const scene = await fixture.scene('unsynced', {
       spec: { owns: [PODS, { ...PODS, resource: 'services', kind: 'Service' }] },
