@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { RunRecord } from '#contracts'
 import type { RunsView } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
 import { ConfigMap } from '#sdk'
@@ -13,6 +14,13 @@ export const SAMPLED_TEAM = 0
 
 interface Copy {
   data?: Record<string, string>
+}
+
+/** Milliseconds from the answer to an edit until its key was queued, until its run began, and until the run ended. */
+export interface Delays {
+  queued: number
+  began: number
+  ended: number
 }
 
 interface Sizes {
@@ -73,7 +81,7 @@ export class Changes {
 export class Edits {
   sent = 0
   failed = 0
-  #delays: number[] = []
+  #delays: Delays[] = []
   #underWay = 0
   readonly #open = new Map<string, number>()
   readonly #kube: KubeClient
@@ -84,8 +92,8 @@ export class Edits {
     this.#sizes = sizes
   }
 
-  /** Milliseconds from the answer to an edit until the run has written its copy, since the last call. */
-  takeDelays(): number[] {
+  /** The delays of the edits that were followed since the last call. */
+  takeDelays(): Delays[] {
     return this.#delays.splice(0)
   }
 
@@ -108,15 +116,16 @@ export class Edits {
     for await (const { record } of runs.follow({}, after, signal))
       for (const { outcome } of record.laps) {
         const [copy] = (outcome?.apply ?? []) as Copy[]
-        this.#followed(copy?.data?.[EDIT], Date.parse(record.endedAt))
+        this.#followed(copy?.data?.[EDIT], record)
       }
   }
 
-  #followed(value = '', at: number): void {
+  #followed(value = '', { queuedAt, startedAt, endedAt }: RunRecord): void {
     const since = this.#open.get(value)
     if (since === undefined) return
     this.#open.delete(value)
-    this.#delays.push(Math.max(0, at - since))
+    const after = (time: string) => Math.max(0, Date.parse(time) - since)
+    this.#delays.push({ queued: after(queuedAt), began: after(startedAt), ended: after(endedAt) })
   }
 
   async #edit(): Promise<void> {

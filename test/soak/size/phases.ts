@@ -12,6 +12,9 @@ import { startLoad } from './under-load.ts'
 /** Rates of edits at which the last phase looks for what falls behind first. */
 const RAMP = [20, 40, 80, 120, 160, 240]
 const RAMP_SECONDS = 40
+/** After a start of NATS, the times of edits are told for each of these. */
+const WINDOW_SECONDS = 10
+const WINDOWS_AFTER_START = 4
 /** An edit that takes this long shows that a part has fallen behind. */
 const BEHIND_MS = 2000
 const HOURS = { timeoutMs: 4 * 3_600_000, leastMs: 1000 }
@@ -71,7 +74,7 @@ export async function steady(scene: Scene, etcd: Etcd): Promise<boolean> {
 
 /** How long each part takes from its start until an edit is followed. */
 export async function startAgain(scene: Scene, etcd: Etcd): Promise<void> {
-  const { nats, report, kube, size, js } = scene
+  const { report, kube, size, js } = scene
   const followed = async () => {
     const stop = new AbortController()
     const edits = new Edits(kube, size)
@@ -109,11 +112,31 @@ export async function startAgain(scene: Scene, etcd: Etcd): Promise<void> {
     await followed()
     return { dispatcher: memoryOf(scene.dispatcher.pid) }
   })
+  await natsStartsAgain(scene, etcd)
+}
+
+/** From the start of NATS: what edits wait for while all keys run once more, and how long that takes. */
+export async function natsStartsAgain(scene: Scene, etcd: Etcd): Promise<void> {
+  const { nats, js, report, size } = scene
+  for (const index of nats.names.keys()) await nats.restart(index)
+  await nats.ready()
   await timed(report, 'NATS starts again', async () => {
-    for (const index of nats.names.keys()) await nats.restart(index)
-    await nats.ready()
-    await followed()
-    return {}
+    await using load = await startLoad(scene, etcd, { rate: size.rate, edits: size.edits })
+    const windows: object[] = []
+    for (let window = 1; window <= WINDOWS_AFTER_START; window++) {
+      const { delays } = await load.window(WINDOW_SECONDS)
+      const shown = (times: number[]) => `${percentiles(times, 0)} / ${Math.max(...times).toFixed(0)}`
+      windows.push({
+        edits: delays.length,
+        'queued, ms': shown(delays.map(({ queued }) => queued)),
+        'run began, ms': shown(delays.map(({ began }) => began)),
+        'run ended, ms': shown(delays.map(({ ended }) => ended)),
+      })
+    }
+    await load.rest()
+    const usage = load.whole()
+    await until(async () => (await js.count('WORK', 'work.>')).count === 0, HOURS)
+    return { 'p50 / p99 / most': windows, unfollowed: load.edits.unfollowed, usage }
   })
 }
 

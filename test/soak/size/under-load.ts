@@ -42,12 +42,14 @@ export async function startLoad(
       arrivals.take()
       edits.takeDelays()
       await Promise.race([sleep(seconds * 1000), ...running])
-      const [arrived, follows] = [delaysOf(arrivals.take()), edits.takeDelays()]
+      const arrived = delaysOf(arrivals.take())
+      const delays = edits.takeDelays()
+      const follows = delays.map(({ ended }) => ended)
       const text =
         `${((changes.sent - before.changes) / seconds).toFixed(0)} changes/s, in EVENTS after ${percentiles(arrived)} ms (p50 / p99); ` +
         `${((edits.sent - before.edits) / seconds).toFixed(0)} edits/s, followed after ${percentiles(follows)} ms, ${edits.unfollowed} open; ` +
         usageText(meter.take())
-      return { arrivals: arrived, follows, text }
+      return { arrivals: arrived, delays, follows, text }
     },
     /** Ends the load, and waits until each edit is followed. */
     async rest() {
