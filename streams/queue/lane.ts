@@ -73,6 +73,11 @@ export class LaneInHand implements LaneLoad {
     return this.#backlog
   }
 
+  /** The number of existing tokens that are on their way. */
+  get promised(): number {
+    return Math.min(this.#backlog, this.puller.outstanding)
+  }
+
   set backlog(tokens: number) {
     this.#backlog = tokens
     this.#options.onLoad()

@@ -11,8 +11,8 @@ export interface LaneLoad {
 
 export interface Load {
   slots: number
-  /** The number of free slots, limited by the free slots of the process. */
-  free: number
+  /** The number of free slots for each lane, limited by those of the process. The slots of `low` are among `high`. */
+  free: Record<Lane, number>
   /** The number of tokens that may be on their way to a lane of which nothing is known. */
   fair: number
   high: LaneLoad
@@ -42,8 +42,8 @@ export function allowances({ slots, free, fair, high, low, lastLane }: Load): Al
   const share = Math.max(1, Math.floor(slots / 4))
   const turn = slots > 1 || lastLane === 'high' ? share : 0
   const lowest = high.backlog > 0 ? turn : slots > 1 ? slots - share : 1
-  const forLow = Math.max(0, Math.min(free, low.backlog, lowest - low.busy))
-  const forHigh = Math.max(0, free - forLow)
+  const forLow = Math.max(0, Math.min(free.low, low.backlog, lowest - low.busy))
+  const forHigh = Math.max(0, free.high - forLow)
   // Slots that the low lane or other workers use: no end of a run of this lane would ask for its tokens.
   const isUnheard = high.busy < slots
   return {
@@ -53,22 +53,20 @@ export function allowances({ slots, free, fair, high, low, lastLane }: Load): Al
   }
 }
 
-/** One worker among those of a process. */
-export interface Sharer {
-  readonly busy: number
+/** What one lane of a worker takes of the slots of a process. */
+export interface LaneShare extends LaneLoad {
   /** The number of existing tokens that are on their way to this worker. */
   readonly promised: number
-  /** The number of tokens that are known to wait for this worker. */
-  readonly backlog: number
+}
+
+/** One worker among those of a process. */
+export interface Sharer {
+  readonly high: LaneShare
+  readonly low: LaneShare
   /** Requests tokens at the end of this turn of the event loop. */
   poke(): void
   /** Requests tokens before it returns. */
   pull(): void
-}
-
-interface Share {
-  busy: number
-  promised: number
 }
 
 /**
@@ -78,92 +76,179 @@ interface Share {
 export class ProcessSlots {
   readonly #limit: number
   readonly #outbox: Pick<Outbox, 'atEndOfTurn'>
-  readonly #shares = new Map<Sharer, Share>()
+  readonly #lowLimit: LowLimit
+  readonly #all: Pool
+  /** The slots that low work may take. */
+  readonly #low: Pool
+  readonly #sharers = new Set<Sharer>()
   /** The workers whose share may have changed since it was counted. */
   readonly #changed = new Set<Sharer>()
-  /** The workers whose tokens wait for a slot of the process, in the order in which they are offered one. */
-  readonly #waiting = new Set<Sharer>()
-  #used = 0
   #isOffering = false
 
   constructor(limit: number, outbox: Pick<Outbox, 'atEndOfTurn'>) {
     this.#limit = limit
     this.#outbox = outbox
+    this.#lowLimit = new LowLimit(limit)
+    this.#all = new Pool(() => limit)
+    this.#low = new Pool(() => this.#lowLimit.slots)
   }
 
   /** Whether tokens wait for a slot of the process. */
   get areScarce(): boolean {
-    return this.#waiting.size > 0
+    return this.#all.waiting.size > 0
   }
 
   join(sharer: Sharer): void {
-    this.#shares.set(sharer, { busy: 0, promised: 0 })
+    this.#sharers.add(sharer)
     this.#changed.add(sharer)
   }
 
   leave(sharer: Sharer): void {
-    this.#count(sharer, { busy: 0, promised: 0 })
-    this.#shares.delete(sharer)
+    this.#sharers.delete(sharer)
     this.#changed.delete(sharer)
-    this.#waiting.delete(sharer)
+    for (const pool of [this.#all, this.#low]) pool.leave(sharer)
     this.#offer()
   }
 
   /** Notes that a worker has more or fewer busy slots or promised tokens. */
   changed(sharer: Sharer): void {
-    if (this.#shares.has(sharer)) this.#changed.add(sharer)
+    if (this.#sharers.has(sharer)) this.#changed.add(sharer)
   }
 
-  /** Returns how many of `wanted` slots this worker can have now. */
-  free(wanted: number, asker: Sharer): number {
-    const free = Math.max(0, Math.min(wanted, this.#unused + (this.#shares.get(asker)?.promised ?? 0)))
-    if (free < Math.min(wanted, asker.backlog)) this.#waiting.add(asker)
-    return free
+  /** Notes that a key was taken between these moments, in milliseconds. */
+  took(from: number, to: number): void {
+    this.#lowLimit.took(from, to)
+    this.#offer()
+  }
+
+  /** Returns how many of `wanted` slots this worker can have now, and how many of them for low work. */
+  free(wanted: number, asker: Sharer): Record<Lane, number> {
+    this.#count()
+    const { high, low } = asker
+    const forLow = this.#low.free(wanted, asker, low)
+    const promised = high.promised + low.promised
+    const all = this.#all.free(wanted, asker, { promised, backlog: high.backlog + Math.min(low.backlog, forLow) })
+    return { high: all, low: Math.min(all, forLow) }
   }
 
   /** The part of the slots that each worker has if all have the same. 0: there are more workers than slots. */
   get fair(): number {
-    return Math.floor(this.#limit / Math.max(1, this.#shares.size))
+    return Math.floor(this.#limit / Math.max(1, this.#sharers.size))
   }
 
   /** Releases a slot. When slots are scarce, the other workers are offered the slot before the worker that had it. */
   released(by: Sharer): void {
     this.changed(by)
-    if (this.#waiting.delete(by)) this.#waiting.add(by)
+    for (const { waiting } of [this.#all, this.#low]) if (waiting.delete(by)) waiting.add(by)
     this.#offer()
     by.poke()
   }
 
-  get #unused(): number {
-    for (const sharer of this.#changed) this.#count(sharer, sharer)
+  #count(): void {
+    for (const sharer of this.#changed) {
+      const { high, low } = sharer
+      const ofLow = low.busy + low.promised
+      this.#all.count(sharer, high.busy + high.promised + ofLow)
+      this.#low.count(sharer, ofLow)
+    }
     this.#changed.clear()
-    return this.#limit - this.#used
   }
 
   #offer(): void {
-    if (this.#isOffering || !this.areScarce) return
+    if (this.#isOffering || this.#all.waiting.size + this.#low.waiting.size === 0) return
     this.#isOffering = true
     this.#outbox.atEndOfTurn(() => {
       this.#isOffering = false
-      this.#offerOnce()
+      this.#offerOnce(this.#all)
+      this.#offerOnce(this.#low)
     })
   }
 
   /** Offers the free slots to each waiting worker once. A worker that gets too few of them waits again. */
-  #offerOnce(): void {
-    let left = this.#waiting.size
-    for (const sharer of this.#waiting) {
-      if (left-- === 0 || this.#unused <= 0) return
-      this.#waiting.delete(sharer)
+  #offerOnce(pool: Pool): void {
+    let left = pool.waiting.size
+    for (const sharer of pool.waiting) {
+      this.#count()
+      if (left-- === 0 || pool.unused <= 0 || this.#all.unused <= 0) return
+      pool.waiting.delete(sharer)
       sharer.pull()
     }
   }
+}
 
-  #count(sharer: Sharer, { busy, promised }: Share): void {
-    const share = this.#shares.get(sharer)
-    if (share === undefined) return
-    this.#used += busy + promised - share.busy - share.promised
-    share.busy = busy
-    share.promised = promised
+/** The slots of a process, or those for low work, as its workers share them. */
+class Pool {
+  readonly #limit: () => number
+  readonly #shares = new Map<Sharer, number>()
+  /** The workers whose tokens wait for a slot, in the order in which they are offered one. */
+  readonly waiting = new Set<Sharer>()
+  #used = 0
+
+  constructor(limit: () => number) {
+    this.#limit = limit
+  }
+
+  get unused(): number {
+    return this.#limit() - this.#used
+  }
+
+  /** Returns how many of `wanted` slots a worker can have. It waits if these are too few for its `backlog`. */
+  free(wanted: number, asker: Sharer, { promised, backlog }: { promised: number; backlog: number }): number {
+    const own = this.#shares.has(asker) ? promised : 0
+    const free = Math.max(0, Math.min(wanted, this.unused + own))
+    if (free < Math.min(wanted, backlog)) this.waiting.add(asker)
+    return free
+  }
+
+  count(sharer: Sharer, share: number): void {
+    this.#used += share - (this.#shares.get(sharer) ?? 0)
+    this.#shares.set(sharer, share)
+  }
+
+  leave(sharer: Sharer): void {
+    this.count(sharer, 0)
+    this.#shares.delete(sharer)
+    this.waiting.delete(sharer)
+  }
+}
+
+/** A key that is taken within this time shows that more runs at once do not make each other slower. */
+const QUICK_MS = 50
+/** A key that takes this many times longer shows that they do. */
+const SLOW = 5
+
+/**
+ * The number of slots that low work of a process may have. Where NATS or the CPU has too much to do, each run in progress
+ * makes all others slower, so that a change waits for as many low runs as are in progress, although it has a slot. The
+ * limit follows from the time in which keys are taken. Functions that are slow for another reason do not lower it.
+ */
+export class LowLimit {
+  readonly #least: number
+  readonly #most: number
+  #slots: number
+  #cutAt = Number.NEGATIVE_INFINITY
+  /** The shortest time in which a key was taken: the way to NATS may be long. */
+  #quickestMs = Number.POSITIVE_INFINITY
+
+  /** `slots`: those of the process. */
+  constructor(slots: number) {
+    this.#least = Math.max(1, Math.floor(slots / 64))
+    this.#most = Math.max(1, Math.min(slots - 1, Math.ceil((slots * 3) / 4)))
+    this.#slots = this.#least
+  }
+
+  get slots(): number {
+    return this.#slots
+  }
+
+  /** Notes that a key was taken between these moments. Keys that came before the limit was cut do not cut it again. */
+  took(from: number, to: number): void {
+    const ms = to - from
+    this.#quickestMs = Math.min(this.#quickestMs, ms)
+    const quickMs = Math.max(QUICK_MS, 2 * this.#quickestMs)
+    if (ms <= quickMs) this.#slots = Math.min(this.#most, this.#slots + 1)
+    if (ms <= SLOW * quickMs || from < this.#cutAt) return
+    this.#slots = Math.max(this.#least, Math.floor(this.#slots / 2))
+    this.#cutAt = to
   }
 }

@@ -7,7 +7,7 @@ import type { Janitor } from './janitor.ts'
 import { LaneInHand } from './lane.ts'
 import type { HeldKey } from './machine.ts'
 import type { KeyRecord, Lane } from './record.ts'
-import { allowances, type Sharer } from './slots.ts'
+import { allowances, type LaneShare, type Sharer } from './slots.ts'
 import type { ServeOptions, Worker } from './types.ts'
 
 /**
@@ -58,13 +58,12 @@ export class QueueWorker implements Worker, Sharer {
     return this.#lanes.high.busy + this.#lanes.low.busy
   }
 
-  get promised(): number {
-    const { high, low } = this.#lanes
-    return Math.min(high.backlog, high.puller.outstanding) + Math.min(low.backlog, low.puller.outstanding)
+  get high(): LaneShare {
+    return this.#lanes.high
   }
 
-  get backlog(): number {
-    return this.#lanes.high.backlog + this.#lanes.low.backlog
+  get low(): LaneShare {
+    return this.#lanes.low
   }
 
   poke(): void {
@@ -102,7 +101,7 @@ export class QueueWorker implements Worker, Sharer {
       lane,
       slots,
       allowed: () => this.#allowances[lane],
-      free: () => this.#free,
+      free: () => this.#free[lane],
       onLoad: () => this.#core.slots.changed(this),
       onMessage: (delivery) => this.#receive(inHand, delivery),
       onTurn: (namespace) => this.#occupy(inHand, this.#takeOf(namespace, inHand)),
@@ -110,7 +109,7 @@ export class QueueWorker implements Worker, Sharer {
     return inHand
   }
 
-  get #free(): number {
+  get #free(): Record<Lane, number> {
     return this.#core.slots.free(this.#capacity.limit - this.busy, this)
   }
 
@@ -128,7 +127,7 @@ export class QueueWorker implements Worker, Sharer {
   #receive(inHand: LaneInHand, delivery: Delivery): void {
     // This token counts until it has a slot, so that the worker waits for one if there is none.
     inHand.backlog = delivery.pending + 1
-    if (this.#drained || this.#free === 0) {
+    if (this.#drained || this.#free[inHand.lane] === 0) {
       inHand.puller.giveUp()
       return delivery.nak()
     }
@@ -225,8 +224,10 @@ export class QueueWorker implements Worker, Sharer {
   /** Takes the key. If it was taken before its timer is due, resolves when the timer is due. */
   async #take(key: string, claim: Claim): Promise<HeldKey | undefined> {
     const { signal } = this.#abandon
-    const { clock } = this.#core
+    const { clock, slots } = this.#core
+    const began = performance.now()
     const held = await takeKey(this.#core, { reconciler: this.#options.reconciler, key }, claim, signal)
+    slots.took(began, performance.now())
     const due = held && dueAt(claim)
     if (due === undefined) return held
     for (let early = due - clock.now(); early > 0; early = due - clock.now()) await pause(Math.ceil(early), signal)

@@ -1,6 +1,13 @@
 import { describe, expect, it } from 'vitest'
 import type { Lease } from '#queue'
-import { allowances, type Load, ProcessSlots, type Sharer } from '../../streams/queue/slots.ts'
+import {
+  allowances,
+  type LaneShare,
+  type Load,
+  LowLimit,
+  ProcessSlots,
+  type Sharer,
+} from '../../streams/queue/slots.ts'
 import {
   DONE,
   FN,
@@ -18,22 +25,29 @@ import {
 const { open } = useTestNats()
 
 describe('a worker may have on their way', () => {
-  const load = (given: Partial<Load>): Load => ({
+  /** `free`: for both lanes, if it is one number. */
+  type Given = Partial<Omit<Load, 'free'>> & { free?: number | Load['free'] }
+  const load = ({ free = 16, ...given }: Given): Load => ({
     slots: 16,
-    free: 16,
+    free: typeof free === 'number' ? { high: free, low: free } : free,
     fair: 16,
     high: { busy: 0, backlog: 0 },
     low: { busy: 0, backlog: 0 },
     lastLane: 'high',
     ...given,
   })
-  const cases: [string, Partial<Load>, Partial<ReturnType<typeof allowances>>][] = [
+  const cases: [string, Given, Partial<ReturnType<typeof allowances>>][] = [
     ['nothing known: changes for every slot, and one low token', {}, { high: 16, low: 1 }],
     ['low work alone: all but a quarter', { low: { busy: 0, backlog: 99 } }, { high: 4, low: 12, direct: 4 }],
     [
       'low work that its last free slots are kept for: none for changes without a token, one to hear of others',
       { free: 2, low: { busy: 3, backlog: 9 } },
       { high: 1, low: 2, direct: 0 },
+    ],
+    [
+      'low work, of which the process has enough: what is left for low work, and changes for every other slot',
+      { free: { high: 16, low: 2 }, low: { busy: 0, backlog: 99 } },
+      { high: 14, low: 2, direct: 14 },
     ],
     ['at that limit: no low token', { free: 4, low: { busy: 12, backlog: 9 } }, { high: 4, low: 0 }],
     [
@@ -172,8 +186,12 @@ it('a permanent stream of changes that take slots without a token leaves the low
 
 describe('the slots of a process', () => {
   const outbox = { atEndOfTurn: (task: () => void) => task() }
-  type Mutable = { -readonly [Name in keyof Sharer]: Sharer[Name] }
-  const idle: Sharer = { busy: 0, promised: 0, backlog: 0, poke() {}, pull() {} }
+  const NONE: LaneShare = { busy: 0, promised: 0, backlog: 0 }
+  interface Worker extends Sharer {
+    high: LaneShare
+    low: LaneShare
+  }
+  const worker = (more: Partial<Worker> = {}): Worker => ({ high: NONE, low: NONE, poke() {}, pull() {}, ...more })
 
   it('are the limit of all functions together, and each of them has its turn', async () => {
     await using test = await open(undefined, { slots: 3 })
@@ -201,55 +219,129 @@ describe('the slots of a process', () => {
 
   it('are not kept for a worker that has left, though its last runs end later', () => {
     const slots = new ProcessSlots(4, outbox)
-    const sharer = (busy: number) => ({ ...idle, busy })
-    const [gone, here] = [sharer(4), sharer(0)]
+    const [gone, here] = [worker({ high: { ...NONE, busy: 4 } }), worker()]
     for (const one of [gone, here]) slots.join(one)
-    expect(slots.free(4, here)).toBe(0)
+    expect(slots.free(4, here).high).toBe(0)
     slots.leave(gone)
-    expect(slots.free(5, here)).toBe(4)
+    expect(slots.free(5, here).high).toBe(4)
     slots.released(gone)
-    expect(slots.free(4, here)).toBe(4)
+    expect(slots.free(4, here).high).toBe(4)
   })
 
-  it('that become free are offered to the workers whose tokens wait, in turn, and to no others', () => {
-    const slots = new ProcessSlots(1, outbox)
-    const pulled: number[] = []
-    const [first, second, third] = Array.from({ length: 1000 }, (_, index) => {
-      const worker: Mutable = {
-        ...idle,
-        pull() {
-          pulled.push(index)
-          worker.promised = slots.free(16, worker)
-          slots.changed(worker)
-        },
+  it.each(['high', 'low'] as const)(
+    'that become free are offered to the workers whose %s tokens wait, in turn, and to no others',
+    (lane) => {
+      const slots = new ProcessSlots(lane === 'high' ? 1 : 4, outbox)
+      const pulled: number[] = []
+      const [first, second, third] = Array.from({ length: 1000 }, (_, index) => {
+        const one = worker({
+          pull() {
+            pulled.push(index)
+            one[lane] = { ...one[lane], promised: slots.free(16, one)[lane] }
+            slots.changed(one)
+          },
+        })
+        slots.join(one)
+        return one
+      }) as [Worker, Worker, Worker]
+      const releasedBy = (one: Worker) => {
+        one[lane] = { ...one[lane], busy: 0, promised: 0 }
+        slots.released(one)
       }
-      slots.join(worker)
-      return worker
-    }) as [Mutable, Mutable, Mutable]
-    const releasedBy = (worker: Mutable) => {
-      Object.assign(worker, { busy: 0, promised: 0 })
-      slots.released(worker)
-    }
-    first.busy = 1
-    slots.changed(first)
-    for (const waiting of [second, third]) {
-      waiting.backlog = 5
-      expect(slots.free(16, waiting)).toBe(0)
-    }
-    releasedBy(first)
-    expect(pulled).toEqual([1])
-    expect(slots.free(16, first)).toBe(0)
-    releasedBy(second)
-    expect(pulled).toEqual([1, 2])
-    releasedBy(third)
-    expect(pulled).toEqual([1, 2, 1])
-  })
+      first[lane] = { ...NONE, busy: 1 }
+      slots.changed(first)
+      for (const waiting of [second, third]) {
+        waiting[lane] = { ...NONE, backlog: 5 }
+        slots.changed(waiting)
+        expect(slots.free(16, waiting)[lane]).toBe(0)
+      }
+      releasedBy(first)
+      expect(pulled).toEqual([1])
+      expect(slots.free(16, first)[lane]).toBe(0)
+      releasedBy(second)
+      expect(pulled).toEqual([1, 2])
+      releasedBy(third)
+      expect(pulled).toEqual([1, 2, 1])
+    },
+  )
 
   it('are as many as the functions have, if there is no limit', () => {
     const slots = new ProcessSlots(Number.POSITIVE_INFINITY, outbox)
-    const sharer = { ...idle, busy: 900 }
-    slots.join(sharer)
-    expect(slots.free(100, sharer)).toBe(100)
+    const one = worker({ high: { ...NONE, busy: 900 } })
+    slots.join(one)
+    expect(slots.free(100, one)).toEqual({ high: 100, low: 100 })
+  })
+
+  it('are not all taken by low work of many functions together: a change has a slot at once', async () => {
+    await using test = await open(undefined, { slots: 4 })
+    const held = new HeldRuns()
+    const functions = Array.from({ length: 8 }, (_, number) => `f${number}`)
+    for (const reconciler of functions) {
+      await test.queue.declare(reconciler)
+      await test.queue.enqueue(reconciler, 'n.low', { lane: 'low' })
+    }
+    const workers = functions.map((reconciler) => test.queue.serve({ reconciler, slots: 16, handler: held.run }))
+    await until(() => expect(held.of('low')).toBeGreaterThan(0))
+    await fence(test)
+    await test.queue.enqueue('f7', 'n.urgent')
+    await until(() => expect(held.of('high')).toBe(1))
+    expect(held.of('low')).toBeLessThanOrEqual(3)
+    held.letGo()
+    await until(async () => expect(await statesOf(test.queue)).toEqual([]))
+    expect(held.most).toBeLessThanOrEqual(4)
+    await Promise.all(workers.map((one) => one.drain(1000)))
+  })
+})
+
+describe('the limit of low work', () => {
+  /** A key is taken by two messages of four. NATS does one after the other, for all runs in progress. */
+  const limitAt = (runsPerSecond: number, wayMs = 0): number => {
+    const limit = new LowLimit(1000)
+    const aloneMs = 500 / runsPerSecond + wayMs
+    limit.took(0, aloneMs)
+    let now = aloneMs
+    for (let taken = 0; taken < 5000; taken++) {
+      const takeMs = (limit.slots * 500) / runsPerSecond + wayMs
+      now += takeMs / limit.slots
+      limit.took(now - takeMs, now)
+    }
+    return limit.slots
+  }
+
+  it.each([20, 100, 300, 1000, 3000])(
+    'lets a change wait for half a second of runs at most, at %i a second',
+    (rate) => {
+      expect(limitAt(rate) / rate).toBeLessThanOrEqual(Math.max(0.5, 15 / rate))
+    },
+  )
+
+  it('has a part of the slots however long the takes are', () => {
+    expect(limitAt(1)).toBe(15)
+  })
+
+  it('is three quarters of the slots while runs do not slow each other down, also where the way to NATS is long', () => {
+    for (const wayMs of [0, 300]) expect(limitAt(100_000, wayMs)).toBe(750)
+  })
+
+  it.each([
+    [1, 1],
+    [2, 1],
+    [4, 3],
+    [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY],
+  ])('of %d slots is %d at most', (slots, most) => {
+    const limit = new LowLimit(slots)
+    for (let taken = 0; taken < 10; taken++) limit.took(0, 1)
+    expect(limit.slots).toBe(most)
+  })
+
+  it('is cut once by all keys that came before the cut', () => {
+    const limit = new LowLimit(64)
+    for (let taken = 0; taken < 39; taken++) limit.took(0, 1)
+    expect(limit.slots).toBe(40)
+    for (let taken = 0; taken < 39; taken++) limit.took(2, 1000 + taken)
+    expect(limit.slots).toBe(20)
+    limit.took(1100, 2000)
+    expect(limit.slots).toBe(10)
   })
 })
 
