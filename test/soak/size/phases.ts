@@ -116,7 +116,7 @@ export async function startAgain(scene: Scene, etcd: Etcd): Promise<void> {
 }
 
 /** From the start of NATS: what edits wait for while all keys run once more, and how long that takes. */
-export async function natsStartsAgain(scene: Scene, etcd: Etcd): Promise<void> {
+async function natsStartsAgain(scene: Scene, etcd: Etcd): Promise<void> {
   const { nats, js, report, size } = scene
   for (const index of nats.names.keys()) await nats.restart(index)
   await nats.ready()

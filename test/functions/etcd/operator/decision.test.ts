@@ -357,7 +357,7 @@ it.each([1, 3])(
       const podOf = (pod: PodObject) =>
         pod.metadata.name === silent ? { ...withVersion(given.object, pod, upgraded), status } : pod
       const owned = (kind: { kind: string }) =>
-        kind.kind === 'Pod' ? given.owned(Pod).map((pod) => podOf(pod as PodObject)) : given.owned(kind as never)
+        kind.kind === 'Pod' ? given.owned(Pod).map(podOf) : given.owned(kind as never)
       const decision = decide(withSpec({ ...given, external, owned: owned as never }, { version }))
       const images = (decision.apply ?? []).filter(isPod).map((pod) => [pod.metadata.name, imageIn(pod as PodObject)])
       const { [silent ?? '']: image, ...others } = Object.fromEntries(images) as Record<string, string>
