@@ -54,6 +54,7 @@ export class Reconciliation {
   readonly #external: ExternalCalls
   readonly #trail: Trail | undefined
   readonly #lines: RunLines | undefined
+  readonly #beganAt = performance.now()
   #log: RunLog
   #span: Span | undefined
   /** The present pass. */
@@ -206,7 +207,7 @@ export class Reconciliation {
 
   /** Logs an edit that no run has handled for long, with everything that shows why. */
   #noteLateEdit({ object: { metadata, status }, storedAt }: Observation): void {
-    const { lane, attempt, fired, cutShort, enqueuedAt } = this.#lease
+    const { lane, attempt, fired, cutShort, suspect, enqueuedAt } = this.#lease
     const { generation } = metadata
     const handled = (status as { observedGeneration?: unknown } | undefined)?.observedGeneration
     const now = this.#deps.now().getTime()
@@ -214,9 +215,10 @@ export class Reconciliation {
     // After a failure, an earlier run has handled the edit.
     if (attempt > 0 || waitedMs < LATE_MS || !keepsStatus(this.#served.spec)) return
     if (typeof handled !== 'number' || generation === undefined || generation <= handled) return
-    const queuedMs = now - enqueuedAt.getTime()
+    const readMs = Math.round(performance.now() - this.#beganAt)
+    const queuedMs = now - enqueuedAt.getTime() - readMs
     this.#log.warn(
-      { generation, handled, waitedMs, queuedMs, lane, fired, cutShort },
+      { generation, handled, waitedMs, queuedMs, readMs, lane, fired, cutShort, suspect },
       'an edit has waited long for a run',
     )
   }

@@ -152,6 +152,8 @@ it('an edit that waited for long is logged with what shows why, e.g. that only a
   expect(said()).toEqual([])
   await edit(2)
   await resync()
-  expect(said()).toMatchObject([{ fields: { key: 'late-edits/edited', generation: 3, handled: 2, lane: 'low' } }])
+  expect(said()).toMatchObject([
+    { fields: { key: 'late-edits/edited', generation: 3, handled: 2, lane: 'low', readMs: expect.any(Number) } },
+  ])
   await late.stop()
 })
