@@ -110,9 +110,11 @@ export class ProcessSlots {
     this.#offer()
   }
 
-  /** Notes that a worker has more or fewer busy slots or promised tokens. */
+  /** Notes that a worker has more or fewer busy slots or promised tokens: another process may have taken these. */
   changed(sharer: Sharer): void {
-    if (this.#sharers.has(sharer)) this.#changed.add(sharer)
+    if (!this.#sharers.has(sharer)) return
+    this.#changed.add(sharer)
+    this.#offer()
   }
 
   /** Notes that a key was taken between these moments, in milliseconds. */
@@ -138,9 +140,8 @@ export class ProcessSlots {
 
   /** Releases a slot. When slots are scarce, the other workers are offered the slot before the worker that had it. */
   released(by: Sharer): void {
-    this.changed(by)
     for (const { waiting } of [this.#all, this.#low]) if (waiting.delete(by)) waiting.add(by)
-    this.#offer()
+    this.changed(by)
     by.poke()
   }
 

@@ -262,6 +262,10 @@ describe('the slots of a process', () => {
       expect(pulled).toEqual([1, 2])
       releasedBy(third)
       expect(pulled).toEqual([1, 2, 1])
+      // Another process has taken these tokens.
+      second[lane] = NONE
+      slots.changed(second)
+      expect(pulled).toEqual([1, 2, 1, 2])
     },
   )
 
