@@ -247,7 +247,7 @@ export class Reconciliation {
     return returned
   }
 
-  #call(
+  async #call(
     input: FunctionInput,
     traceparent: string | undefined,
     answeredBy: (revision: string) => void = () => undefined,
@@ -257,7 +257,11 @@ export class Reconciliation {
     const own = input.ask === undefined ? undefined : spec.external?.timeoutSeconds
     const log = this.#lines?.around(this.#log, input) ?? this.#log
     const context = { signal, log, suspect, traceparent, answeredBy }
-    return this.#deps.calls.within(own ?? spec.timeoutSeconds, { reconciler: name, key }, invoke, input, context)
+    const of = { reconciler: name, key }
+    const returned = await this.#deps.calls.within(own ?? spec.timeoutSeconds, of, invoke, input, context)
+    // The function of a suspect runs apart. Now that it has come back, something else ends the process of this run.
+    if (suspect) this.#lease.progressed()
+    return returned
   }
 
   #ended(finish: Finish): Finish {

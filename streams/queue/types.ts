@@ -59,8 +59,8 @@ export interface Lease {
   /** Call before every write. Throws LeaseLostError if the lease is over. */
   hold(): void
   /**
-   * Call when the run has changed something that its next run will find. If runs of the key before this one were cut
-   * short, they no longer count: the key does not wait longer if this run is cut short too. A suspect stays one.
+   * Call when the run has changed something that its next run will find, or has shown that it does not crash its
+   * process. If runs of the key before this one were cut short, they no longer count: the key does not wait longer if this run is cut short too. A suspect stays one.
    */
   progressed(): void
   /** Aborted when this process receives a change after the last beginPass(): state that was read since is stale. */

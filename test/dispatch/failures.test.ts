@@ -99,29 +99,44 @@ describe('a failure that lasts', () => {
   })
 })
 
-it('a key whose runs were cut short begins to count anew when a run has written an object, before the run ends', async () => {
-  const key = keyOf(scene.name, 'cut')
-  const names = new Names(scene.name)
-  const counted = async () => {
-    const message = await fixture.js.lastOf(scene.queue.stream, names.records(scene.name, key))
+describe('a key whose runs were cut short begins to count anew before the run ends,', () => {
+  const cutsOf = async ({ name, queue }: typeof scene, key: string) => {
+    const names = new Names(name)
+    const message = await fixture.js.lastOf(queue.stream, names.records(name, key))
     return message && recordFrom(message, names)?.cuts
   }
-  const counts: (number | undefined)[] = []
-  const goes = async (): Promise<Outcome> => {
-    if (counts.length === 0) counts.push(await counted())
-    else {
-      await until(async () => (await counted()) === undefined)
-      counts.push(undefined)
-    }
-    return { apply: [configMap('step')] }
+
+  /** Runs an object with three runs that were cut short. */
+  const runCut = async (of: typeof scene, name: string, headers: object, goes: () => Promise<Outcome>) => {
+    await of.widget(name, () => ({}))
+    await of.ended(name)
+    of.behave(name, goes)
+    const from = of.steps.length
+    const token = new Names(of.name).token(of.name, 'high', keyOf(of.name, name))
+    await fixture.js.publish(token, '', { 'Fairlead-Cuts': '3', ...headers })
+    await of.ended(name, from)
   }
-  await scene.widget('cut', () => ({}))
-  await scene.ended('cut')
-  scene.behave('cut', goes)
-  const from = scene.steps.length
-  await fixture.js.publish(names.token(scene.name, 'high', key), '', { 'Fairlead-Cuts': '3' })
-  await scene.ended('cut', from)
-  expect(counts).toEqual([3, undefined])
+
+  it('when it has written an object', async () => {
+    const key = keyOf(scene.name, 'cut')
+    const counts: (number | undefined)[] = []
+    await runCut(scene, 'cut', {}, async () => {
+      if (counts.length > 0) await until(async () => (await cutsOf(scene, key)) === undefined)
+      counts.push(await cutsOf(scene, key))
+      return { apply: [configMap('step')] }
+    })
+    expect(counts).toEqual([3, undefined])
+  })
+
+  it('when the function of a suspect, which runs apart, has come back', async () => {
+    const apart = await fixture.scene('apart', { spec: { external: {} } })
+    const key = keyOf(apart.name, 'suspect')
+    await runCut(apart, 'suspect', { 'Fairlead-Suspect': '1' }, async () => {
+      await until(async () => (await cutsOf(apart, key)) === undefined)
+      return {}
+    })
+    await apart.stop()
+  })
 })
 
 it('an edit that waited for long is logged with what shows why, e.g. that only a resync has run it', async () => {
