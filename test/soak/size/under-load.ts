@@ -26,7 +26,7 @@ export async function startLoad(
     { name: 'this test', pid: () => process.pid },
   ]
   const runs = viewRuns(js)
-  const after = await runs.end()
+  const after = await until(() => runs.end())
   const [meter, whole] = [new Meter(processes), new Meter(processes)]
   meter.take()
   whole.take()
