@@ -1,6 +1,8 @@
-import { existsSync } from 'node:fs'
-import { type FileHandle, open, readFile, stat } from 'node:fs/promises'
+import { createReadStream, existsSync } from 'node:fs'
+import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { unpackTar } from 'modern-tar'
 import { UsageError } from '#process/exit'
 import { type Blob, blob, type Descriptor, DigestMismatchError, digestOf, type Index } from './blob.ts'
 import { nameOf, parseReference, type Reference } from './reference.ts'
@@ -55,8 +57,6 @@ async function tagOnly(named: Reference, repository: Repository): Promise<UsageE
   )
 }
 
-const BLOCK = 512
-
 /** An OCI image layout on this machine: a folder or an archive. */
 export interface Layout {
   /** The single image of the layout: an index or a manifest. */
@@ -65,7 +65,7 @@ export interface Layout {
 }
 
 export async function openLayout(path: string): Promise<Layout> {
-  const contents = (await stat(path)).isDirectory() ? folder(path) : await archive(path)
+  const contents = (await stat(path)).isDirectory() ? folder(path) : archive(path)
   const index = JSON.parse((await contents('index.json')).toString()) as Index
   const [only, ...others] = index.manifests
   if (only === undefined || others.length > 0)
@@ -91,37 +91,16 @@ const folder =
       throw missing(path, name, cause)
     })
 
-/** Reads the positions of all files of the archive once, and their bytes on demand. */
-async function archive(path: string): Promise<Contents> {
-  const files = new Map<string, { offset: number; size: number }>()
-  await using handle = await open(path)
-  const { size: end } = await handle.stat()
-  for (let at = 0; at + BLOCK <= end; ) {
-    const header = await bytesAt(handle, at, BLOCK)
-    const name = text(header, 0, 100)
-    if (name === '') break
-    const size = Number.parseInt(text(header, 124, 12), 8)
-    if (text(header, 257, 5) !== 'ustar' || !Number.isSafeInteger(size)) throw missing(path, 'tar header')
-    const prefix = text(header, 345, 155)
-    files.set((prefix === '' ? name : `${prefix}/${name}`).replace(/^\.\//, ''), { offset: at + BLOCK, size })
-    at += BLOCK + Math.ceil(size / BLOCK) * BLOCK
+/** Reads the archive from its beginning for each file, so that no more than one file is in memory. */
+const archive =
+  (path: string): Contents =>
+  async (name) => {
+    const bytes = Readable.toWeb(createReadStream(path, { highWaterMark: 2 ** 22 }))
+    const isWanted = (header: { name: string }) => header.name.replace(/^\.\//, '') === name
+    const found = await unpackTar(bytes, { strict: true, filter: isWanted }).catch((cause: unknown) => {
+      throw missing(path, 'valid tar header', cause)
+    })
+    const [{ data } = {}] = found
+    if (data === undefined) throw missing(path, name)
+    return Buffer.from(data.buffer)
   }
-  return async (name) => {
-    const found = files.get(name)
-    if (found === undefined) throw missing(path, name)
-    await using file = await open(path)
-    return bytesAt(file, found.offset, found.size)
-  }
-}
-
-async function bytesAt(handle: FileHandle, offset: number, size: number): Promise<Buffer<ArrayBuffer>> {
-  const bytes = Buffer.alloc(size)
-  const { bytesRead } = await handle.read(bytes, 0, size, offset)
-  return bytes.subarray(0, bytesRead)
-}
-
-const text = (header: Buffer, from: number, length: number): string => {
-  const field = header.subarray(from, from + length)
-  const end = field.indexOf(0)
-  return field.subarray(0, end === -1 ? length : end).toString()
-}

@@ -34,7 +34,7 @@ export async function makeBundleImage(folder: string, options: BundleImageOption
   const target = push === undefined ? undefined : parseReference(push)
   const Labels = await labelsOf(folder)
   const entries = await Promise.all(PARTS.map((part) => entriesFrom(join(folder, part), part)))
-  const layer = layerOf(entries.flat(), 'fairlead image: bundle')
+  const layer = await layerOf(entries.flat(), 'fairlead image: bundle')
   const config = jsonBlob(MEDIA.config, {
     architecture: 'amd64',
     os: 'linux',

@@ -1,8 +1,45 @@
 import { readdir, readFile, readlink, stat } from 'node:fs/promises'
 import { join, posix } from 'node:path'
+import type { ReadableStream } from 'node:stream/web'
 import { gzipSync } from 'fflate'
+import { createTarPacker, type TarHeader } from 'modern-tar'
 import { type Blob, blob, digestOf, MEDIA } from './blob.ts'
-import { type TarEntry, tar } from './tar.ts'
+
+/** An entry of a tar archive. `path` is relative, without a slash at either end. */
+export type TarEntry =
+  | { type: 'file'; path: string; mode: number; content: Uint8Array }
+  | { type: 'directory'; path: string; mode: number }
+  | { type: 'link'; path: string; target: string }
+
+const EPOCH = new Date(0)
+
+function headerOf(entry: TarEntry): TarHeader {
+  const common = { size: 0, mtime: EPOCH }
+  if (entry.type === 'link')
+    return { ...common, type: 'symlink', name: entry.path, linkname: entry.target, mode: 0o777 }
+  if (entry.type === 'directory') return { ...common, type: 'directory', name: `${entry.path}/`, mode: entry.mode }
+  return { ...common, name: entry.path, mode: entry.mode, size: entry.content.length }
+}
+
+/** Packs entries as they come. The owner is root and all times are 0: the same entries give the same bytes. */
+export function tarStream(
+  entries: Iterable<TarEntry> | AsyncIterable<TarEntry>,
+): ReadableStream<Uint8Array<ArrayBuffer>> {
+  const { readable, controller } = createTarPacker()
+  const pack = async (): Promise<void> => {
+    for await (const entry of entries) {
+      const writer = controller.add(headerOf(entry)).getWriter()
+      if (entry.type === 'file') await writer.write(entry.content)
+      await writer.close()
+    }
+    controller.finalize()
+  }
+  pack().catch((error: unknown) => controller.error(error))
+  return readable
+}
+
+export const tar = async (entries: readonly TarEntry[]): Promise<Buffer<ArrayBuffer>> =>
+  Buffer.concat(await Array.fromAsync(tarStream(entries)))
 
 /** Whether a path below the copied folder is copied. */
 type Keep = (path: string, isFolder: boolean) => Promise<boolean>
@@ -40,8 +77,8 @@ export interface Layer {
  * Makes a layer. The same entries give the same bytes on every machine: they are sorted, without times and owners, and
  * compressed by JavaScript, since zlib's output depends on the processor.
  */
-export function layerOf(entries: readonly TarEntry[], createdBy: string): Layer {
-  const archive = tar(withDirectories(entries))
+export async function layerOf(entries: readonly TarEntry[], createdBy: string): Promise<Layer> {
+  const archive = await tar(withDirectories(entries))
   const bytes = Buffer.from(gzipSync(archive, { level: 6, mtime: 0 }))
   return { blob: blob(MEDIA.gzipLayer, bytes), diffId: digestOf(archive), createdBy }
 }

@@ -76,8 +76,8 @@ export async function makeImage(folder: string, options: ImageOptions): Promise<
   const { command, installed, own } = project
   // Dependencies, then functions: the first layer changes rarely.
   const layers = [
-    { ...layerOf(installed.entries, 'fairlead image: dependencies'), files: filesOf(installed) },
-    { ...layerOf(own.entries, 'fairlead image: functions'), files: filesOf(own) },
+    { ...(await layerOf(installed.entries, 'fairlead image: dependencies')), files: filesOf(installed) },
+    { ...(await layerOf(own.entries, 'fairlead image: functions')), files: filesOf(own) },
   ]
   const credentials = new Set([...installed.credentials, ...own.credentials])
   const image = await compose(base, {
@@ -86,7 +86,7 @@ export async function makeImage(folder: string, options: ImageOptions): Promise<
       const others = await added(add, architecture)
       for (const one of others.credentials) credentials.add(one)
       return [
-        ...(others.entries.length === 0 ? [] : [layerOf(others.entries, 'fairlead image: added files')]),
+        ...(others.entries.length === 0 ? [] : [await layerOf(others.entries, 'fairlead image: added files')]),
         ...layers,
       ]
     },

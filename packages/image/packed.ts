@@ -1,8 +1,7 @@
 import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { basename, join, posix } from 'node:path'
-import { ancestors, entriesFrom } from './files.ts'
-import type { TarEntry } from './tar.ts'
+import { ancestors, entriesFrom, type TarEntry } from './files.ts'
 
 /** The entries of a folder in an image, and the paths of files and folders that were left out because of their names. */
 export interface Packed {

@@ -2,9 +2,8 @@ import { existsSync } from 'node:fs'
 import { join, normalize, posix } from 'node:path'
 import { UsageError } from '#process/exit'
 import { type Dependencies, dependenciesOf, manifestIn } from './dependencies.ts'
-import { entriesFrom } from './files.ts'
+import { entriesFrom, type TarEntry } from './files.ts'
 import { type Packed, packed } from './packed.ts'
-import type { TarEntry } from './tar.ts'
 
 /** The folder of the project in its image. */
 const APP = 'app'

@@ -1,9 +1,9 @@
-import { open, rename, rm } from 'node:fs/promises'
+import { rename, rm, writeFile } from 'node:fs/promises'
 import type { Base } from './base.ts'
 import { type Blob, type Descriptor, descriptorOf, type Index, jsonBlob, MEDIA, RegistryError } from './blob.ts'
 import type { ComposedImage } from './compose.ts'
+import { type TarEntry, tarStream } from './files.ts'
 import type { Repository } from './registry.ts'
-import { tarEnd, tarEntry } from './tar.ts'
 
 /**
  * Pushes the image to a registry. Skips parts that the registry has, and takes parts over from the base's repository in
@@ -73,22 +73,19 @@ export async function writeArchive(
     'io.containerd.image.name': reference,
   }
   const index = { schemaVersion: 2, manifests: [annotations ? { ...described, annotations } : described] }
+  const all: Descriptor[] = [...ready.values(), ...image.inherited]
+  const fileOf = (path: string, content: Uint8Array): TarEntry => ({ type: 'file', path, mode: 0o644, content })
+  async function* entries(): AsyncGenerator<TarEntry> {
+    for (const path of ['blobs', 'blobs/sha256']) yield { type: 'directory', path, mode: 0o755 }
+    for (const part of all.toSorted((a, b) => (a.digest < b.digest ? -1 : 1)))
+      yield fileOf(`blobs/${part.digest.replace(':', '/')}`, ready.get(part.digest)?.bytes ?? (await base.read(part)))
+    yield fileOf('index.json', Buffer.from(JSON.stringify(index)))
+    yield fileOf('oci-layout', Buffer.from('{"imageLayoutVersion":"1.0.0"}'))
+    if (document !== undefined) yield fileOf('sbom.spdx.json', document.bytes)
+  }
   const temporary = `${file}.part`
   try {
-    await using handle = await open(temporary, 'w')
-    const write = async (path: string, content: Uint8Array) => {
-      for (const block of tarEntry({ type: 'file', path, mode: 0o644, content })) await handle.writeFile(block)
-    }
-    for (const path of ['blobs', 'blobs/sha256'])
-      for (const block of tarEntry({ type: 'directory', path, mode: 0o755 })) await handle.writeFile(block)
-    const all: Descriptor[] = [...ready.values(), ...image.inherited]
-    for (const part of all.toSorted((a, b) => (a.digest < b.digest ? -1 : 1)))
-      await write(`blobs/${part.digest.replace(':', '/')}`, ready.get(part.digest)?.bytes ?? (await base.read(part)))
-    await write('index.json', Buffer.from(JSON.stringify(index)))
-    await write('oci-layout', Buffer.from('{"imageLayoutVersion":"1.0.0"}'))
-    if (document !== undefined) await write('sbom.spdx.json', document.bytes)
-    await handle.writeFile(tarEnd())
-    await handle.close()
+    await writeFile(temporary, tarStream(entries()))
     await rename(temporary, file)
   } finally {
     await rm(temporary, { force: true })

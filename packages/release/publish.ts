@@ -94,7 +94,7 @@ async function packCharts(built: string, version: string, to: string): Promise<s
     const entries = (await entriesFrom(join(charts, name), name)).filter(({ type }) => type === 'file')
     const sorted = entries.toSorted((one, other) => (one.path < other.path ? -1 : 1))
     const archive = join(to, `${name}-${version}.tgz`)
-    await writeFile(archive, gzipSync(tar(sorted), { level: 9 }))
+    await writeFile(archive, gzipSync(await tar(sorted), { level: 9 }))
     archives.push(archive)
   }
   return archives

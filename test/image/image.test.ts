@@ -24,7 +24,7 @@ let registries: Record<'none' | 'basic' | 'token', TestRegistry>
 beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), 'fl-image-'))
   stack.defer(() => rm(dir, { recursive: true, force: true }))
-  base = await writeLayout(join(dir, 'base'), smallBase())
+  base = await writeLayout(join(dir, 'base'), await smallBase())
   project = await writeProject(join(dir, 'project'))
   const [none, basic, token] = await Promise.all([startRegistry(), startRegistry('basic'), startRegistry('token')])
   registries = { none, basic, token }
@@ -119,7 +119,7 @@ describe('the image of a project', () => {
         'org.opencontainers.image.revision': 'abc',
       },
     })
-    expect(index.annotations).toMatchObject({ 'org.opencontainers.image.base.digest': smallBase().root.digest })
+    expect(index.annotations).toMatchObject({ 'org.opencontainers.image.base.digest': (await smallBase()).root.digest })
     expect(images[0]?.config.rootfs.diff_ids).toHaveLength(3)
   })
 
@@ -351,7 +351,7 @@ describe('the image of a project', () => {
     }
     expect(packages.map(({ name, versionInfo, licenseDeclared }) => [name, versionInfo, licenseDeclared])).toEqual([
       ['@me/shops', '1.2.0', 'NOASSERTION'],
-      ['base', smallBase().root.digest, 'NOASSERTION'],
+      ['base', (await smallBase()).root.digest, 'NOASSERTION'],
       ['fairlead', '1.0.0', 'Apache-2.0'],
       ['@a/zod', '4.0.0', 'MIT'],
     ])
@@ -404,7 +404,7 @@ describe('in a registry', () => {
   it('takes its base from there, by its digest, and says which one a tag has', async () => {
     const { host } = registries.none
     const repository = new Repository(parseReference(`${host}/bases/node`), { actions: 'pull,push' })
-    const digest = await pushParts(smallBase(), repository, '24')
+    const digest = await pushParts(await smallBase(), repository, '24')
     const made = await makeImage(project, {
       ...options(),
       base: `${host}/bases/node:24@${digest}`,
@@ -424,7 +424,7 @@ describe('in a registry', () => {
 
   it('takes its base from another one', async () => {
     const repository = new Repository(parseReference(`${registries.none.host}/bases/far`), { actions: 'pull,push' })
-    const digest = await pushParts(smallBase(), repository, '24')
+    const digest = await pushParts(await smallBase(), repository, '24')
     const { host } = registries.token
     const env = await loggedIn(host)
     const near = `${registries.none.host}/bases/far@${digest}`
@@ -513,8 +513,8 @@ describe('what is wrong is said in one line', () => {
   })
 
   it('a base that is no image, or not what its digests say', async () => {
-    const broken = await writeLayout(join(dir, 'broken'), smallBase())
-    await writeFile(join(broken, 'blobs', smallBase().blobs[0]?.digest.replace(':', '/') ?? ''), 'changed')
+    const broken = await writeLayout(join(dir, 'broken'), await smallBase())
+    await writeFile(join(broken, 'blobs', (await smallBase()).blobs[0]?.digest.replace(':', '/') ?? ''), 'changed')
     const made = makeImage(project, { ...options(), base: broken, output: join(dir, 'x.tar') })
     await expect(made).rejects.toThrow('has contents that do not match its digest')
     await writeFile(join(dir, 'no.tar'), 'x'.repeat(2048))

@@ -18,8 +18,8 @@ const unpack = (archive: Buffer): Promise<string> => unpackIn(temporary, archive
 describe('an image', () => {
   const digestOf = (bytes: Buffer) => `sha256:${createHash('sha256').update(bytes).digest('hex')}`
 
-  it('names each of its parts by the digest of its bytes', () => {
-    const { layer, config, manifest } = imageOf(tar([]), { Cmd: ['sh'] })
+  it('names each of its parts by the digest of its bytes', async () => {
+    const { layer, config, manifest } = imageOf(await tar([]), { Cmd: ['sh'] })
     for (const blob of [layer, config, manifest]) {
       expect(blob.digest).toBe(digestOf(blob.bytes))
       expect(blob.size).toBe(blob.bytes.length)

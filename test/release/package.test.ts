@@ -119,7 +119,7 @@ describe('the package', () => {
   })
 
   it('makes an image of itself, of 10 MB above the base', async () => {
-    const base = await writeLayout(join(dir, 'base'), smallBase())
+    const base = await writeLayout(join(dir, 'base'), await smallBase())
     const command = join(made.installed, 'node_modules/fairlead/cli/bin.js')
     const args = ['image', made.installed, '--include', 'package.json', '--base', base]
     const { stdout } = await node([command, ...args, '--output', join(dir, 'image.tar')], dir)

@@ -31,12 +31,14 @@ export async function pushParts(
 }
 
 /** A base for two architectures with one small layer each, which names its parts as Docker Hub does. */
-export function smallBase(architectures: readonly string[] = ['amd64', 'arm64']): Parts {
+export async function smallBase(architectures: readonly string[] = ['amd64', 'arm64']): Promise<Parts> {
   const docker = 'application/vnd.docker'
   const blobs: Blob[] = []
-  const manifests = architectures.map((architecture) => {
+  const manifests: (Blob & { platform: object })[] = []
+  for (const architecture of architectures) {
     const content = Buffer.from(architecture)
-    const layer = blob(`${docker}.image.rootfs.diff.tar`, tar([{ type: 'file', path: 'arch', mode: 0o644, content }]))
+    const archive = await tar([{ type: 'file', path: 'arch', mode: 0o644, content }])
+    const layer = blob(`${docker}.image.rootfs.diff.tar`, archive)
     const config = jsonBlob(`${docker}.container.image.v1+json`, {
       architecture,
       os: 'linux',
@@ -50,8 +52,8 @@ export function smallBase(architectures: readonly string[] = ['amd64', 'arm64'])
       config: descriptorOf(config),
       layers: [descriptorOf(layer)],
     })
-    return { ...manifest, platform: { os: 'linux', architecture } }
-  })
+    manifests.push({ ...manifest, platform: { os: 'linux', architecture } })
+  }
   const root = jsonBlob(MEDIA.index, {
     schemaVersion: 2,
     mediaType: MEDIA.index,

@@ -97,7 +97,7 @@ const BASE_FILES: ImageFiles = {
 /** Builds an image. The same files and configuration give the same digest on all machines of one architecture. */
 export async function buildImage({ files, config }: ImageSource): Promise<Image> {
   const entries = await layerEntries({ ...BASE_FILES, ...files })
-  return imageOf(tar(entries), config)
+  return imageOf(await tar(entries), config)
 }
 
 export function imageOf(layerTar: Buffer<ArrayBuffer>, config: ImageConfig): Image {
