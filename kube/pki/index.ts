@@ -1,10 +1,1 @@
-export {
-  issueFrom,
-  keysFrom,
-  newAuthority,
-  newKeys,
-  type Signed,
-  type Subject,
-  signCertificate,
-  signingKeysFrom,
-} from './certificate.ts'
+export { issueFrom, newAuthority, newKeys, type Signed, type Subject, signCertificate } from './certificate.ts'

@@ -1,13 +1,13 @@
-import { X509Certificate } from 'node:crypto'
+import { hash, X509Certificate } from 'node:crypto'
 import { mkdtemp, readFile, rm, stat } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
 import { networkInterfaces, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { connect, createServer } from 'node:tls'
-import { assert, ipV6, property, uint8Array } from 'fast-check'
+import { assert, ipV6, property } from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { issueFrom, newAuthority } from '#pki'
-import { integer, oid, time } from '../../kube/pki/der.ts'
+import { issueFrom, newAuthority, signCertificate } from '#pki'
+import { keysFrom, signingKeysFrom } from '../../functions/etcd/operator/certificates.ts'
 import { createPki, type Pki } from '../../packages/lab/pki.ts'
 
 const validity = { now: new Date(), days: 1 }
@@ -97,26 +97,49 @@ describe('a certificate authority of its own', () => {
   })
 })
 
-describe('DER', () => {
-  it('writes integers without needless zeros, and never as negative ones', () => {
-    assert(
-      property(uint8Array({ minLength: 1, maxLength: 100 }), (bytes) => {
-        const [tag, size = 0, ...content] = integer(Buffer.from(bytes))
-        expect([tag, size]).toEqual([0x02, content.length])
-        expect(content[0]).toBeLessThan(0x80)
-        expect(content.length > 1 && content[0] === 0 && (content[1] ?? 0) < 0x80).toBe(false)
-        expect(BigInt(`0x${Buffer.from(content).toString('hex')}`)).toBe(
-          BigInt(`0x${Buffer.from(bytes).toString('hex')}`),
-        )
-      }),
-    )
-  })
+describe('certificates of an earlier release are made again, byte for byte', () => {
+  const { publicKey, privateKey } = signingKeysFrom('authority')
+  const subject = { cn: 'ex CA 1', o: ['5b1f-ü', 'b'] }
+  const issuer = { subject, publicKey, privateKey }
+  const leaf = { issuer, publicKey: keysFrom('leaf').publicKey }
+  const during = (from: string, to: string) => ({ notBefore: new Date(from), notAfter: new Date(to) })
+  const sans = ['*.ex.default.svc', 'localhost', '127.0.0.1', 'fd00::1:0:0:a', '::1']
 
-  it('writes object identifiers with numbers above 127', () => {
-    expect(oid('1.2.840.10045.4.3.2').toString('hex')).toBe('06082a8648ce3d040302')
-  })
-
-  it('writes times to the second', () => {
-    expect(time(new Date('2026-11-21T04:05:06.789Z')).toString('latin1').slice(2)).toBe('261121040506Z')
+  it.each([
+    [
+      'of an authority, with times after 2050',
+      {
+        subject,
+        issuer,
+        publicKey,
+        isCa: true,
+        serial: Buffer.from('00000001', 'hex'),
+        ...during('2026-11-21T04:05:06.789Z', '2051-01-01T00:00:00Z'),
+      },
+      '234c458bca2618a7589ccd52dd9cc539996f0de6bf0b4e64959321be10a75895',
+    ],
+    [
+      'of a server, with a serial number that has the sign bit',
+      {
+        subject: { cn: 'etcd-server' },
+        sans,
+        ...leaf,
+        serial: Buffer.from('ff000102030405060708090a0b0c0d0e', 'hex'),
+        ...during('2026-11-21T04:05:06Z', '2027-11-21T04:05:06Z'),
+      },
+      'fd71b4066b34e375dcd7206e9c2f594d88f90c4420ff8e455969232e8508d682',
+    ],
+    [
+      'of a client, with zeros in front of the serial number',
+      {
+        subject: { cn: 'client' },
+        ...leaf,
+        serial: Buffer.from('000000000000007f', 'hex'),
+        ...during('2049-12-31T23:59:59Z', '2050-01-01T00:00:00Z'),
+      },
+      '467ade74ccb01b2ebf58c1f32c927ad0dd8478f5d13ce895e779a425c86c954a',
+    ],
+  ])('%s', (_, request, digest) => {
+    expect(hash('sha256', signCertificate(request))).toBe(digest)
   })
 })

@@ -1,7 +1,18 @@
 import { X509Certificate } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
-import { signCertificate, signingKeysFrom } from '#pki'
-import { type Issuer, issued, pemOf, secretNameOf, secretOf, storedIn, textIn, USES, validity } from './certificates.ts'
+import { signCertificate } from '#pki'
+import {
+  type Issuer,
+  issued,
+  pemOf,
+  secretNameOf,
+  secretOf,
+  signingKeysFrom,
+  storedIn,
+  textIn,
+  USES,
+  validity,
+} from './certificates.ts'
 import { named, type SecretObject } from './parts.ts'
 import type { ClusterObject } from './resource.ts'
 

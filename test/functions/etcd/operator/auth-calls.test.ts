@@ -3,8 +3,16 @@ import { get } from 'node:https'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type EtcdTls, GRPC } from '#functions/etcd/client'
-import { keysFrom, signCertificate, signingKeysFrom } from '#pki'
-import { type Issuer, issued, pemOf, USES, validity } from '../../../../functions/etcd/operator/certificates.ts'
+import { signCertificate } from '#pki'
+import {
+  type Issuer,
+  issued,
+  keysFrom,
+  pemOf,
+  signingKeysFrom,
+  USES,
+  validity,
+} from '../../../../functions/etcd/operator/certificates.ts'
 import { disableAuth, enableAuth, isAuthEnabled } from '../../../../functions/etcd/operator/external.ts'
 import { EtcdCluster } from '../../../../functions/etcd/operator/resource.ts'
 import { tlsOfMember } from '../../../../functions/etcd/operator/tls.ts'
