@@ -64,12 +64,12 @@ function underWay(object: AtObject, attempts: Attempts, now: Date): AtOutcome | 
   return { apply: [...pods, podFor(object, failures, left)] }
 }
 
-function start(object: AtObject, now: Date): AtOutcome {
+async function start(object: AtObject, now: Date): Promise<AtOutcome> {
   const { spec, status } = object
   const pod = podFor(object, 0, spec.activeDeadlineSeconds)
   if (status.phase === 'RUNNING') return { apply: [pod] }
 
-  const due = dueTime(spec)
+  const due = await dueTime(spec)
   const pending = { phase: 'PENDING' as const, scheduledTime: due.toISOString() }
   if (spec.suspend === true)
     return { status: pending, conditions: [{ type: 'Suspended', status: 'True', reason: 'Suspended' }] }

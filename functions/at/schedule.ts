@@ -8,21 +8,22 @@ const RFC3339 = /^(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?(Z|[+-]
  * Fractions of a millisecond round up, so a command never runs early. Throws a TerminalError for everything else,
  * including days and hours that do not exist.
  */
-export function dueTime({ schedule, timeZone }: Pick<AtSpec, 'schedule' | 'timeZone'>): Date {
+export async function dueTime({ schedule, timeZone }: Pick<AtSpec, 'schedule' | 'timeZone'>): Promise<Date> {
   if (timeZone !== undefined && !isTimeZone(timeZone))
     throw invalid(`spec.timeZone is ${JSON.stringify(timeZone)}: expected an IANA name such as Europe/Berlin`)
-  const instant = parseInstant(schedule ?? '', timeZone)
+  const instant = await parseInstant(schedule ?? '', timeZone)
   if (instant === undefined) throw invalid(explain(schedule, timeZone))
   return instant
 }
 
-function parseInstant(text: string, timeZone: string | undefined): Date | undefined {
+async function parseInstant(text: string, timeZone: string | undefined): Promise<Date | undefined> {
   const [, date, time, fraction = '', offset] = RFC3339.exec(text) ?? []
   if (date === undefined || time === undefined || (offset === undefined) === (timeZone === undefined)) return undefined
   // JavaScript turns 30 February into a day in March, and accepts 24:00:00. Only a date that stays unchanged exists.
-  const asIfUtc = Date.parse(`${date}T${time}Z`)
-  if (Number.isNaN(asIfUtc) || new Date(asIfUtc).toISOString() !== `${date}T${time}.000Z`) return undefined
-  const whole = timeZone === undefined ? Date.parse(`${date}T${time}${offset}`) : instantIn(timeZone, asIfUtc)
+  const local = `${date}T${time}`
+  const asIfUtc = Date.parse(`${local}Z`)
+  if (Number.isNaN(asIfUtc) || new Date(asIfUtc).toISOString() !== `${local}.000Z`) return undefined
+  const whole = timeZone === undefined ? Date.parse(`${local}${offset}`) : await instantIn(timeZone, local)
   const instant = whole + Math.ceil(Number(fraction.padEnd(9, '0')) / 1e6)
   return Number.isNaN(instant) ? undefined : new Date(instant)
 }
@@ -39,8 +40,6 @@ function explain(schedule: string | undefined, timeZone: string | undefined): st
     : `spec.schedule is ${JSON.stringify(schedule)}: expected ${expected}`
 }
 
-const DAY_MS = 86_400_000
-
 function isTimeZone(name: string): boolean {
   try {
     // Intl accepts offsets such as +02:00 as well, but they are not names.
@@ -51,33 +50,11 @@ function isTimeZone(name: string): boolean {
 }
 
 /**
- * Returns the instant at which clocks in the zone show this local time (given as if it were UTC), by RFC 5545 (3.3.5).
- * The first instant counts for a time that occurs twice. A time that is skipped is read with the offset before the
- * change.
+ * Returns the instant at which clocks in the zone show this local time, by RFC 5545 (3.3.5). The first instant counts
+ * for a time that occurs twice. A time that is skipped is read with the offset before the change.
  */
-function instantIn(timeZone: string, local: number): number {
-  const offset = offsets(timeZone)
-  const before = local - offset(local - DAY_MS)
-  const after = local - offset(local + DAY_MS)
-  const real = [before, after].filter((instant) => instant + offset(instant) === local)
-  return real.length === 0 ? before : Math.min(...real)
-}
-
-/** Returns a function for the number of milliseconds that the zone is ahead of UTC at an instant. */
-function offsets(timeZone: string): (instant: number) => number {
-  const format = new Intl.DateTimeFormat('en-US', {
-    timeZone,
-    hourCycle: 'h23',
-    year: 'numeric',
-    month: 'numeric',
-    day: 'numeric',
-    hour: 'numeric',
-    minute: 'numeric',
-    second: 'numeric',
-  })
-  return (instant) => {
-    const parts = Object.fromEntries(format.formatToParts(instant).map(({ type, value }) => [type, Number(value)]))
-    const { year = 0, month = 1, day = 1, hour = 0, minute = 0, second = 0 } = parts
-    return Date.UTC(year, month - 1, day, hour, minute, second) - instant
-  }
+async function instantIn(timeZone: string, local: string): Promise<number> {
+  // Imported here: few schedules have a time zone, and importing it takes 6 MiB.
+  const { Temporal } = await import('temporal-polyfill')
+  return Temporal.PlainDateTime.from(local).toZonedDateTime(timeZone).epochMilliseconds
 }
