@@ -151,8 +151,8 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
     served = await serve(writes)
     browser = await startBrowser()
     await until(async () => (await served.data.recentRuns({})).length >= 5)
-    await browser.open(`${served.base}${served.access.path}`)
-    await until(() => browser.evaluate(`location.pathname === '/' && location.search === ''`))
+    await browser.page.goto(`${served.base}${served.access.path}`)
+    await until(() => browser.page.evaluate(`location.pathname === '/' && location.search === ''`))
   })
   afterEach(() => {
     writes.on = false
@@ -191,20 +191,17 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
   const shown = (text: string) =>
     until(
       () =>
-        browser.evaluate<boolean>(
+        browser.page.evaluate<boolean>(
           `document.readyState === 'complete' && document.querySelector('main').innerText.includes(${JSON.stringify(text)})`,
         ),
       { ...PATIENCE, what: text },
     )
   const reported = async (text: string) => {
-    const report = () => browser.evaluate<string>(`document.querySelector('#report').innerText`)
+    const report = () => browser.page.evaluate<string>(`document.querySelector('#report').innerText`)
     expect(await until(async () => (await report()) || false, PATIENCE)).toContain(text)
   }
   const open = async (path: string, text: string) => {
-    await browser.evaluate('globalThis.isOld = true')
-    await browser.open(`${served.base}${path}`)
-    const isThere = `globalThis.isOld === undefined && document.readyState === 'complete' && location.pathname + location.search === ${JSON.stringify(path)}`
-    await until(() => browser.evaluate(isThere), PATIENCE)
+    await browser.page.goto(`${served.base}${path}`)
     await shown(text)
   }
   const runOf = async (name: string) => {
@@ -250,24 +247,32 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
     'narrow and dark': { width: 320, dark: true },
   }
 
+  const look = async ({ width, dark = false }: { width: number; dark?: boolean }) => {
+    await browser.page.setViewportSize({ width, height: 900 })
+    await browser.page.emulateMedia({ colorScheme: dark ? 'dark' : 'light' })
+  }
+
   it.each(PAGES)(
     '%s: fits wide and narrow screens, light and dark, without a finding of axe',
     async (page, path, text) => {
       const axe = await readFile(fileURLToPath(import.meta.resolve('axe-core/axe.min.js')), 'utf8')
-      await browser.look(LOOKS.light)
+      await look(LOOKS.light)
       await open(await path(), text)
-      await browser.evaluate(`${axe};0`)
-      for (const [name, look] of Object.entries(LOOKS)) {
-        await browser.look(look)
+      await browser.page.evaluate(`${axe};0`)
+      for (const [name, one] of Object.entries(LOOKS)) {
+        await look(one)
         // Two looks have both widths and both schemes.
         const isAudited = name === 'light' || name === 'narrow and dark'
-        const findings = isAudited ? await browser.evaluate<string[]>(AXE) : []
-        const isTooWide = await browser.evaluate('document.documentElement.scrollWidth > innerWidth')
+        const findings = isAudited ? await browser.page.evaluate<string[]>(AXE) : []
+        const isTooWide = await browser.page.evaluate('document.documentElement.scrollWidth > innerWidth')
         expect({ name, findings, isTooWide }).toEqual({ name, findings: [], isTooWide: false })
         if (SCREENSHOTS !== undefined)
-          await writeFile(join(SCREENSHOTS, `${page} ${name}.png`.replaceAll(' ', '-')), await browser.screenshot())
+          await writeFile(
+            join(SCREENSHOTS, `${page} ${name}.png`.replaceAll(' ', '-')),
+            await browser.page.screenshot(),
+          )
       }
-      await browser.look(LOOKS.light)
+      await look(LOOKS.light)
       const status = page === 'address without a page' ? /status of 404/ : /^$/
       expect(browser.complaints().filter((one) => !status.test(one))).toEqual([])
     },
@@ -278,9 +283,9 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
     for (const path of ['/queue?reconciler=hostile', '/dead', '/dead/1', '/objects/sites.example.com/default/hello']) {
       await open(path, '<img src=x onerror=')
       expect(
-        await browser.evaluate('[document.title.length > 1, document.images.length, document.scripts.length]'),
+        await browser.page.evaluate('[document.title.length > 1, document.images.length, document.scripts.length]'),
       ).toEqual([true, 0, 1])
-      expect(await browser.evaluate(String.raw`/[\u001b\u202e]/.test(document.body.innerHTML)`)).toBe(false)
+      expect(await browser.page.evaluate(String.raw`/[\u001b\u202e]/.test(document.body.innerHTML)`)).toBe(false)
     }
     expect(browser.complaints()).toEqual([])
   })
@@ -289,8 +294,8 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
     for (const path of [await previewOf('hello'), await replayOf('hello')]) {
       await open(path, HOSTILE_DATA)
       const added = `[...document.querySelectorAll('.changes .added')].map((one) => one.innerText).join()`
-      expect(await browser.evaluate(added)).toMatch(/data\.more/)
-      expect(await browser.evaluate('document.images.length')).toBe(0)
+      expect(await browser.page.evaluate(added)).toMatch(/data\.more/)
+      expect(await browser.page.evaluate('document.images.length')).toBe(0)
     }
     const map = resourcePath({ group: '', version: 'v1', resource: 'configmaps' }, 'default', 'hello')
     expect(await world.kube.get(map)).toMatchObject({ data: { mode: 'ok' } })
@@ -299,62 +304,64 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
 
   it('every page and row can be reached by keyboard alone', async () => {
     await open('/', 'Reconcilers')
-    await browser.press('Tab')
-    expect(await browser.evaluate('document.activeElement.className')).toBe('skip')
-    await browser.press('g')
-    await browser.press('r')
+    await browser.page.keyboard.press('Tab')
+    expect(await browser.page.evaluate('document.activeElement.className')).toBe('skip')
+    await browser.page.keyboard.press('g')
+    await browser.page.keyboard.press('r')
     await until(() =>
-      browser.evaluate(
+      browser.page.evaluate(
         `document.readyState === 'complete' && location.pathname === '/runs' && document.querySelector('tbody a') !== null`,
       ),
     )
-    await browser.press('j')
-    expect(await browser.evaluate('document.activeElement.closest("tbody") !== null')).toBe(true)
-    await browser.press('Enter')
-    await until(() => browser.evaluate(String.raw`/^\/runs\/\d+$/.test(location.pathname)`))
+    await browser.page.keyboard.press('j')
+    expect(await browser.page.evaluate('document.activeElement.closest("tbody") !== null')).toBe(true)
+    await browser.page.keyboard.press('Enter')
+    await until(() => browser.page.evaluate(String.raw`/^\/runs\/\d+$/.test(location.pathname)`))
     await shown('Why it came')
-    await browser.press('/')
-    for (const letter of 'sites/hello') await browser.press(letter)
-    await browser.press('Enter')
-    await until(() => browser.evaluate(`location.pathname === '/objects/sites/_/hello'`))
+    await browser.page.keyboard.press('/')
+    for (const letter of 'sites/hello') await browser.page.keyboard.press(letter)
+    await browser.page.keyboard.press('Enter')
+    await until(() => browser.page.evaluate(`location.pathname === '/objects/sites/_/hello'`))
     await shown('Nothing has to be done')
-    await browser.press('?')
-    expect(await browser.evaluate('document.querySelector("#keys").open')).toBe(true)
-    await browser.press('Escape')
-    expect(await browser.evaluate('document.querySelector("#keys").open')).toBe(false)
+    await browser.page.keyboard.press('?')
+    expect(await browser.page.evaluate('document.querySelector("#keys").open')).toBe(true)
+    await browser.page.keyboard.press('Escape')
+    expect(await browser.page.evaluate('document.querySelector("#keys").open')).toBe(false)
   })
 
   it('shows 10,000 keys by the rows that are in sight, to the last one', async () => {
     await open('/queue?reconciler=unserved', '10,000 keys')
-    const rows = () => browser.evaluate<number>('document.querySelectorAll(".rows tbody tr[data-key]").length')
+    const rows = () => browser.page.evaluate<number>('document.querySelectorAll(".rows tbody tr[data-key]").length')
     expect(await rows()).toBeLessThan(150)
     const names = () =>
-      browser.evaluate<string[]>('[...document.querySelectorAll(".rows .key bdi")].map((one) => one.innerText)')
+      browser.page.evaluate<string[]>('[...document.querySelectorAll(".rows .key bdi")].map((one) => one.innerText)')
     const all = new Set<string>()
     for (let place = 0; place <= 1; place += 0.25) {
       const before = await names()
-      await browser.evaluate(`scrollTo(0, (document.body.scrollHeight - innerHeight) * ${place})`)
+      await browser.page.evaluate(`scrollTo(0, (document.body.scrollHeight - innerHeight) * ${place})`)
       if (place > 0) await until(async () => (await names())[0] !== before[0])
       for (const name of await names()) all.add(name)
       expect(await rows()).toBeLessThan(150)
     }
     expect(all.size).toBeGreaterThan(200)
     expect(
-      await browser.evaluate('Number([...document.querySelectorAll(".rows tr[aria-rowindex]")].at(-1).ariaRowIndex)'),
+      await browser.page.evaluate(
+        'Number([...document.querySelectorAll(".rows tr[aria-rowindex]")].at(-1).ariaRowIndex)',
+      ),
     ).toBe(KEYS + 1)
   })
 
   it('follows thousands of changes in a tenth as many updates at most, and ends with the newest state', async () => {
     await open('/queue?reconciler=burst', 'No key matches')
-    await browser.evaluate(
+    await browser.page.evaluate(
       `globalThis.updates = 0; new MutationObserver(() => globalThis.updates++).observe(document.querySelector('#r-count'), { childList: true });0`,
     )
     await enqueue('burst', 3000)
     await shown('3,000 keys: 3,000 queued')
-    const updates = await browser.evaluate<number>('globalThis.updates')
+    const updates = await browser.page.evaluate<number>('globalThis.updates')
     expect(updates).toBeGreaterThan(0)
     expect(updates).toBeLessThan(300)
-    await until(() => browser.evaluate('document.querySelectorAll(".rows tr[data-key]").length > 10'))
+    await until(() => browser.page.evaluate('document.querySelectorAll(".rows tr[data-key]").length > 10'))
     expect(browser.complaints()).toEqual([])
   })
 
@@ -362,12 +369,12 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
     timeout: 150_000,
   }, async () => {
     await open('/queue?reconciler=site&name=wrong', '1 parked')
-    expect(await browser.evaluate('document.querySelector("[data-act], .pick")')).toBeNull()
+    expect(await browser.page.evaluate('document.querySelector("[data-act], .pick")')).toBeNull()
     writes.on = true
     await open('/queue?reconciler=site&name=wrong', '1 parked')
-    await browser.evaluate('document.querySelector(".rows input").click()')
-    expect(await browser.evaluate(`document.querySelector('[data-stop]').checkVisibility()`)).toBe(false)
-    await browser.evaluate(`document.querySelector('[data-act=retry]').click()`)
+    await browser.page.evaluate('document.querySelector(".rows input").click()')
+    expect(await browser.page.evaluate(`document.querySelector('[data-stop]').checkVisibility()`)).toBe(false)
+    await browser.page.evaluate(`document.querySelector('[data-act=retry]').click()`)
     await reported('Retried: 1 queued')
     await until(async () => {
       const { items } = await world.kube.request<{ items: { reason?: string; involvedObject?: { name: string } }[] }>({
@@ -379,20 +386,20 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
       )
     })
     await open('/queue?reconciler=burst', '3,000 keys')
-    await browser.evaluate(
+    await browser.page.evaluate(
       `document.querySelector('.rows input').click(); document.querySelector('[data-pick=all]').click();0`,
     )
     const purge = `document.querySelector('[data-act=purge]').click(); document.querySelector('[data-act=purge]').click()`
-    await browser.evaluate(`${purge}; document.querySelector('[data-stop]').click();0`)
+    await browser.page.evaluate(`${purge}; document.querySelector('[data-stop]').click();0`)
     await reported('Purged: 1,000 purged; stopped, 2,000 left')
     await shown('2,000 keys: 2,000 queued')
-    await browser.evaluate(
+    await browser.page.evaluate(
       `document.querySelector('.rows input').click(); document.querySelector('[data-pick=all]').click();0`,
     )
-    await browser.evaluate(`${purge};0`)
+    await browser.page.evaluate(`${purge};0`)
     await shown('No key matches')
-    await until(() => browser.evaluate(`document.querySelector('#report').innerText === 'Purged: 2,000 purged'`))
-    expect(await browser.evaluate(`document.querySelector('[data-stop]').hidden`)).toBe(true)
+    await until(() => browser.page.evaluate(`document.querySelector('#report').innerText === 'Purged: 2,000 purged'`))
+    expect(await browser.page.evaluate(`document.querySelector('[data-stop]').hidden`)).toBe(true)
   })
 
   it('reports NATS and the console that go away, keeps what it shows, and goes on when they are back', async () => {
@@ -404,13 +411,13 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
     } finally {
       world.cluster.nats?.signal('SIGCONT')
     }
-    await until(() => browser.evaluate(`document.querySelector('#r-notice').innerText === ''`), AFTER_AN_OUTAGE)
+    await until(() => browser.page.evaluate(`document.querySelector('#r-notice').innerText === ''`), AFTER_AN_OUTAGE)
     await served.stop()
     await shown('The console does not answer')
-    expect(await browser.evaluate(`document.querySelector('#live').innerText`)).toBe('not live')
+    expect(await browser.page.evaluate(`document.querySelector('#live').innerText`)).toBe('not live')
     await served.start()
-    await until(() => browser.evaluate(`document.querySelector('#live').innerText === 'live'`), AFTER_AN_OUTAGE)
-    await until(() => browser.evaluate(`document.querySelector('#r-notice').innerText === ''`), AFTER_AN_OUTAGE)
+    await until(() => browser.page.evaluate(`document.querySelector('#live').innerText === 'live'`), AFTER_AN_OUTAGE)
+    await until(() => browser.page.evaluate(`document.querySelector('#r-notice').innerText === ''`), AFTER_AN_OUTAGE)
     browser.complaints()
   })
 

@@ -96,9 +96,9 @@ export function visitorsOnNode(scene: () => Scene): void {
       [await pageOf('one'), 'One & only'],
     ] as const) {
       await until(async () => (await visit(url)).length > 0)
-      await browser.open(url)
+      await browser.page.goto(url)
       const texts = (selector: string) =>
-        browser.evaluate<string[]>(`[...document.querySelectorAll('${selector}')].map((one) => one.textContent)`)
+        browser.page.evaluate<string[]>(`[...document.querySelectorAll('${selector}')].map((one) => one.textContent)`)
       const latestOnPage = async () => await texts('tbody tr:first-child td')
       await until(async () => isDeepStrictEqual(await texts('h2'), [title]))
       expect(await texts('th')).toEqual(['Service IP', 'Client IP', 'Timestamp'])
