@@ -1,8 +1,9 @@
 import { hash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
+import { LRUCache } from 'lru-cache'
 import type { RunLog } from '#contracts'
 import { ApiConnectionError, ApiError, type KubeClient, resourcePath } from '#kube'
-import { BoundedMap, pause, TokenBucket } from '#primitives'
+import { pause, TokenBucket } from '#primitives'
 import type { Access, Action, Person, Refusal } from './types.ts'
 import { WriteRecord } from './write-record.ts'
 
@@ -128,11 +129,14 @@ interface AccessReviewsOptions {
 class AccessReviews {
   readonly #options: AccessReviewsOptions
   readonly #cache: TimedCache<boolean>
-  readonly #rates = new BoundedMap<string, TokenBucket>(PEOPLE)
+  /** Of the people who asked last. */
+  readonly #rates: LRUCache<string, TokenBucket>
 
   constructor(options: AccessReviewsOptions) {
     this.#options = options
     this.#cache = new TimedCache({ entries: REMEMBERED, ms: options.cacheMs, now: options.now })
+    const memoMethod = () => new TokenBucket(REVIEWS_AT_MOST, options.now)
+    this.#rates = new LRUCache({ max: PEOPLE, memoMethod })
   }
 
   /** Rejects where the API server cannot be asked. */
@@ -150,7 +154,7 @@ class AccessReviews {
   }
 
   async #reviewInTurn(person: ReviewedPerson, who: string, key: string, question: Action): Promise<boolean> {
-    const turn = this.#rateOf(who).takeWithin(PATIENCE_MS)
+    const turn = this.#rates.memo(who).takeWithin(PATIENCE_MS)
     if ('returnMs' in turn) {
       this.#options.limited(person)
       return false
@@ -171,13 +175,6 @@ class AccessReviews {
       { timeoutMs: TIMEOUT_MS },
     )
     return status.allowed && status.denied !== true
-  }
-
-  #rateOf(who: string): TokenBucket {
-    const rate = this.#rates.get(who) ?? new TokenBucket(REVIEWS_AT_MOST, this.#options.now)
-    // The people who asked last are remembered.
-    this.#rates.set(who, rate)
-    return rate
   }
 }
 
@@ -238,9 +235,10 @@ class TokenReviews {
   /** Two, so that tokens of strangers take no place of those that were accepted. */
   readonly #ofAccepted: TimedCache<Person | Refusal>
   readonly #ofOthers: TimedCache<Person | Refusal>
-  readonly #accepted = new BoundedMap<string, true>(ACCEPTED)
+  readonly #accepted = new LRUCache<string, true>({ max: ACCEPTED })
   readonly #rate: TokenBucket
-  readonly #rates = new BoundedMap<string, TokenBucket>(ADDRESSES)
+  /** Of the networks that asked last. */
+  readonly #rates: LRUCache<string, TokenBucket>
 
   constructor(options: TokenReviewsOptions) {
     this.#options = options
@@ -248,6 +246,7 @@ class TokenReviews {
     this.#ofAccepted = new TimedCache({ entries: TOKENS_REMEMBERED, ms, now })
     this.#ofOthers = new TimedCache({ entries: TOKENS_REMEMBERED, ms, now })
     this.#rate = new TokenBucket(REVIEWS_OF_ALL, now)
+    this.#rates = new LRUCache({ max: ADDRESSES, memoMethod: () => new TokenBucket(REVIEWS_OF_ADDRESS, now) })
   }
 
   /** `address`: the remote address of the request. */
@@ -271,10 +270,7 @@ class TokenReviews {
   }
 
   #isBusy(address: string): boolean {
-    const network = networkOf(address)
-    const rate = this.#rates.get(network) ?? new TokenBucket(REVIEWS_OF_ADDRESS, this.#options.now)
-    // The addresses that asked last are remembered.
-    this.#rates.set(network, rate)
+    const rate = this.#rates.memo(networkOf(address))
     return 'returnMs' in rate.takeWithin(0) || 'returnMs' in this.#rate.takeWithin(0)
   }
 
@@ -379,11 +375,11 @@ export interface TimedCacheOptions {
 /** Answers of a server, for a bounded time. Equal questions at one time are asked once. A failure is not kept. */
 export class TimedCache<Value> {
   readonly #options: TimedCacheOptions
-  readonly #entries: BoundedMap<string, Entry<Value>>
+  readonly #entries: LRUCache<string, Entry<Value>>
 
   constructor(options: TimedCacheOptions) {
     this.#options = options
-    this.#entries = new BoundedMap(options.entries)
+    this.#entries = new LRUCache({ max: options.entries })
   }
 
   /** Undefined: not known, or known for too long. */

@@ -1,7 +1,7 @@
+import { LRUCache } from 'lru-cache'
 import type { KubeObject, ResourceRef, RunLog } from '#contracts'
 import { EventRecorder, Gate } from '#dispatch'
 import { isNotFound, type KubeClient, resourcePath, servedResources } from '#kube'
-import { BoundedMap } from '#primitives'
 import type { About, Person } from './types.ts'
 
 /** Requests for Events, and for the objects that these are about. */
@@ -23,7 +23,7 @@ export class WriteRecord {
   readonly #options: WriteRecordOptions
   readonly #gate = new Gate(AT_ONCE)
   readonly #recorder: EventRecorder
-  readonly #resources = new BoundedMap<string, Promise<ResourceRef | undefined>>(KINDS)
+  readonly #resources = new LRUCache<string, Promise<ResourceRef | undefined>>({ max: KINDS })
 
   constructor(options: WriteRecordOptions) {
     const { instance, log, date: now } = options

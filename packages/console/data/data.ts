@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache'
 import type { Logger } from 'pino'
 import type { KubeObject, RunRecord, RunResult } from '#contracts'
 import { type DeadLetter, NoRunsError, type RunsView, type StoredRun } from '#events'
@@ -16,7 +17,7 @@ import {
   toRow,
 } from '#inspect'
 import { isNotFound, type KubeClient, type RequestReport, type ServedResource, servedResources } from '#kube'
-import { BoundedMap, mapAtMost, pause, TokenBucket } from '#primitives'
+import { mapAtMost, pause, TokenBucket } from '#primitives'
 import type { Config } from '#process/config'
 import { EXIT, exitCodeOf, oneLine } from '#process/exit'
 import { openKube } from '#process/kube'
@@ -336,7 +337,7 @@ async function readQueue({ queue, view }: ExistingStreams, reconciler: string | 
 
 /** Reads the queue again only after WORK has changed: while nothing happens, a look costs one small request. */
 function queueReader(): (streams: ExistingStreams, reconciler: string | undefined) => Promise<QueueSnapshot> {
-  const read = new BoundedMap<string, { mark: string; snapshot: QueueSnapshot }>(READ)
+  const read = new LRUCache<string, { mark: string; snapshot: QueueSnapshot }>({ max: READ })
   return async (streams, reconciler) => {
     const { state } = await streams.js.admin.streams.info(streams.queue.stream)
     const mark = JSON.stringify([state.first_seq, state.last_seq, state.messages])
@@ -413,17 +414,19 @@ interface CacheOptions {
 
 /** What several tabs look at is read once, and the more a read costs, the more seldom. */
 export class Cache {
-  readonly #entries = new BoundedMap<string, Entry>(ENTRIES)
+  readonly #entries = new LRUCache<string, Entry>({ max: ENTRIES })
   readonly #loading = new Map<string, Promise<unknown>>()
   readonly #now: () => number
   readonly #wait: (ms: number) => Promise<void>
   readonly #rate: TokenBucket
-  readonly #rates = new BoundedMap<string, TokenBucket>(PEOPLE)
+  /** Of the persons who read last. */
+  readonly #rates: LRUCache<string, TokenBucket>
 
   constructor({ now = () => performance.now(), wait = pause }: CacheOptions = {}) {
     this.#now = now
     this.#wait = wait
     this.#rate = new TokenBucket(READS, now)
+    this.#rates = new LRUCache({ max: PEOPLE, memoMethod: () => new TokenBucket(READS_OF_PERSON, now) })
   }
 
   /** `weight`: a read of several requests counts as so many reads. `person`: the name of the reader. */
@@ -436,7 +439,7 @@ export class Cache {
     const known = this.#knownOrLoading(key, maxAgeMs)
     if (known !== undefined) return known as Promise<T>
     // Another person who wants the same does not wait for the turn of this person.
-    await this.#turn(this.#rateOf(person), weight)
+    await this.#turn(this.#rates.memo(person), weight)
     const meanwhile = this.#knownOrLoading(key, maxAgeMs) ?? this.#loadOnce(key, load, weight)
     return meanwhile as Promise<T>
   }
@@ -472,12 +475,5 @@ export class Cache {
     const turn = rate.takeWithin(MOST_WAIT_MS, weight)
     if ('returnMs' in turn) throw new BusyError(turn.returnMs)
     if (turn.waitMs > 0) await this.#wait(turn.waitMs)
-  }
-
-  #rateOf(person: string): TokenBucket {
-    const rate = this.#rates.get(person) ?? new TokenBucket(READS_OF_PERSON, this.#now)
-    // The persons who read last are remembered.
-    this.#rates.set(person, rate)
-    return rate
   }
 }
