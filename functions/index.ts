@@ -1,17 +1,31 @@
 import type { Reconciler } from 'fairlead'
-import { at } from './at/index.ts'
-import { etcdBackup } from './etcd/backup/index.ts'
-import { etcd } from './etcd/operator/index.ts'
-import { etcdRestore } from './etcd/restore/index.ts'
-import { memcached } from './memcached/index.ts'
-import { visitors } from './visitors/index.ts'
 
-/** The built-in functions, keyed by the name that selects them. None is installed or run unless it is selected. */
-export const builtinsByName: Readonly<Record<string, readonly Reconciler[]>> = {
-  at: [at],
-  etcd: [etcd, etcdBackup, etcdRestore],
-  memcached: [memcached],
-  visitors: [visitors],
+interface Builtin {
+  /** The names of its Reconcilers, which are known without loading it. */
+  reconcilers: readonly string[]
+  load: () => Promise<readonly Reconciler[]>
 }
 
-export const builtins: readonly Reconciler[] = Object.values(builtinsByName).flat()
+const BUILTINS: Readonly<Record<string, Builtin>> = {
+  at: { reconcilers: ['at'], load: async () => [(await import('./at/index.ts')).at] },
+  etcd: {
+    reconcilers: ['etcd', 'etcd-backup', 'etcd-restore'],
+    load: async () => {
+      const { etcd, etcdBackup, etcdRestore } = await import('./etcd/index.ts')
+      return [etcd, etcdBackup, etcdRestore]
+    },
+  },
+  memcached: { reconcilers: ['memcached'], load: async () => [(await import('./memcached/index.ts')).memcached] },
+  visitors: { reconcilers: ['visitors'], load: async () => [(await import('./visitors/index.ts')).visitors] },
+}
+
+/** The names that select built-in functions. A process loads, installs and runs only what is selected. */
+export const builtinNames: readonly string[] = Object.keys(BUILTINS)
+
+/** Loads the built-in functions of these names; by default, all. */
+export const builtins = async (names = builtinNames): Promise<Reconciler[]> =>
+  (await Promise.all(names.map(async (name) => (await BUILTINS[name]?.load()) ?? []))).flat()
+
+/** Returns the name that selects the built-in function with this Reconciler; undefined if it is not a built-in one. */
+export const builtinOf = (reconciler: string): string | undefined =>
+  builtinNames.find((name) => BUILTINS[name]?.reconcilers.includes(reconciler))

@@ -10,10 +10,11 @@ const HEADER = '# Generated from the schemas in the code: change those, then npm
 
 /** Returns the contents of all generated files that are committed, keyed by their paths from the root of the repository. */
 export async function generatedFiles(): Promise<Map<string, string>> {
-  const crds = [reconcilerCrd(), ...definitionsOf(builtins)]
+  const functions = await builtins()
+  const crds = [reconcilerCrd(), ...definitionsOf(functions)]
   const files: [string, object | readonly object[]][] = [
     ...crds.map((crd): [string, object] => [`crds/${crd.spec.group}_${crd.spec.names.plural}.yaml`, crd]),
-    ...builtins.map((one): [string, object] => [
+    ...functions.map((one): [string, object] => [
       `functions/${one.name.replace('-', '/')}/reconciler.yaml`,
       manifest(one),
     ]),
@@ -26,7 +27,7 @@ export async function generatedFiles(): Promise<Map<string, string>> {
 
 /** Returns all files of both charts, keyed by their paths below the folder of the charts. */
 export async function charts(): Promise<Map<string, string>> {
-  const functions = await functionsChart(builtins, {
+  const functions = await functionsChart(await builtins(), {
     name: 'fairlead-functions',
     version,
     description:

@@ -4,6 +4,7 @@ import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { z } from 'zod'
 import type { FunctionAccess } from '#dispatch'
+import { builtinNames, builtinOf, builtins } from '#functions'
 import type { Reconciler } from '#sdk'
 import { UsageError } from './exit.ts'
 
@@ -33,8 +34,7 @@ export async function loadFunctions({ function: files, builtin, namespaces }: Se
 export async function demandFunctions(selection: Selection): Promise<Reconciler[]> {
   const functions = await loadFunctions(selection)
   if (functions.length > 0) return functions
-  const names = Object.keys(BUILTIN_RECONCILERS).join(', ')
-  throw new UsageError(`no functions are selected: give -f FILE, or --builtin with ${names} or all`)
+  throw new UsageError(`no functions are selected: give -f FILE, or --builtin with ${builtinNames.join(', ')} or all`)
 }
 
 /** Returns the functions of which a command names one: those of the modules, or the built-in ones. */
@@ -43,27 +43,17 @@ export const namableFunctions = (files: readonly string[]): Promise<Reconciler[]
 
 async function builtinFunctions(names: readonly string[]): Promise<Reconciler[]> {
   if (names.length === 0) return []
-  const { builtins, builtinsByName } = await import('#functions')
-  const unknown = names.find((name) => name !== 'all' && !Object.hasOwn(builtinsByName, name))
+  const unknown = names.find((name) => name !== 'all' && !builtinNames.includes(name))
   if (unknown !== undefined)
     throw new UsageError(
-      `--builtin is "${unknown}", and no built-in function has this name: give ${Object.keys(builtinsByName).join(', ')} or all`,
+      `--builtin is "${unknown}", and no built-in function has this name: give ${builtinNames.join(', ')} or all`,
     )
-  if (names.includes('all')) return [...builtins]
-  return [...new Set(names)].flatMap((name) => builtinsByName[name] ?? [])
-}
-
-/** The Reconcilers of the built-in functions, keyed by the name that selects them. So a process need not load them. */
-export const BUILTIN_RECONCILERS: Readonly<Record<string, readonly string[]>> = {
-  at: ['at'],
-  etcd: ['etcd', 'etcd-backup', 'etcd-restore'],
-  memcached: ['memcached'],
-  visitors: ['visitors'],
+  return builtins(names.includes('all') ? builtinNames : [...new Set(names)])
 }
 
 /** Returns how a dispatcher gets the function of this Reconciler. Undefined: it is not a built-in one. */
 export function fixForMissing(reconciler: string): string | undefined {
-  const [selected] = Object.entries(BUILTIN_RECONCILERS).find(([, names]) => names.includes(reconciler)) ?? []
+  const selected = builtinOf(reconciler)
   return (
     selected && `add --builtin ${selected} to the arguments of this dispatcher, unless another one has the function`
   )

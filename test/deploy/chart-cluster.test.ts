@@ -51,7 +51,8 @@ const replicas = () =>
   kubectl(['-n', 'fairlead-system', 'get', 'deployment/fairlead-bridge', '-o', 'jsonpath={.spec.replicas}'])
 const AT = 'ats.cnat.programming-kubernetes.info'
 
-const EACH = builtins.flatMap(({ name }) => ['--set', `functions.${name}.enabled=true`])
+const functions = await builtins()
+const EACH = functions.flatMap(({ name }) => ['--set', `functions.${name}.enabled=true`])
 
 describe('on a cluster, by Helm', () => {
   it('is installed, takes over what the command has installed, and says what comes next', async () => {

@@ -248,13 +248,14 @@ describe('the chart of Fairlead', () => {
   })
 })
 
-const EACH = builtins.flatMap(({ name }) => ['--set', `functions.${name}.enabled=true`])
+const functions = await builtins()
+const EACH = functions.flatMap(({ name }) => ['--set', `functions.${name}.enabled=true`])
 
 describe('the chart of the functions', () => {
   it('has what install applies for them', async () => {
     const made = (await rendered(FUNCTIONS_CHART, ...EACH)).filter((one) => !isHook(one))
-    const manifests = builtins.map((one) => manifest(one))
-    const wanted = [...manifests.flatMap((one) => functionRbac(one)), ...definitionsOf(builtins), ...manifests]
+    const manifests = functions.map((one) => manifest(one))
+    const wanted = [...manifests.flatMap((one) => functionRbac(one)), ...definitionsOf(functions), ...manifests]
     expect(byTitle(made)).toEqual(byTitle(plain(wanted) as unknown as KubeObject[]))
   })
 
@@ -281,7 +282,7 @@ describe('the chart of the functions', () => {
       ({ kind }) => kind === 'Reconciler',
     )
     expect(reconcilers.map(({ metadata }) => metadata.labels)).toEqual(
-      builtins.map(() => ({ 'fairlead.dev/shard': 'b' })),
+      functions.map(() => ({ 'fairlead.dev/shard': 'b' })),
     )
   })
 })

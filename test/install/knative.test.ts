@@ -51,8 +51,8 @@ describe('the Knative Service of a function', () => {
     expect(service.spec.template.spec.timeoutSeconds).toBe(expected)
   })
 
-  it('has only strings in its annotations, as the API server wants', () => {
-    for (const one of builtins)
+  it('has only strings in its annotations, as the API server wants', async () => {
+    for (const one of await builtins())
       for (const value of Object.values(made(one)[0].spec.template.metadata.annotations))
         expect(value).toBeTypeOf('string')
   })

@@ -25,6 +25,10 @@ const ROOMS = [
   'sdk',
   'sdk/testing',
   'functions',
+  'functions/at',
+  'functions/etcd',
+  'functions/memcached',
+  'functions/visitors',
   'cli/install',
   'kube/pki',
   'packages/lab',
@@ -42,9 +46,11 @@ beforeAll(async () => {
 })
 afterAll(() => rm(dir, { recursive: true }))
 
-/** The functions that come along: EtcdCluster issues certificates, and loads gRPC when it calls etcd. */
-const FUNCTIONS = ['core/contracts', 'core/spec', 'functions', 'kube/pki', 'lru-cache', 'sdk', 'zod']
-const HTTP = [...FUNCTIONS, 'streams/events', 'pino']
+const SDK = ['core/contracts', 'core/spec', 'functions', 'sdk', 'zod']
+/** EtcdCluster issues certificates, and loads gRPC when it calls etcd. */
+const ETCD = ['functions/etcd', 'kube/pki', 'lru-cache']
+const ALL = [...SDK, ...ETCD, 'functions/at', 'functions/memcached', 'functions/visitors']
+const HTTP = [...ALL, 'streams/events', 'pino']
 const NATS = [
   '@nats-io/jetstream',
   'core/contracts',
@@ -55,19 +61,21 @@ const NATS = [
   'core/spec',
   'zod',
 ]
+/** Without a kubeconfig, as in a pod, and with a log that is not a terminal. */
+const UP = [...NATS, 'bridge', 'dispatch', 'kube', 'prom-client', 'streams/queue', 'reconcile']
 
 it.each([
   ['--help', []],
   ['serve nope', HTTP],
-  ['--kubeconfig config install --builtin all', [...FUNCTIONS, 'cli/install', 'kube', 'yaml']],
+  ['--kubeconfig config install --builtin all', [...ALL, 'cli/install', 'kube', 'yaml']],
   ['queue ls', [...NATS, 'streams/queue']],
-  // Without a kubeconfig, as in a pod, and with a log that is not a terminal.
-  [
-    'up --builtin all',
-    [...new Set([...NATS, ...FUNCTIONS]), 'bridge', 'dispatch', 'kube', 'prom-client', 'streams/queue', 'reconcile'],
-  ],
+  // A dispatcher loads only the functions that it was given.
+  ['up --builtin all', [...UP, ...ALL]],
+  ['up --builtin at', [...UP, ...SDK, 'functions/at']],
+  ['dispatch --builtin at,memcached', [...UP, ...SDK, 'functions/at', 'functions/memcached']],
+  ['dispatch --builtin etcd', [...UP, ...SDK, ...ETCD]],
 ])('a command loads what it needs and nothing else: %s', async (line, needed) => {
   const args = line.split(' ').map((word) => (word === 'config' ? join(dir, word) : word))
   const loaded = await loadedBy([BIN, ...args], NOWHERE)
-  expect(loaded.filter((one) => COUNTED.has(one))).toEqual(['commander', ...needed].sort())
+  expect(loaded.filter((one) => COUNTED.has(one))).toEqual([...new Set(['commander', ...needed])].sort())
 })

@@ -2,10 +2,10 @@ import { expect, it } from 'vitest'
 import { loadedBy } from '../support/loaded.ts'
 
 it.each([
-  [['#functions/at'], ['core/contracts', 'core/spec', 'functions', 'sdk', 'zod']],
+  [['#functions/at'], ['core/contracts', 'core/spec', 'functions/at', 'sdk', 'zod']],
   [
     ['#functions/at', '#sdk/serve'],
-    ['core/contracts', 'core/spec', 'functions', 'sdk', 'streams/events', 'zod'],
+    ['core/contracts', 'core/spec', 'functions/at', 'sdk', 'streams/events', 'zod'],
   ],
   // No client of NATS or Kubernetes: tests of functions begin at once, and replay needs neither.
   [

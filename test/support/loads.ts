@@ -7,7 +7,8 @@ const ROOT = new URL('../..', import.meta.url).href
 function ownerOf(path: string): string | undefined {
   const [, name] = /^node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path) ?? []
   if (name !== undefined) return name
-  const [, room] = /^((?:core|streams|packages)\/[^/]+|cli\/install|kube\/pki|sdk\/testing|[^/]+)\//.exec(path) ?? []
+  const [, room] =
+    /^((?:core|functions|streams|packages)\/[^/]+|cli\/install|kube\/pki|sdk\/testing|[^/]+)\//.exec(path) ?? []
   return room
 }
 const loaded = new Set<string>()
