@@ -138,7 +138,7 @@ function roomRule(room: string, allowed: string[]): OxlintOverride {
         {
           patterns: [
             {
-              group: [...closed, ...open],
+              group: [...closed, ...open, 'fairlead/internal/*'],
               message: `${room}/ may import only: ${allowed.map((door) => (named.includes(door) && door !== 'fairlead' ? `#${door}` : door)).join(', ') || 'nothing'} (docs/architecture.md)`,
             },
             ...(siblings.length > 0

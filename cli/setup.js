@@ -21,7 +21,8 @@ function upToDate() {
   const wanted = versions('package-lock.json')
   const installed = versions('node_modules/.package-lock.json')
   return Object.entries(wanted).every(
-    ([path, { version, optional }]) => path === '' || optional || installed[path]?.version === version,
+    ([path, { version, optional }]) =>
+      path === '' || optional || (path in installed && installed[path].version === version),
   )
 }
 

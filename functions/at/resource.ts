@@ -1,5 +1,4 @@
-import { type ReconcileOutcome, resource } from 'fairlead'
-import { z } from 'zod'
+import { type ReconcileOutcome, resource, z } from 'fairlead'
 
 const statusSchema = z.object({
   phase: z

@@ -1,5 +1,4 @@
-import { resource } from 'fairlead'
-import { z } from 'zod'
+import { resource, z } from 'fairlead'
 
 /** The Memcached of operator-sdk's samples, with the fields of its first version and of its present one. */
 export const Memcached = resource({

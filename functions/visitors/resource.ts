@@ -1,5 +1,4 @@
-import { resource } from 'fairlead'
-import { z } from 'zod'
+import { resource, z } from 'fairlead'
 
 const nodePort = z.int32().min(1).max(65_535).optional()
 const image = (name: string) => z.string().min(1).default(name)

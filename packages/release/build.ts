@@ -38,7 +38,7 @@ export async function buildPackage(folder: string): Promise<Manifest> {
     cwd: ROOT,
   })
   for (const path of await filesIn(folder)) await finish(folder, path)
-  const manifest = publishedManifest(source)
+  const manifest = publishedManifest({ ...source, dependencies: await dependenciesOf(source) })
   await writeFile(join(folder, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`)
   return manifest
 }
@@ -104,6 +104,7 @@ const isAsset = (path: string): boolean => extname(path) !== '.ts' || path.inclu
 export interface Manifest {
   name: string
   version: string
+  dependencies?: Record<string, string>
   exports: Record<string, string>
   imports: Record<string, string>
   bin: Record<string, string>
@@ -122,6 +123,26 @@ const PUBLISHED = [
   'dependencies',
 ] as const
 
+/** Returns the dependencies of the repository and of its workspaces, whose files the package contains. */
+async function dependenciesOf({ name, workspaces, dependencies }: typeof source): Promise<Record<string, string>> {
+  const all: Record<string, string> = { ...dependencies }
+  for (const folder of workspaces) {
+    const workspace = await manifestIn(folder)
+    for (const [dependency, version] of Object.entries(workspace.dependencies ?? {}))
+      if (dependency !== name && (all[dependency] ??= version) !== version)
+        throw new Error(
+          `${folder} depends on ${dependency} ${version}, and another on ${all[dependency]}: use one version`,
+        )
+  }
+  return Object.fromEntries(Object.entries(all).toSorted(([one], [other]) => (one < other ? -1 : 1)))
+}
+
+const manifestIn = async (folder: string): Promise<Manifest> =>
+  JSON.parse(await readFile(join(ROOT, folder, 'package.json'), 'utf8')) as Manifest
+
+/** Doors that only workspaces of the repository use. In the package, all files belong to one package. */
+const isInner = (door: string): boolean => door.startsWith('./internal/')
+
 /**
  * Returns the package.json of the package: exports point to compiled files and their declarations. It has no scripts,
  * so an installation runs no code.
@@ -131,7 +152,7 @@ function publishedManifest(source: Manifest): Manifest {
   return {
     ...kept,
     sideEffects: false,
-    exports: mapValues(source.exports, (path) =>
+    exports: mapValues(Object.fromEntries(Object.entries(source.exports).filter(([door]) => !isInner(door))), (path) =>
       path.endsWith('.ts') ? { types: declaration(path), default: compiled(path) } : path,
     ),
     imports: mapValues(source.imports, compiled),

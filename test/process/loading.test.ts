@@ -2,6 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import etcd from '../../functions/etcd/package.json' with { type: 'json' }
 import manifest from '../../package.json' with { type: 'json' }
 import { loadedBy } from '../support/loaded.ts'
 
@@ -34,7 +35,7 @@ const ROOMS = [
   'packages/lab',
 ]
 /** What others depend on in turn is theirs. */
-const COUNTED = new Set([...ROOMS, ...Object.keys(manifest.dependencies)])
+const COUNTED = new Set([...ROOMS, ...Object.keys({ ...manifest.dependencies, ...etcd.dependencies })])
 
 let dir: string
 beforeAll(async () => {

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import { z } from 'fairlead'
 import { type AgentPod, lostAt } from './agent-pod.ts'
 
 const stored = z.object({

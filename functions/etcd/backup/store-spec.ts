@@ -1,5 +1,4 @@
-import { TerminalError } from 'fairlead'
-import { z } from 'zod'
+import { TerminalError, z } from 'fairlead'
 
 const path = z
   .string()

@@ -1,5 +1,4 @@
-import { resource } from 'fairlead'
-import { z } from 'zod'
+import { resource, z } from 'fairlead'
 import { agentImage } from '../restore/index.ts'
 
 const days = (least: number, most: number) => z.int32().min(least).max(most)
