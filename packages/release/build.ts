@@ -188,22 +188,11 @@ export async function buildCreatePackage(
   { version, license, engines }: Manifest,
   folder: string,
 ): Promise<void> {
-  await mkdir(join(await emptied(folder), SCAFFOLD), { recursive: true })
+  await emptied(folder)
   for (const name of await readdir(join(from, SCAFFOLD)))
-    if (!/\.(map|d\.ts)$/.test(name))
-      await cp(join(from, SCAFFOLD, name), join(folder, SCAFFOLD, name), { recursive: true })
+    if (!/\.(map|d\.ts)$/.test(name)) await cp(join(from, SCAFFOLD, name), join(folder, name), { recursive: true })
   await cp(join(from, 'LICENSE'), join(folder, 'LICENSE'))
-  await writeFile(join(folder, 'create.js'), `#!/usr/bin/env node\nawait import('./${SCAFFOLD}/create-main.js')\n`, {
-    mode: 0o755,
-  })
-  const manifest = {
-    name: 'create-fairlead',
-    version,
-    description: 'npm create fairlead: a project for Kubernetes operators made of functions',
-    license,
-    type: 'module',
-    engines,
-    bin: { 'create-fairlead': 'create.js' },
-  }
+  const { private: _, bin, ...own } = await manifestIn(SCAFFOLD)
+  const manifest = { ...own, version, license, engines, bin: mapValues(bin, compiled) }
   await writeFile(join(folder, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`)
 }

@@ -27,7 +27,14 @@ export async function prepare({ wanted, dryRun, say, today }: Preparation): Prom
     throw new Error(`the tag ${tag} exists: choose a higher version, or remove the tag if it was never pushed`)
   say(`fairlead ${current} -> ${version}\n\n${changes}\n`)
   const steps: Step[] = [
-    running('npm', 'version', version, '--no-git-tag-version'),
+    running(
+      'npm',
+      'version',
+      version,
+      '--no-git-tag-version',
+      '--workspace=create-fairlead',
+      '--include-workspace-root',
+    ),
     { does: `CHANGELOG.md: ${version} (${date})`, changes: true, act: () => writeFile(changelog, text) },
     {
       does: `${KEPT}: the code of ${version}`,

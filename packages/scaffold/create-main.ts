@@ -1,3 +1,4 @@
+#!/usr/bin/env node
 /** `npm create fairlead`: the same as `fairlead new`, in a package without dependencies. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -34,7 +35,7 @@ async function create(): Promise<void> {
     process.exitCode = values.help === true ? 0 : 2
     return
   }
-  const { version } = JSON.parse(readFileSync(join(import.meta.dirname, '../../package.json'), 'utf8')) as {
+  const { version } = JSON.parse(readFileSync(join(import.meta.dirname, 'package.json'), 'utf8')) as {
     version: string
   }
   const { template = 'resource', fairlead = `^${version}`, help: _, ...names } = values

@@ -60,7 +60,7 @@ describe('release prepare', () => {
     const before = await changed()
     const { stdout } = await release('prepare', '99.0.0', '--dry-run')
     expect(stdout.split('\n').filter((line) => line.startsWith('would: '))).toEqual([
-      'would: npm version 99.0.0 --no-git-tag-version',
+      'would: npm version 99.0.0 --no-git-tag-version --workspace=create-fairlead --include-workspace-root',
       expect.stringMatching(/^would: CHANGELOG.md: 99.0.0 \(\d{4}-\d\d-\d\d\)$/),
       'would: test/release/previous: the code of 99.0.0',
       'would: npm run generate',
