@@ -56,6 +56,14 @@ const [, index, ...paths] = process.argv
 const { main } = await import(index)
 for (const path of paths) await main(['node', 'fairlead', ...path.split(' '), '--help'])
 `
+interface Manifest {
+  workspaces: string[]
+  dependencies: Record<string, string>
+  exports: Record<string, unknown>
+}
+const manifestIn = async (folder: string): Promise<Manifest> =>
+  JSON.parse(await readFile(join(folder, 'package.json'), 'utf8')) as Manifest
+
 /** What attw finds. The package is for ECMAScript modules; it has no door for require() of old. */
 interface Problem {
   kind: string
@@ -87,6 +95,15 @@ describe('the package', () => {
     // It prints a warning about versions. The package was installed without scripts.
     expect(scripted).toEqual(['node_modules/protobufjs'])
     expect(await bytesIn(join(made.installed, 'node_modules'))).toBeLessThan(130e6)
+  })
+
+  it('brings what its workspaces need, and has none of the doors that they use', async () => {
+    const { workspaces, dependencies: own } = await manifestIn(ROOT)
+    const { dependencies, exports } = await manifestIn(made.folder)
+    const needed = await Promise.all(workspaces.map((folder) => manifestIn(join(ROOT, folder))))
+    const { fairlead: _, ...all } = Object.assign({ ...own }, ...needed.map((one) => one.dependencies))
+    expect(dependencies).toEqual(all)
+    expect(Object.keys(exports).filter((door) => door.includes('internal'))).toEqual([])
   })
 
   it('has doors that tools resolve, with their types', async () => {
@@ -128,9 +145,7 @@ describe('the package', () => {
   })
 
   it('names in its declarations what it brings along', async () => {
-    const { dependencies } = JSON.parse(await readFile(join(made.folder, 'package.json'), 'utf8')) as {
-      dependencies: Record<string, string>
-    }
+    const { dependencies } = await manifestIn(made.folder)
     const known = [...Object.keys(dependencies), '@nats-io/nats-core']
     const strangers = new Set<string>()
     for (const path of await reachable(['sdk/index.d.ts', 'sdk/testing/index.d.ts', 'sdk/testing/cluster/index.d.ts']))

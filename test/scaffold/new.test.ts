@@ -213,7 +213,8 @@ describe('npm create fairlead', () => {
     const manifest = JSON.parse(await readFile(join(create, 'package.json'), 'utf8')) as Record<string, unknown>
     expect(manifest).not.toHaveProperty('dependencies')
     const args = ['--kind', 'Shop', '--group', 'shops.test', '--fairlead', '1.2.3']
-    const npm = (folder: string) => run(process.execPath, [join(create, 'create.js'), folder, ...args], { cwd: dir })
+    const npm = (folder: string) =>
+      run(process.execPath, [join(create, 'create-main.js'), folder, ...args], { cwd: dir })
     await npm('created/shops')
     await fairlead(['new', 'by-command/shops', ...args])
     const made = async (folder: string) => {
