@@ -17,6 +17,11 @@ const HANDBACK: HandBack = { kind: 'handback' }
  * function that changes something and then ends its process would otherwise end one process after the other.
  */
 const LOSSES_WITH_PROGRESS = 8
+/**
+ * The wait after them stops doubling here: at 16 s with the default backoff. Something else may end the processes, and the
+ * key gets further in each run.
+ */
+const MOST_COUNTED = 6
 
 /** Runs the handler of a worker for leased keys, and stores how each run ended. */
 export class HandlerRuns {
@@ -201,5 +206,6 @@ export class OwnTimers {
   }
 }
 
-/** Returns the number of lost runs by which a key waits: those in a row, or all but the first few that changed something. */
-export const countedLosses = (cuts: number, losses: number): number => Math.max(cuts - 1, losses - LOSSES_WITH_PROGRESS)
+/** Returns the number of lost runs by which a key waits: those in a row, or some of those that changed something. */
+export const countedLosses = (cuts: number, losses: number): number =>
+  Math.max(cuts - 1, Math.min(losses - LOSSES_WITH_PROGRESS, MOST_COUNTED))

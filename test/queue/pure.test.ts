@@ -225,7 +225,9 @@ it.each([
   ['the first is repeated soon', 1, 1, 0],
   ['five in a row without a change wait as the fifth', 5, 5, 4],
   ['five that each changed something wait as the first', 1, 5, 0],
-  ['thirty that each changed something wait as the twenty-third', 1, 30, 22],
+  ['twelve that each changed something wait as the fifth', 1, 12, 4],
+  ['thirty that each changed something wait as the seventh, like all further ones', 1, 30, 6],
+  ['thirty in a row without a change wait as the thirtieth', 30, 30, 29],
 ])('runs that end their process: %s', (_, cuts, losses, counted) => {
   expect(countedLosses(cuts, losses)).toBe(counted)
 })
