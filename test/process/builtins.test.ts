@@ -4,9 +4,7 @@ import { fixForMissing } from '../../cli/process/functions.ts'
 
 it('the name that selects a built-in function is known without loading it', async () => {
   for (const name of builtinNames)
-    expect((await builtins([name])).map((one) => builtinOf(one.name))).toEqual(
-      (await builtins([name])).map(() => name),
-    )
+    expect((await builtins([name])).map((one) => builtinOf(one.name))).toEqual((await builtins([name])).map(() => name))
 })
 
 it('the fix for a missing built-in function names its option', () => {
