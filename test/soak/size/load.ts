@@ -62,7 +62,10 @@ export class Changes {
 
   run(rate: () => number, signal: AbortSignal): Promise<void> {
     return paced(rate, signal, async (count) => {
-      await this.#etcd.put(Array.from({ length: Math.min(count, 100) }, () => this.#change()))
+      const changes = Array.from({ length: Math.min(count, 100) }, () => this.#change())
+      // A transaction of etcd takes each key once.
+      const distinct = new Map(changes.map((change) => [`${change.namespace}/${change.name}`, change]))
+      await this.#etcd.put([...distinct.values()])
       this.sent += Math.min(count, 100)
     })
   }
