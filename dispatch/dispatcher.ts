@@ -67,8 +67,6 @@ export interface DispatcherOptions {
   log: RunLog
   now?: () => Date
   random?: () => number
-  /** Must be cryptographically secure, because functions derive secrets from it. */
-  randomBytes?: (size: number) => Buffer
 }
 
 /**
@@ -124,7 +122,7 @@ class LiveDispatcher implements Dispatcher {
       recorder: new EventRecorder({ gate, instance, now, dropped: eventDropped, log }),
       now,
       random,
-      seed: seedsFrom(options.randomBytes ?? randomBytes),
+      seed: seedsFrom(randomBytes),
       inFlight: new InFlight(),
       sampled: options.sampled ?? false,
       observe: options.observer ?? (() => undefined),

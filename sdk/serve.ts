@@ -29,10 +29,6 @@ export interface ServeFunctionOptions {
   log: RunLog
   /** The revision of the function, e.g. a commit. Each response contains it. */
   revision?: string | undefined
-  /**
-   * The size limit of a request in bytes; the server rejects a larger one before it has read all of it. Default 32 MiB.
-   */
-  maxBodyBytes?: number | undefined
   now?: (() => Date) | undefined
 }
 
@@ -45,6 +41,7 @@ export interface FunctionServer {
   stop(graceMs: number): Promise<void>
 }
 
+/** The server rejects a larger request before it has read all of it. */
 const MAX_BODY_BYTES = 32 * 1024 * 1024
 /** Longer than the idle time-out of proxies in front: the proxy must be the side that closes an idle connection. */
 const KEEP_ALIVE_MS = 620_000
@@ -112,10 +109,10 @@ class FunctionHost {
   async #run(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const gone = new AbortController()
     response.once('close', () => gone.abort(new Error('the caller is gone')))
-    const { now = () => new Date(), maxBodyBytes = MAX_BODY_BYTES } = this.#options
+    const { now = () => new Date() } = this.#options
     let { log } = this.#options
     try {
-      const body = await bodyOf(request, maxBodyBytes)
+      const body = await bodyOf(request)
       const input = inputIn({ headers: request.headers, body }, this.#reconciler, now())
       const signal = AbortSignal.any([gone.signal, this.#cutOff.signal])
       const traceparent = request.headers['traceparent'] as string | undefined
@@ -133,19 +130,19 @@ class FunctionHost {
 class TooLargeError extends Error {}
 
 /** Returns the body of a request. Throws a TooLargeError as soon as more than `maxBytes` have arrived. */
-async function bodyOf(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
+async function bodyOf(request: IncomingMessage): Promise<Buffer> {
   const tooLarge = () =>
     new TooLargeError(
-      `the request is larger than ${maxBytes} bytes: select fewer objects by spec.owns and spec.related of the ` +
+      `the request is larger than ${MAX_BODY_BYTES} bytes: select fewer objects by spec.owns and spec.related of the ` +
         'Reconciler, or lower FAIRLEAD_MAX_STATE_MIB of the dispatchers',
     )
-  if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge()
+  if (Number(request.headers['content-length'] ?? 0) > MAX_BODY_BYTES) throw tooLarge()
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = []
     let bytes = 0
     request.on('data', (chunk: Buffer) => {
       bytes += chunk.length
-      if (bytes <= maxBytes) return chunks.push(chunk)
+      if (bytes <= MAX_BODY_BYTES) return chunks.push(chunk)
       request.pause()
       return reject(tooLarge())
     })

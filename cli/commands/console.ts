@@ -189,8 +189,6 @@ async function publishStored(
 ): Promise<string> {
   await using kube = await openKube(settings)
   const object = await kube.get(resourcePath(ref, namespace, name))
-  const [said = ''] = await storeEvents(settings, settings.FAIRLEAD_CLUSTER ?? (await clusterId(kube)), [
-    { ref, verb: 'modified', object },
-  ])
+  const [said = ''] = await storeEvents(settings, await clusterId(kube), [{ ref, verb: 'modified', object }])
   return said
 }

@@ -28,7 +28,6 @@ export interface DevOptions {
   node: WantedNode
   dir?: string
   apply: string[]
-  console: boolean
   open: boolean
 }
 
@@ -60,11 +59,9 @@ export async function dev(options: DevOptions, given: Given): Promise<void> {
   ]
   const say = (text: string): void => progress.line(text)
   const settings = readConfig(env, { ...(given.context !== undefined && { context: given.context }) })
-  await using served = options.console
-    ? await openConsole(settings, { allowWrites: true, function: files, env })
-    : undefined
-  if (served) say(`console: ${served.address}`)
-  if (options.open) served?.openBrowser()
+  await using served = await openConsole(settings, { allowWrites: true, function: files, env })
+  say(`console: ${served.address}`)
+  if (options.open) served.openBrowser()
   const running = runReloading({ args, env, files, say, signal })
   if (examples.length === 0) return running
   await using kube = await openKube(settings)

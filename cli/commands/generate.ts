@@ -5,8 +5,6 @@ import type { KubeObject } from '#contracts'
 import { parseReference } from '#image'
 import {
   bundlePackage,
-  CAPABILITIES,
-  CATEGORIES,
   functionRbac,
   functionsChart,
   type KnativeOptions,
@@ -23,8 +21,7 @@ import { demandFunctions, functionNamed, loadFunctions, namableFunctions, type S
 import { type CustomResourceDefinition, definitionsOf, manifest, type Reconciler } from '#sdk'
 import { examplesIn, objectsIn } from './manifests.ts'
 
-export type RbacOptions = Selection & { platform: boolean }
-export type CrdsOptions = RbacOptions & { compatibleWith: string[]; new: string[] }
+export type CrdsOptions = Selection & { platform: boolean; compatibleWith: string[]; new: string[] }
 export type ManifestsOptions = Selection & { to: string; force: boolean }
 export type KnativeOfOptions = Selection & KnativeOptions
 
@@ -78,10 +75,9 @@ export async function generateManifests(options: ManifestsOptions): Promise<stri
 }
 
 /** Returns the RBAC that the functions need, for `kubectl apply -f -`. */
-export async function generateRbac(options: RbacOptions): Promise<string> {
-  const functions = await (options.platform ? loadFunctions : demandFunctions)(options)
-  const rights = functions.flatMap((one) => functionRbac(manifest(one)))
-  return (await yamlOf([...(options.platform ? platformRbac() : []), ...rights])).trimEnd()
+export async function generateRbac(options: Selection): Promise<string> {
+  const rights = (await loadFunctions(options)).flatMap((one) => functionRbac(manifest(one)))
+  return (await yamlOf([...platformRbac(), ...rights])).trimEnd()
 }
 
 /** Returns a Knative Service for each function, or for the named one, and the Reconciler that calls it. */
@@ -125,9 +121,6 @@ export interface BundleCommandOptions extends Selection {
   package: string
   examples: string[]
   namespace: string
-  channels: string
-  category: string
-  capabilities: string
   icon?: string
   replaces?: string
 }
@@ -141,9 +134,7 @@ const MEDIA_TYPES: Record<string, string> = {
 
 /** Writes a bundle for OLM into a folder, replaces an earlier one, and returns the paths of its files. */
 export async function generateBundle(options: BundleCommandOptions): Promise<string[]> {
-  const { to, image, module, examples, channels, icon, replaces, namespace, category, capabilities } = options
-  refuseUnknown('category', category, CATEGORIES)
-  refuseUnknown('capabilities', capabilities, CAPABILITIES)
+  const { to, image, module, examples, icon, replaces, namespace } = options
   const about = bundlePackage(await packageJson(options.package), options.package)
   const functions = await demandFunctions(options)
   const files = await olmBundle(functions, {
@@ -151,22 +142,14 @@ export async function generateBundle(options: BundleCommandOptions): Promise<str
     image,
     module,
     namespace,
-    category,
-    capabilities,
-    channels: channels.split(','),
     examples: (await Promise.all(examples.map(examplesIn))).flat(),
     createdAt: createdAt(process.env),
-    ...(icon !== undefined && { icon: await iconOf(icon) }),
-    ...(replaces !== undefined && { replaces }),
+    icon: icon === undefined ? undefined : await iconOf(icon),
+    replaces,
   })
   // Removes manifests of a function that no longer exists.
   for (const part of ['manifests', 'metadata']) await rm(join(to, part), { recursive: true, force: true })
   return writeFiles(to, files)
-}
-
-function refuseUnknown(option: string, value: string, known: readonly string[]): void {
-  if (!known.includes(value))
-    throw new UsageError(`--${option} is "${value}", which catalogs do not know: ${known.join(', ')}`)
 }
 
 async function packageJson(file: string): Promise<PackageJson> {

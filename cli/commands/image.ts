@@ -1,4 +1,3 @@
-import { writeFile } from 'node:fs/promises'
 import { DEFAULT_BASE, listImage, makeBundleImage, makeImage } from '#image'
 import { oneLine, UsageError } from '#process/exit'
 import type { Print } from '../options.ts'
@@ -10,8 +9,6 @@ export interface ImageCommandOptions {
   include: string[]
   add: string[]
   platform: string
-  label: string[]
-  sbom?: string
   plainHttp: boolean
   bundle: boolean
   list: boolean
@@ -20,7 +17,7 @@ export interface ImageCommandOptions {
 
 /** Prints the reference by digest of the pushed image, or the digest of the written one. With --list, the paths in it. */
 export async function image(folder: string, options: ImageCommandOptions, print: Print): Promise<void> {
-  const { push, output, base = DEFAULT_BASE, include, add, platform, label, sbom, plainHttp } = options
+  const { push, output, base = DEFAULT_BASE, include, add, platform, plainHttp } = options
   if (options.list && options.bundle)
     throw new UsageError('--list prints the files of a project: a bundle has the files of manifests/ and metadata/')
   if (!options.list && push === undefined && output === undefined)
@@ -36,17 +33,14 @@ export async function image(folder: string, options: ImageCommandOptions, print:
       if (entry.type !== 'directory') print(entry.type === 'link' ? `${entry.path} -> ${entry.target}` : entry.path)
     return warnOf(credentials)
   }
-  const labels = Object.fromEntries(label.map(labelOf))
   const made = await makeImage(folder, {
     ...files,
     base,
-    labels,
     start: options.start?.split(/\s+/).filter(Boolean) ?? [],
     push,
     output,
     plainHttp,
   })
-  if (sbom !== undefined) await writeFile(sbom, made.sbom)
   for (const { createdBy, files, digest, size } of made.layers)
     console.error(`${createdBy}: ${files} files, ${(size / 1e6).toFixed(1)} MB, ${digest}`)
   warnOf(made.credentials)
@@ -60,10 +54,4 @@ function warnOf(credentials: readonly string[]): void {
   console.error(
     `fairlead image: left out, because such names are those of credentials: ${names.join(', ')}${more}. To pack a file nevertheless, name it: --include FILE`,
   )
-}
-
-function labelOf(text: string): [string, string] {
-  const [, key = '', value = ''] = /^([^=]+)=(.*)$/s.exec(text) ?? []
-  if (key === '') throw new UsageError(`"${text}" is not a label: write it like key=value`)
-  return [key, value]
 }

@@ -71,7 +71,6 @@ export async function publish(
 
 async function find(settings: Config, kind: string | undefined, name: string | undefined, options: PublishOptions) {
   const { file, namespace, offline } = options
-  const { FAIRLEAD_CLUSTER: named } = settings
   if ((file === undefined) === (kind === undefined || name === undefined))
     throw new UsageError('give an object to publish: KIND and NAME of an object in the cluster, or --file')
   if (offline) {
@@ -80,11 +79,11 @@ async function find(settings: Config, kind: string | undefined, name: string | u
       ref: guessedRef(object),
       object: imagined(isUsuallyNamespaced(object) ? inNamespace(object, namespace ?? 'default') : object),
     }))
-    return { cluster: named ?? NO_CLUSTER, objects, areStored: false }
+    return { cluster: NO_CLUSTER, objects, areStored: false }
   }
   const given = file === undefined ? undefined : await objectsIn(file)
   await using kube = await openKube(settings)
-  const cluster = named ?? (await clusterId(kube))
+  const cluster = await clusterId(kube)
   if (given) return { cluster, objects: await inCluster(kube, given, namespace), areStored: false }
   const ref = resourceNamed(kind ?? '', await servedResources(kube))
   const path = resourcePath(ref, ref.namespaced ? (namespace ?? 'default') : undefined, name)

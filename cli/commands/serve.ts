@@ -9,7 +9,6 @@ export interface ServeOptions {
   port?: number
   revision?: string
   graceSeconds: number
-  maxBodyBytes: number
 }
 
 /** Serves a function over HTTP. Needs neither a cluster nor NATS. */
@@ -20,10 +19,10 @@ export async function serveFunction(
 ): Promise<void> {
   const settings = await config()
   const log = await createLogger(settings)
-  const { graceSeconds, maxBodyBytes, port = 8080 } = options
+  const { graceSeconds, port = 8080 } = options
   const revision = options.revision ?? settings.FAIRLEAD_REVISION ?? settings.K_REVISION
   const one = functionNamed(await namableFunctions(options.function), name)
-  const server = await serve(one, { port, maxBodyBytes, revision, log }).catch((cause: Error) => {
+  const server = await serve(one, { port, revision, log }).catch((cause: Error) => {
     throw new UsageError(`cannot listen on port ${port}: ${cause.message}`, { cause })
   })
   const { signal } = untilStopped()

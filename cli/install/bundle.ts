@@ -6,41 +6,12 @@ import { RECONCILERS } from '#spec'
 import { yamlOf } from './chart/templated.ts'
 import { functionRbac } from './rbac.ts'
 
-export interface BundleOptions extends CsvOptions {
-  /** The first is the default. */
-  channels: readonly string[]
-}
-
-/** Values that catalogs know. */
-export const CAPABILITIES = ['Basic Install', 'Seamless Upgrades', 'Full Lifecycle', 'Deep Insights', 'Auto Pilot']
-export const CATEGORIES = [
-  'AI/Machine Learning',
-  'Application Runtime',
-  'Big Data',
-  'Cloud Provider',
-  'Database',
-  'Developer Tools',
-  'Integration & Delivery',
-  'Logging & Tracing',
-  'Modernization & Migration',
-  'Monitoring',
-  'Networking',
-  'Observability',
-  'OpenShift Optional',
-  'Security',
-  'Storage',
-  'Streaming & Messaging',
-]
-
 /**
  * A bundle of the format registry+v1 with all functions, by the paths in it; beside manifests and metadata also the
  * Reconcilers, which OLM does not install, a Dockerfile of the bundle, and a file for Artifact Hub.
  */
-export async function olmBundle(
-  functions: readonly Reconciler[],
-  options: BundleOptions,
-): Promise<Map<string, string>> {
-  const { about, namespace, channels } = options
+export async function olmBundle(functions: readonly Reconciler[], options: CsvOptions): Promise<Map<string, string>> {
+  const { about, namespace } = options
   const examples = examplesOf(functions, options.examples)
   const definitions = definitionsOf(functions)
   const bare = definitions.find(({ spec }) => !examples.some(({ kind }) => kind === spec.names.kind))
@@ -50,7 +21,7 @@ export async function olmBundle(
     )
   const bundled = functions.map((one) => [one, bundledFunction(one, namespace)] as const)
   const csv = clusterServiceVersion(bundled, { ...options, examples })
-  const annotations = bundleAnnotations(about.name, channels)
+  const annotations = bundleAnnotations(about.name)
   const objects = [csv, ...definitions, ...bundled.flatMap(([one, { objects: more }]) => [serviceFor(one), ...more])]
   const manifests = objects.map(
     async (object) => [`manifests/${fileOf(object, about.name)}`, await yamlOf(object)] as const,
@@ -65,14 +36,15 @@ export async function olmBundle(
 }
 
 const PREFIX = 'operators.operatorframework.io.bundle'
+const CHANNEL = 'stable'
 
-const bundleAnnotations = (name: string, channels: readonly string[]): Record<string, string> => ({
+const bundleAnnotations = (name: string): Record<string, string> => ({
   [`${PREFIX}.mediatype.v1`]: 'registry+v1',
   [`${PREFIX}.manifests.v1`]: 'manifests/',
   [`${PREFIX}.metadata.v1`]: 'metadata/',
   [`${PREFIX}.package.v1`]: name,
-  [`${PREFIX}.channels.v1`]: channels.join(','),
-  [`${PREFIX}.channel.default.v1`]: channels[0] ?? '',
+  [`${PREFIX}.channels.v1`]: CHANNEL,
+  [`${PREFIX}.channel.default.v1`]: CHANNEL,
 })
 
 const dockerfile = (labels: Record<string, string>): string =>
@@ -95,12 +67,10 @@ interface CsvOptions extends Workload {
   namespace: string
   /** Objects of the kinds that the functions define. */
   examples: readonly KubeObject[]
-  category: string
-  capabilities: string
   /** An icon in Base64, and its media type. */
-  icon?: { base64data: string; mediatype: string }
+  icon?: { base64data: string; mediatype: string } | undefined
   /** The earlier version from which OLM upgrades. */
-  replaces?: string
+  replaces?: string | undefined
   createdAt: string
 }
 
@@ -163,11 +133,11 @@ function clusterServiceVersion(
 const csvName = ({ name, version }: Pick<BundlePackage, 'name' | 'version'>): string => `${name}.v${version}`
 
 function annotationsOf(options: CsvOptions): Record<string, string> {
-  const { about, image, namespace, examples, category, capabilities, createdAt } = options
+  const { about, image, namespace, examples, createdAt } = options
   return {
     'alm-examples': JSON.stringify(examples, null, 2),
-    capabilities,
-    categories: category,
+    capabilities: 'Basic Install',
+    categories: 'Integration & Delivery',
     containerImage: image,
     createdAt,
     description: about.description,

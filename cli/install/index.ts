@@ -1,4 +1,4 @@
-export { bundlePackage, CAPABILITIES, CATEGORIES, olmBundle, type PackageJson } from './bundle.ts'
+export { bundlePackage, olmBundle, type PackageJson } from './bundle.ts'
 export { type FunctionsChart, functionsChart } from './chart/chart.ts'
 export { yamlOf } from './chart/templated.ts'
 export { checkDefinitions, type Installed, install, installCertificates, refuseBreaking } from './install.ts'

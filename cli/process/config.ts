@@ -52,7 +52,6 @@ const environment = z.object({
   NATS_API_PREFIX: z.string().min(1).optional(),
   FAIRLEAD_PREFIX: name('a prefix').optional(),
   FAIRLEAD_SHARD: z.string().regex(SHARD, 'a shard: 1 to 32 lower-case letters, digits or hyphens').optional(),
-  FAIRLEAD_CLUSTER: z.string().min(1).max(253).optional(),
   FAIRLEAD_REFERENCE_ONLY: z
     .string()
     .regex(KINDS, 'kinds as kubectl names them, with commas between: configmaps,widgets.example.com')

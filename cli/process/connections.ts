@@ -34,7 +34,7 @@ export async function openStreams(
   log: Logger,
   { slots, raiseReplicas = false, observer, certificates }: StreamsOptions = {},
 ): Promise<Streams> {
-  const cluster = config.FAIRLEAD_CLUSTER ?? (await clusterId(kube))
+  const cluster = await clusterId(kube)
   const js = await openJetStream(config, role, certificates)
   reportRefusals(js, log)
   reportConnection(js, log)

@@ -30,14 +30,9 @@ export async function openTraceKeeper(env: NodeJS.ProcessEnv, log: Logger): Prom
 /** The supported variables of OpenTelemetry's specification; others have no effect. */
 const variables = z.object({
   OTEL_SDK_DISABLED: z.string().optional(),
-  OTEL_TRACES_EXPORTER: z.string().optional(),
   OTEL_EXPORTER_OTLP_ENDPOINT: z.url().optional(),
-  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: z.url().optional(),
   OTEL_EXPORTER_OTLP_PROTOCOL: z.string().optional(),
-  OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: z.string().optional(),
   OTEL_EXPORTER_OTLP_HEADERS: z.string().optional(),
-  OTEL_EXPORTER_OTLP_TRACES_HEADERS: z.string().optional(),
-  OTEL_EXPORTER_OTLP_TIMEOUT: z.coerce.number().int().min(1).default(10_000),
   OTEL_SERVICE_NAME: z.string().optional(),
   OTEL_RESOURCE_ATTRIBUTES: z.string().optional(),
   OTEL_TRACES_SAMPLER: z.string().default('parentbased_always_on'),
@@ -47,7 +42,6 @@ const variables = z.object({
 export interface OtlpConfig {
   url: string
   headers: Record<string, string>
-  timeoutMs: number
   resource: Record<string, string>
   /** The share of new traces that is kept, from 0 to 1. */
   ratio: number
@@ -63,18 +57,15 @@ export function readOtlp(env: NodeJS.ProcessEnv): OtlpConfig | undefined {
     throw new UsageError(`${name} is ${JSON.stringify(given[name])}, which is not valid: ${issue?.message}`)
   }
   const read = parsed.data
-  const url = endpointOf(read)
-  const exporters = read.OTEL_TRACES_EXPORTER?.split(',') ?? ['otlp']
-  if (url === undefined || read.OTEL_SDK_DISABLED === 'true' || !exporters.includes('otlp')) return undefined
-  const protocol = read.OTEL_EXPORTER_OTLP_TRACES_PROTOCOL ?? read.OTEL_EXPORTER_OTLP_PROTOCOL
-  if (protocol === 'grpc')
+  const endpoint = read.OTEL_EXPORTER_OTLP_ENDPOINT
+  if (endpoint === undefined || read.OTEL_SDK_DISABLED === 'true') return undefined
+  if (read.OTEL_EXPORTER_OTLP_PROTOCOL === 'grpc')
     throw new UsageError(
       'OTEL_EXPORTER_OTLP_PROTOCOL is "grpc": traces are sent over HTTP; give http/json, and port 4318',
     )
   return {
-    url,
-    headers: pairsOf(read.OTEL_EXPORTER_OTLP_TRACES_HEADERS ?? read.OTEL_EXPORTER_OTLP_HEADERS),
-    timeoutMs: read.OTEL_EXPORTER_OTLP_TIMEOUT,
+    url: `${endpoint.replace(/\/$/, '')}/v1/traces`,
+    headers: pairsOf(read.OTEL_EXPORTER_OTLP_HEADERS),
     resource: {
       'service.name': 'fairlead',
       ...pairsOf(read.OTEL_RESOURCE_ATTRIBUTES),
@@ -82,12 +73,6 @@ export function readOtlp(env: NodeJS.ProcessEnv): OtlpConfig | undefined {
     },
     ratio: ratioOf(read.OTEL_TRACES_SAMPLER, read.OTEL_TRACES_SAMPLER_ARG),
   }
-}
-
-type Variables = z.output<typeof variables>
-
-function endpointOf({ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: traces, OTEL_EXPORTER_OTLP_ENDPOINT: all }: Variables) {
-  return traces ?? (all === undefined ? undefined : `${all.replace(/\/$/, '')}/v1/traces`)
 }
 
 function ratioOf(sampler: string, arg: number): number {
@@ -222,6 +207,7 @@ const MOST_WAITING = 2048
 const MOST_AT_ONCE = 512
 const EVERY_MS = 5000
 const RETRY_AFTER_MS = 1000
+const EXPORT_TIMEOUT_MS = 10_000
 const KINDS = { internal: 1, client: 3, producer: 4, consumer: 5 } as const
 
 export interface Exporter extends AsyncDisposable {
@@ -232,7 +218,7 @@ export interface Exporter extends AsyncDisposable {
  * Sends spans over OTLP/HTTP as JSON (opentelemetry-proto 1.x). No run waits for it: spans that a collector rejects, or
  * accepts too slowly, are dropped, and the log has their number.
  */
-export function createExporter({ url, headers, timeoutMs, resource }: OtlpConfig, log: RunLog): Exporter {
+export function createExporter({ url, headers, resource }: OtlpConfig, log: RunLog): Exporter {
   let waiting: FinishedSpan[] = []
   let dropped = 0
   let sending: Promise<void> = Promise.resolve()
@@ -262,7 +248,7 @@ export function createExporter({ url, headers, timeoutMs, resource }: OtlpConfig
 
   /** Returns false if the collector does not accept the spans at the moment. */
   async function post(body: string, isLast = false): Promise<boolean> {
-    const signal = AbortSignal.timeout(timeoutMs)
+    const signal = AbortSignal.timeout(EXPORT_TIMEOUT_MS)
     const sent = { ...headers, 'content-type': 'application/json' }
     const answer = await fetch(url, { method: 'POST', headers: sent, body, signal })
     await answer.arrayBuffer()

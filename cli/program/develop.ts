@@ -1,6 +1,7 @@
 import { type Command, Option } from 'commander'
 import type { CommonOptions } from '#process/config'
 import { UsageError } from '#process/exit'
+import type { Selection } from '#process/functions'
 import type { DevOptions } from '../commands/dev.ts'
 import type { DiffOptions } from '../commands/diff.ts'
 import type {
@@ -9,7 +10,6 @@ import type {
   CrdsOptions,
   KnativeOfOptions,
   ManifestsOptions,
-  RbacOptions,
 } from '../commands/generate.ts'
 import type { ImageCommandOptions } from '../commands/image.ts'
 import type { NewKindOptions, NewOptions } from '../commands/new.ts'
@@ -94,8 +94,7 @@ export function devCommand(program: Command): void {
       collect,
       [],
     )
-    .option('--no-console', 'do not serve the console')
-    .addOption(new Option('--open', 'open the console in a browser').default(false).conflicts('console'))
+    .option('--open', 'open the console in a browser', false)
     .action(async (options: DevOptions) => {
       const { dev } = await import('../commands/dev.ts')
       await dev(options, program.opts<CommonOptions>())
@@ -132,7 +131,6 @@ export function serveCommand(program: Command, context: CommandContext): void {
     .addOption(new Option('--port <n>', 'to listen on').env('PORT').argParser(whole(0, 65_535)).default(8080))
     .addOption(revisionOption())
     .option('--grace-seconds <n>', 'for requests under way at a stop', whole(0, 3600), 20)
-    .option('--max-body-bytes <n>', 'of a request', whole(1024, 2 ** 31), 32 * 1024 * 1024)
     .action(async (name: string | undefined, options: ServeOptions) => {
       const { serveFunction } = await import('../commands/serve.ts')
       await serveFunction(name, options, context)
@@ -161,8 +159,7 @@ export function generateCommands(program: Command, { print }: CommandContext): v
     .addOption(functionOption())
     .addOption(builtinOption())
     .addOption(namespacesOption())
-    .option('--no-platform', 'without what bridge and dispatcher need whatever the functions')
-    .action(async (options: RbacOptions) => {
+    .action(async (options: Selection) => {
       const { generateRbac } = await import('../commands/generate.ts')
       print(await generateRbac(options))
     })
@@ -234,9 +231,6 @@ export function generateCommands(program: Command, { print }: CommandContext): v
     .option('--package <file>', 'with name, version, description, author and links', 'package.json')
     .option('--examples <file>', 'objects of each kind, or a folder of such files; may be repeated', collect, [])
     .option('-n, --namespace <name>', 'where OLM is to install it', objectName, 'fairlead-functions')
-    .option('--channels <list>', 'with commas between; the first is the default', 'stable')
-    .option('--category <name>', 'of catalogs', 'Integration & Delivery')
-    .option('--capabilities <level>', 'of the operator, as catalogs know them', 'Basic Install')
     .option('--icon <file>', 'SVG, PNG, JPEG or GIF')
     .option('--replaces <version>', 'of the bundle that this one is an upgrade of')
     .action(async (options: BundleCommandOptions) => {
@@ -266,9 +260,7 @@ export function imageCommand(program: Command, { print }: CommandContext): void 
     .option('--include <path>', 'of the project, that the functions need; may be repeated (default: src)', collect, [])
     .option('--add <file:path>', 'another file, e.g. bin/helm-{arch}:/usr/local/bin/helm; may be repeated', collect, [])
     .option('--platform <list>', 'with commas between', 'linux/amd64,linux/arm64')
-    .option('--label <key=value>', 'of the image; may be repeated', collect, [])
     .option('--start <arguments>', 'of fairlead, where a pod gives none, e.g. "serve -f src/index.ts"')
-    .option('--sbom <file>', 'write the bill of materials (SPDX) there too')
     .option('--bundle', 'the folder is a bundle for OLM, by generate bundle: its files alone, without a base', false)
     .option('--list', 'print the paths of all files that are packed, and make nothing', false)
     .option('--plain-http', 'talk to registries without TLS; those of this machine are talked to so anyway', false)

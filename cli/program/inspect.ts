@@ -199,7 +199,6 @@ export function eventsCommands(program: Command, context: CommandContext): void 
       .argument('[kind]', 'only of these resources', (text: string) => text.split(','))
       .argument('[name]', 'only of this object')
       .option('-n, --namespace <name>', 'only of this namespace')
-      .addOption(new Option('-A, --all-namespaces', 'of all of them, as without -n').conflicts('namespace'))
       .option('--type <verbs>', 'of added, modified, deleted, moved; with commas between', verbsFrom, [] as string[])
       .option('--since <time>', 'stored then or later: 10m, 2h, or a time', (text) => momentFrom(text))
       .addHelpText('after', EVENTS_HELP)

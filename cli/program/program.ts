@@ -34,7 +34,6 @@ Environment:
   NATS_API_PREFIX    where this NATS user finds the JetStream API (default $JS.API)
   FAIRLEAD_PREFIX    before the names of streams and subjects, so that clusters can share a NATS account
   FAIRLEAD_SHARD     serves only Reconcilers with the label fairlead.dev/shard=NAME, on streams of its own
-  FAIRLEAD_CLUSTER   the cluster's name in events (default the UID of namespace kube-system)
   FAIRLEAD_REFERENCE_ONLY  kinds whose contents stay in the API server, e.g. configmaps,widgets.example.com
   FAIRLEAD_EVENTS_MAX_BYTES  of the stream EVENTS, such as 7Gi (default no limit)
   FAIRLEAD_STORAGE_MAX_BYTES  of NATS for all streams, such as 9Gi: for the metrics only

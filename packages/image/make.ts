@@ -21,7 +21,6 @@ export interface ImageOptions {
   platforms: readonly string[]
   /** Other files: `FILE:PATH`. `{arch}` in FILE is replaced by the architecture. */
   add?: readonly string[]
-  labels?: Record<string, string>
   /** The default arguments of fairlead. */
   start?: readonly string[]
   /** The destination in a registry: `registry/name:tag`. */
@@ -37,7 +36,6 @@ export interface MadeImage {
   digest: string
   /** The reference by digest; left out if the image was not pushed. */
   reference?: string
-  sbom: Buffer<ArrayBuffer>
   /** The added layers; `size` is their compressed size in bytes. */
   layers: { createdBy: string; files: number; digest: string; size: number }[]
   /** The paths of files and folders that are not in the image because their names are those of credentials. */
@@ -61,7 +59,7 @@ export async function listImage(
  * Makes an image of the functions of a project, and stores it. The same files and the same base give the same bytes.
  */
 export async function makeImage(folder: string, options: ImageOptions): Promise<MadeImage> {
-  const { add = [], labels = {}, start = [], platforms, push, output, plainHttp = false, env = process.env } = options
+  const { add = [], start = [], platforms, push, output, plainHttp = false, env = process.env } = options
   const target = push === undefined ? undefined : parseReference(push)
   if (target?.digest !== undefined)
     throw new UsageError(`"${push}" names a digest, which only the image can give: name a tag`)
@@ -72,7 +70,6 @@ export async function makeImage(folder: string, options: ImageOptions): Promise<
     )
   const created = createdAt(env)
   const base = await openBase(options.base, { plainHttp, env })
-  const described = { ...labelsOf(project, created), ...labels }
   const { command, installed, own } = project
   // Dependencies, then functions: the first layer changes rarely.
   const layers = [
@@ -92,7 +89,7 @@ export async function makeImage(folder: string, options: ImageOptions): Promise<
     },
     command,
     start,
-    labels: described,
+    labels: labelsOf(project, created),
     created,
   })
   const sbom = documentOf(project, layers, base, created)
@@ -102,7 +99,6 @@ export async function makeImage(folder: string, options: ImageOptions): Promise<
   return {
     digest: image.index.digest,
     ...(target && { reference: nameOf({ ...withoutTag(target), digest: image.index.digest }) }),
-    sbom: sbom.bytes,
     layers: layers.map(({ createdBy, files, blob: { digest, size } }) => ({ createdBy, files, digest, size })),
     credentials: [...credentials],
   }

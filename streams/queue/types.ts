@@ -88,8 +88,6 @@ export interface ServeOptions {
   backoff?: BackoffTerms
   /** fenced: the finish was not stored, because the lease was lost. The key is queued again. */
   onFinished?: (lease: Lease, result: 'finished' | 'fenced') => void
-  /** Called with errors that the queue repeats or leaves to another worker. Left out: the errors are only logged. */
-  onError?: (error: unknown) => void
 }
 
 export interface Worker {

@@ -54,9 +54,6 @@ export interface QueueOptions {
   observer?: QueueObserver
   /** Returns the wall clock's time in epoch milliseconds. */
   now?: () => number
-  random?: () => number
-  /** Returns a name for a run or for this process. No two calls may return the same, in any process. */
-  nonce?: () => string
   /** The name of this process for users who look at running keys. */
   instance?: string
   /** Called before each access to the stream, for tests that crash there. */
@@ -141,7 +138,6 @@ export async function openQueue(js: JetStream, options: QueueOptions): Promise<W
   }
   const clock = new ServerClock(sources, clockTolerance(terms))
   await clock.measure()
-  const nonce = options.nonce ?? (() => nuid.next())
   const core: Core = {
     js,
     names,
@@ -149,10 +145,10 @@ export async function openQueue(js: JetStream, options: QueueOptions): Promise<W
     terms,
     ackWaitMs: options.ackWaitMs ?? DEFAULT_ACK_WAIT_MS,
     slots: new ProcessSlots(options.slots ?? Number.POSITIVE_INFINITY, js.outbox),
-    worker: nonce(),
+    worker: nuid.next(),
     instance: options.instance,
-    random: options.random ?? Math.random,
-    nonce,
+    random: Math.random,
+    nonce: () => nuid.next(),
     log: options.log,
     observer: options.observer ?? {},
     onIo: options.onIo,

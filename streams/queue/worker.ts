@@ -208,7 +208,7 @@ export class QueueWorker implements Worker, Sharer {
 
   /** Runs the key and never rejects. After a failure, the token is delivered again, or the watchdog queues the key. */
   async #work(key: string, claim: Claim): Promise<void> {
-    const { reconciler, onError } = this.#options
+    const { reconciler } = this.#options
     try {
       if (claim.delivery && (await this.#runs.of(key)?.note(claim.delivery))) return
       if (claim.input.waiting === undefined) this.#timers.take(key)
@@ -217,7 +217,6 @@ export class QueueWorker implements Worker, Sharer {
     } catch (error) {
       if (error instanceof ConnectionClosedError || this.#abandon.signal.aborted) return
       this.#core.log.error({ err: error, reconciler, key }, 'key left to the queue')
-      onError?.(error)
     }
   }
 

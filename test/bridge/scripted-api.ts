@@ -38,7 +38,7 @@ export async function startScriptedApi(
     }
     if (pathname.endsWith('/reconcilers'))
       return reconcilers() ? playReconcilers(askedIn(request), response) : hold(response)
-    return json(response, 200, {})
+    return json(response, 200, { metadata: { uid: 'cluster' } })
   })
   const kube = createKubeClient({ ...server.access, userAgent: 'test' })
   return {

@@ -103,8 +103,7 @@ describe('the image of a project', () => {
 
   it('starts fairlead as a user that is not root, with what the base has', async () => {
     const file = join(dir, 'config.tar')
-    const labels = { 'org.opencontainers.image.revision': 'abc' }
-    await makeImage(project, { ...options(), output: file, labels, start: ['serve', '-f', 'src/index.ts'] })
+    await makeImage(project, { ...options(), output: file, start: ['serve', '-f', 'src/index.ts'] })
     const { images, index } = await contentsOf(file)
     expect(images[0]?.config.config).toEqual({
       Env: ['PATH=/bin', 'NODE_ENV=production'],
@@ -116,7 +115,6 @@ describe('the image of a project', () => {
         'org.opencontainers.image.title': '@me/shops',
         'org.opencontainers.image.version': '1.2.0',
         'org.opencontainers.image.created': '1970-01-01T00:00:00Z',
-        'org.opencontainers.image.revision': 'abc',
       },
     })
     expect(index.annotations).toMatchObject({ 'org.opencontainers.image.base.digest': (await smallBase()).root.digest })
@@ -345,8 +343,9 @@ describe('the image of a project', () => {
   })
 
   it('has a bill of materials: its packages, their versions and licenses, and the base', async () => {
-    const { sbom } = await makeImage(project, { ...options(), output: join(dir, 'sbom.tar') })
-    const { packages } = JSON.parse(sbom.toString()) as {
+    await makeImage(project, { ...options(), output: join(dir, 'sbom.tar') })
+    const { stdout: sbom } = await run('tar', ['-xOf', join(dir, 'sbom.tar'), 'sbom.spdx.json'])
+    const { packages } = JSON.parse(sbom) as {
       packages: { name: string; versionInfo: string; licenseDeclared: string }[]
     }
     expect(packages.map(({ name, versionInfo, licenseDeclared }) => [name, versionInfo, licenseDeclared])).toEqual([
@@ -355,8 +354,6 @@ describe('the image of a project', () => {
       ['fairlead', '1.0.0', 'Apache-2.0'],
       ['@a/zod', '4.0.0', 'MIT'],
     ])
-    const { stdout } = await run('tar', ['-xOf', join(dir, 'sbom.tar'), 'sbom.spdx.json'])
-    expect(stdout).toBe(sbom.toString())
   })
 })
 
@@ -465,7 +462,6 @@ describe('what is wrong is said in one line', () => {
       2,
     ],
     ['a path outside', () => [project, '--output', `${dir}/x.tar`, '--include', '../x'], 'is outside of', 2],
-    ['a label', () => [project, '--output', `${dir}/x.tar`, '--label', 'x'], 'write it like key=value', 2],
     ['no project', () => [join(dir, 'empty'), '--output', `${dir}/x.tar`], 'has no package.json', 2],
     [
       'no fairlead',

@@ -111,7 +111,7 @@ describe.concurrent('a bridge is not ready', () => {
 
 it('a dispatcher alone is not ready while NATS does not answer', async () => {
   await using api = await startScriptedApi((_, response) => hold(response))
-  const config = readConfig({ NATS_URL: nats.url, FAIRLEAD_PREFIX: 'hd', FAIRLEAD_CLUSTER: 'c', LOG_LEVEL: 'silent' })
+  const config = readConfig({ NATS_URL: nats.url, FAIRLEAD_PREFIX: 'hd', LOG_LEVEL: 'silent' })
   const log = await createLogger(config)
   await using streams = await openStreams(config, api.kube, 'dispatch', log)
   let seconds = 0

@@ -124,7 +124,6 @@ describe('the variables of OpenTelemetry', () => {
     ).toEqual({
       url: 'http://collector:4318/v1/traces',
       headers: { authorization: 'Bearer x', tenant: 'a' },
-      timeoutMs: 10_000,
       resource: { 'service.name': 'mine', 'deployment.environment': 'test' },
       ratio: 0.25,
     })
@@ -134,7 +133,6 @@ describe('the variables of OpenTelemetry', () => {
     [{}],
     [{ OTEL_EXPORTER_OTLP_ENDPOINT: '' }],
     [{ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://x', OTEL_SDK_DISABLED: 'true' }],
-    [{ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://x', OTEL_TRACES_EXPORTER: 'none' }],
   ])('that keep traces nowhere: %j', (env) => {
     expect(readOtlp(env)).toBeUndefined()
   })
@@ -160,7 +158,6 @@ describe('the exporter', () => {
   const configFor = (url: string) => ({
     url,
     headers: { tenant: 'a' },
-    timeoutMs: 2000,
     resource: { 'service.name': 'x' },
     ratio: 1,
   })
