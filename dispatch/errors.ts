@@ -1,7 +1,7 @@
 import type { KubeObject } from '#contracts'
 import { ApiConnectionError, ApiError, ApiPathError, isConflict, isForbidden, isInvalid, isNotFound } from '#kube'
 import { type Failed, NamespaceTerminatingError, RefusedError, type TakenField } from '#reconcile'
-import { ApiServerAwayError } from './outage.ts'
+import { ApiServerAwayError } from './gate.ts'
 
 /** The Reconciler has changed, so the results of this run are no longer wanted. */
 export class SupersededError extends Error {

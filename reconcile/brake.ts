@@ -1,5 +1,5 @@
 import type { KubeObject } from '#contracts'
-import { isRecord } from './covers.ts'
+import { isRecord } from './compare.ts'
 import { called, type Family } from './world.ts'
 
 /** How an apply counts the fields that it takes back from other managers. */

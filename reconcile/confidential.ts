@@ -1,6 +1,6 @@
 import { apiVersionOf, type KubeObject } from '#contracts'
-import type { Consequence } from './consequence.ts'
-import { isRecord } from './covers.ts'
+import { isRecord } from './compare.ts'
+import type { Consequence } from './errors.ts'
 import { OUTCOME_FIELDS } from './outcome.ts'
 import type { Progress, Reconciled } from './progress.ts'
 import { type Contents, scrubbedError, scrubber } from './scrub.ts'

@@ -1,7 +1,7 @@
 import { apiVersionOf, type KubeObject, type OwnerReference } from '#contracts'
 import { type OwnedResource, RETAINED_FOR, retainedFor } from '#spec'
 import { CONTESTED_ANNOTATION } from './brake.ts'
-import { sameJson } from './covers.ts'
+import { sameJson } from './compare.ts'
 import type { DesiredInput } from './outcome.ts'
 import { RECONCILER_ANNOTATION } from './ownership.ts'
 import { called, type OwnedObject } from './world.ts'

@@ -1,7 +1,10 @@
-import type { Effect } from '#contracts'
-import { messageOf } from '#queue/terms'
+import { ConflictError, type Effect, RetryAfterError, TerminalError } from '#contracts'
+import { backoffMs, type Finish, messageOf } from '#queue/terms'
+import type { Backoff } from '#spec'
+import { inMib, REASON } from './outcome.ts'
 import type { Plan } from './plan.ts'
 import type { Failure } from './status.ts'
+import type { Failed } from './vocabulary.ts'
 import { called } from './world.ts'
 
 /**
@@ -82,4 +85,109 @@ function askedFor({ stages, metadata, status }: Plan): string {
   if (first === undefined && metadata !== undefined) return 'labels and annotations'
   if (first === undefined) return `status ${Object.keys(status?.status ?? {}).join(', ')}`
   return `${first.verb} ${called(first.object)}${others.length === 0 ? '' : ` and ${others.length} more`}`
+}
+
+/** The number of failures in a row before the object shows an error that may pass. Most such errors pass earlier. */
+const FAILURES_SHOWN_FROM = 5
+/** The deletion of a namespace takes seconds, or is blocked for days: frequent retries are useless. */
+const TERMINATING_RETRY_MS = 60_000
+/** Each attempt reads objects up to the limit. A change of one of these objects runs the key at once. */
+const TOO_MUCH_STATE_RETRY_MS = 300_000
+
+/** The next run waits until the API server answers. The dispatcher looks for it every two seconds. */
+const AWAY_RETRY_MS = 1000
+
+/** The number of refusals that one message lists. */
+const REFUSALS_TOLD = 8
+const LONGEST_TOLD = 1000
+
+interface Failing {
+  attempt: number
+  backoff: Backoff
+  /** 0 ≤ x < 1 */
+  random: () => number
+  server?: Failed['server']
+}
+
+/** The consequence of a failed run: when the key runs again, and what its object shows in the meantime. */
+export interface Consequence {
+  finish: Finish
+  report: Failure | undefined
+}
+
+export function consequenceOf(error: unknown, failing: Failing): Consequence {
+  const message = messageOf(error)
+  if (error instanceof ExternalError) {
+    const { finish, report } = consequenceOf(error.cause, failing)
+    return { finish: 'message' in finish ? { ...finish, message } : finish, report: report && failure(error) }
+  }
+  const { attempt, backoff, random, server } = failing
+  const after = (afterMs: number) => ({ kind: 'error' as const, message, retryAt: { afterMs } })
+  const backedOff = () => after(backoffMs(attempt, backoff, random))
+  const lasting = (lastingError: Error) => (attempt + 1 < FAILURES_SHOWN_FROM ? undefined : failure(lastingError))
+  const asError = error instanceof Error ? error : new Error(message)
+
+  if (error instanceof TerminalError) return { finish: { kind: 'terminal', message }, report: failure(error) }
+  if (error instanceof RetryAfterError) return { finish: after(error.afterSeconds * 1000), report: failure(error) }
+  if (error instanceof FunctionError) {
+    const finish = error.afterSeconds === undefined ? backedOff() : after(error.afterSeconds * 1000)
+    return { finish: { ...finish, isCounted: !error.isAway }, report: error.isAway ? undefined : lasting(error) }
+  }
+  if (error instanceof RefusedError) return { finish: backedOff(), report: failure(error) }
+  if (error instanceof TooMuchStateError) return { finish: after(TOO_MUCH_STATE_RETRY_MS), report: failure(error) }
+  if (error instanceof NamespaceTerminatingError) return { finish: after(TERMINATING_RETRY_MS), report: undefined }
+  if (server?.isAway === true)
+    return { finish: { ...after(AWAY_RETRY_MS * (1 + random())), isCounted: false }, report: undefined }
+  if (server?.retryAfterSeconds !== undefined)
+    return { finish: after(server.retryAfterSeconds * 1000), report: undefined }
+  return { finish: backedOff(), report: server === undefined ? lasting(asError) : undefined }
+}
+
+/**
+ * Returns the failure that decides how the run continues: a conflict first, then an error that may pass, then all
+ * refusals together.
+ */
+export function gravest(failures: readonly Failed[]): Failed {
+  const isRefused = ({ failed }: Failed): boolean => failed instanceof RefusedError
+  const transient = failures.find((failure) => !isRefused(failure))
+  if (transient !== undefined) return failures.find(({ failed }) => failed instanceof ConflictError) ?? transient
+  const refused = failures.map(({ failed }) => failed).filter((error) => error instanceof RefusedError)
+  const [first] = refused
+  if (first === undefined || refused.length === 1) return { failed: first }
+  const told = refused.slice(0, REFUSALS_TOLD).map(({ message }) => message.slice(0, LONGEST_TOLD))
+  const others = refused.length - told.length
+  const message = [...told, ...(others > 0 ? [`and ${others} more`] : [])].join('; ')
+  return { failed: new RefusedError(message, { reason: first.reason, cause: first }) }
+}
+
+/**
+ * Shortens and corrects a reason or message that metav1.Condition would refuse, so that the object shows the failure.
+ */
+function failure(error: Error & Partial<Failure>): Failure {
+  const { reason = '' } = error
+  return { reason: REASON.test(reason) ? reason.slice(0, 1024) : error.name, message: error.message.slice(0, 32_768) }
+}
+
+/** The objects of one resource that a run reads. */
+export interface Read {
+  /** `configmaps.v1` */
+  resource: string
+  count: number
+  /** The size as JSON. */
+  bytes: number
+}
+
+/** The process does not have enough memory for the objects of the run. The primary object shows the error. */
+export class TooMuchStateError extends Error implements Failure {
+  override readonly name = 'TooMuchStateError'
+  readonly reason = 'TooMuchState'
+  constructor(read: readonly Read[], maxBytes: number) {
+    const largest = read.filter(({ bytes }) => bytes * 100 > maxBytes).toSorted((a, b) => b.bytes - a.bytes)
+    const found = largest.map(({ resource, count, bytes }) => `${count} ${resource} (${inMib(bytes)})`).join(', ')
+    super(
+      `the function is not called, because the objects that it would be given are larger than ${inMib(maxBytes)} ` +
+        `together: ${found} were read before the limit was reached. Reduce the objects that spec.owns and spec.related ` +
+        `of the Reconciler select, or raise FAIRLEAD_MAX_STATE_MIB`,
+    )
+  }
 }

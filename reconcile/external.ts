@@ -1,7 +1,7 @@
 import { ConflictError, type Effect, RetryAfterError } from '#contracts'
 import { type Finish, messageOf } from '#queue/terms'
+import { sameJson } from './compare.ts'
 import { scrubberOf } from './confidential.ts'
-import { sameJson } from './covers.ts'
 import { EffectError, ExternalError } from './errors.ts'
 import { fail } from './failure.ts'
 import { performInput, readInput } from './input.ts'

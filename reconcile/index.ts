@@ -1,18 +1,19 @@
 export { asTakenBack, CONTESTED_ANNOTATION, contestOf, delayMs, type TakenField, type Taking } from './brake.ts'
+export type { Settled } from './compare.ts'
+export { type Difference, differences, fingerprint, isRecord, sameJson } from './compare.ts'
 export { contentsReturned, isConfidential } from './confidential.ts'
-export { consequenceOf, type Read, TooMuchStateError } from './consequence.ts'
-export type { Settled } from './covers.ts'
-export { fingerprint, isRecord, sameJson } from './covers.ts'
 export { DESIRED_ANNOTATION } from './desired.ts'
-export { type Difference, differences } from './diff.ts'
 export {
+  consequenceOf,
   EffectError,
   ExternalError,
   FunctionError,
   GoneError,
   NamespaceTerminatingError,
+  type Read,
   RefusedError,
   RunTimeoutError,
+  TooMuchStateError,
   UnsettledError,
 } from './errors.ts'
 export { deepFreeze, isFinalizing } from './input.ts'

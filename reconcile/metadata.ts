@@ -1,8 +1,8 @@
 import type { KubeObject } from '#contracts'
 import { contestAnnotationOf, metadataManagerOf, parseSelector, type ReconcilerSpec } from '#spec'
 import { braked, type HeldBack, isHeldBack, missingFields, type Taking } from './brake.ts'
-import type { Settled } from './covers.ts'
-import { covers, fingerprint } from './covers.ts'
+import type { Settled } from './compare.ts'
+import { covers, fingerprint } from './compare.ts'
 import type { PlainOutcome } from './outcome.ts'
 
 /** Server-side apply of all labels and annotations that the function keeps on its object, and of nothing else. */

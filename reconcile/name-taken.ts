@@ -1,6 +1,6 @@
 import { controllerOf, type KubeObject } from '#contracts'
 import { isNamedAs, isOwnedBy, type OwnedResource, type Owner, RETAINED_FOR, retainerOf } from '#spec'
-import { fingerprint } from './covers.ts'
+import { fingerprint } from './compare.ts'
 import { RefusedError } from './errors.ts'
 import { isRetained, markedBy, ownershipMark, RECONCILER_ANNOTATION } from './ownership.ts'
 import { bound, type Write } from './plan.ts'

@@ -10,8 +10,8 @@ import {
   missingFields,
   type Taking,
 } from './brake.ts'
-import type { Settled } from './covers.ts'
-import { covers, fingerprint, sorted } from './covers.ts'
+import type { Settled } from './compare.ts'
+import { covers, fingerprint, sorted } from './compare.ts'
 import {
   completeDesired,
   DECLARED_ANNOTATION,

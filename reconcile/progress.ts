@@ -1,7 +1,7 @@
 import type { EventReport, KubeObject, Performed, ResourceRef, RunInput } from '#contracts'
 import type { Finish } from '#queue/terms'
 import { identityOf, type ReconcilerSpec, selectionOf } from '#spec'
-import type { Settled } from './covers.ts'
+import type { Settled } from './compare.ts'
 import { MAX_STATE_BYTES, type PlainOutcome } from './outcome.ts'
 import type { FeasiblePlan, RefusedWrite } from './refusals.ts'
 import type { Contents } from './scrub.ts'

@@ -1,5 +1,5 @@
 import type { KubeObject } from '#contracts'
-import { isRecord } from './covers.ts'
+import { isRecord } from './compare.ts'
 
 /** An object, or an object that a function returned and that may be incomplete. */
 export type Contents = Pick<KubeObject, 'apiVersion' | 'kind'> & Record<string, unknown>

@@ -1,5 +1,5 @@
 import type { ConditionRemoval, ConditionUpdate, KubeObject } from '#contracts'
-import { isRecord, sameJson } from './covers.ts'
+import { isRecord, sameJson } from './compare.ts'
 import type { PlainOutcome } from './outcome.ts'
 
 /** The condition that reports the result of an object's last run. It is absent until a run fails. */

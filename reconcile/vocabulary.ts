@@ -1,6 +1,6 @@
 import type { EventReport, KubeObject, PerformInput, ReadInput, RunInput } from '#contracts'
 import type { Finish } from '#queue/terms'
-import type { Settled } from './covers.ts'
+import type { Settled } from './compare.ts'
 import type { MetadataWrite } from './metadata.ts'
 import type { Write } from './plan.ts'
 import type { StatusPatch } from './status.ts'

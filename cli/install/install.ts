@@ -11,8 +11,18 @@ import {
   type ReconcilerManifest,
 } from '#sdk'
 import { identityOf, RECONCILERS, SHARD_LABEL, SYSTEM_NAMESPACE } from '#spec'
-import { earlierRights, type StoredReconciler, storedReconcilers } from './earlier-rights.ts'
-import { CRDS, deleteExactly, FIELD_MANAGER, found, holders, pathOf, storedUnder } from './installed-objects.ts'
+import {
+  CRDS,
+  deleteExactly,
+  earlierRights,
+  FIELD_MANAGER,
+  found,
+  holders,
+  pathOf,
+  type StoredReconciler,
+  storedReconcilers,
+  storedUnder,
+} from './installed-objects.ts'
 import { functionRbac, platformRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
 

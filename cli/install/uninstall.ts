@@ -3,9 +3,20 @@ import type { KubeObject } from '#contracts'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
 import { type CustomResourceDefinition, definitionsOf, manifest, type Reconciler } from '#sdk'
 import { finalizerOf, finalizersWithout, identityOf } from '#spec'
-import { earlierRights, isAccountOf, isOfPlatform, type StoredReconciler, storedReconcilers } from './earlier-rights.ts'
 import type { Installed } from './install.ts'
-import { found, holders, isInstalled, pathOf, storedUnder, titleOf } from './installed-objects.ts'
+import {
+  earlierRights,
+  found,
+  holders,
+  isAccountOf,
+  isInstalled,
+  isOfPlatform,
+  pathOf,
+  type StoredReconciler,
+  storedReconcilers,
+  storedUnder,
+  titleOf,
+} from './installed-objects.ts'
 import { functionRbac, platformRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
 

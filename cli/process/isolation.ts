@@ -1,8 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { ConflictError, type Invoke, RetryAfterError, type RunLog, TerminalError } from '#contracts'
 import { type Reconciler, toInvoke } from '#sdk'
-import { exitWhenBlocked } from './isolation/event-loop-watchdog.ts'
-import { CallTracker, catchUnhandledErrors, reportExits } from './isolation/exits.ts'
+import { CallTracker, catchUnhandledErrors, exitWhenBlocked, reportExits } from './isolation/exits.ts'
 import { COMES_TO_REST_MS, type FromFunction, type Isolated, type Thrown } from './isolation/isolation-messages.ts'
 
 export interface GuardOptions {

@@ -1,4 +1,3 @@
-export { ConflictError, RetryAfterError, TerminalError } from './errors.ts'
 export { type RunLog, withFields } from './log.ts'
 export {
   apiVersionOf,
@@ -20,6 +19,7 @@ export {
   type AppliedObject,
   type ConditionRemoval,
   type ConditionUpdate,
+  ConflictError,
   type Effect,
   type EventReport,
   type FunctionInput,
@@ -31,8 +31,10 @@ export {
   type PerformInput,
   type ReadInput,
   type Refusal,
+  RetryAfterError,
   type RunContext,
   type RunInput,
+  TerminalError,
 } from './run.ts'
 export type {
   Cause,

@@ -38,31 +38,29 @@ export {
 } from './read-reconciler.ts'
 export {
   type Backoff,
-  isOfMetadata,
-  keepsStatus,
-  type OwnedResource,
-  PAUSED_ANNOTATION,
-  RECONCILERS,
-  type ReconcilerSpec,
-  type RelatedResource,
-  reconcilerSpec,
-  type SelectedResource,
-  SYSTEM_NAMESPACE,
-  userNameOf,
-} from './reconciler.ts'
-export {
   crossesNamespaces,
   isByField,
   isNamedInBody,
+  isOfMetadata,
+  keepsStatus,
   namesAt,
   namesOthers,
   namespacesAt,
   namespacesNear,
+  type OwnedResource,
+  PAUSED_ANNOTATION,
+  RECONCILERS,
+  type ReconcilerSpec,
   type RelatedLookup,
+  type RelatedResource,
+  reconcilerSpec,
   relatedLookup,
   relation,
+  type SelectedResource,
+  SYSTEM_NAMESPACE,
   selectionOf,
-} from './related.ts'
+  userNameOf,
+} from './reconciler.ts'
 export {
   type LabelSelector,
   type Labels,

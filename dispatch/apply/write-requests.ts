@@ -6,7 +6,7 @@ import { METADATA_MANAGERS } from '#spec'
 import { fieldsOfOthers, isStale, takenFrom, undefinedIfGone } from '../errors.ts'
 import { type DROPPED, type Gate, PRIORITY, type Priority } from '../gate.ts'
 import { readLive } from '../observe/references.ts'
-import type { RunObserver } from '../run-steps.ts'
+import type { RunObserver } from '../run/trail.ts'
 import type { InFlight } from './write-through.ts'
 
 export interface WriteRequestsDependencies {

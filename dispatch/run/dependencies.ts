@@ -4,12 +4,11 @@ import type { TokenBucket } from '#primitives'
 import type { Reconciled, SettledWrites } from '#reconcile'
 import type { EventRecorder } from '../apply/event-recorder.ts'
 import type { WritersDependencies } from '../apply/writers.ts'
-import type { Adoptions } from '../observe/adoptions.ts'
 import type { ReconcilerVersion } from '../observe/reconciler-version.ts'
+import type { Adoptions } from '../observe/references.ts'
 import type { StateBudget } from '../observe/state-budget.ts'
-import type { RunObserver } from '../run-steps.ts'
 import type { FunctionCalls } from './function-calls.ts'
-import type { EndedRun } from './trail.ts'
+import type { EndedRun, RunObserver } from './trail.ts'
 
 export interface ReconciliationDependencies extends WritersDependencies {
   settled: SettledWrites

@@ -32,11 +32,10 @@ import { keepsStatus } from '#spec'
 import { originOf } from '../apply/write-through.ts'
 import { type Writers, writersOf } from '../apply/writers.ts'
 import { failedBy, SupersededError } from '../errors.ts'
-import { type Observation, observePrimary } from '../observe/observe.ts'
-import { RunView } from '../observe/run-view.ts'
+import { type Observation, observePrimary, RunView } from '../observe/observe.ts'
 import type { RunState } from '../observe/state-budget.ts'
-import type { RunObserver } from '../run-steps.ts'
 import type { ReconciliationDependencies, ServedReconciler } from './dependencies.ts'
+import type { RunObserver } from './trail.ts'
 import { type Logged, RunLines, Trail, type TrailLap } from './trail.ts'
 
 /** An edit that has waited this long is logged. */

@@ -4,10 +4,10 @@ import { BoundedMap } from '#primitives'
 import { dated, dueDate, type Finish, type HandBack, type Lease, type Worker, type WorkQueue } from '#queue'
 import { dryRunDependencies } from '../dry-run/dry-run-client.ts'
 import { SupersededError } from '../errors.ts'
-import { KeptViews, RunView } from '../observe/run-view.ts'
+import { KeptViews, RunView } from '../observe/observe.ts'
 import type { ReconciliationDependencies, ServedReconciler } from '../run/dependencies.ts'
 import { Reconciliation } from '../run/reconciliation.ts'
-import type { RunStep } from '../run-steps.ts'
+import type { RunStep } from '../run/trail.ts'
 
 /** The number of runs of this process whose echoes are recognised. */
 const REMEMBERED_RUNS = 20_000

@@ -1,7 +1,7 @@
 import type { ResourceRef, RunLog } from '#contracts'
 import { declareStream, type Headers, isUnanswered, type JetStream, type StoredMessage } from '#nats'
 import { decodeHeaderValue, PoisonEventError, type PoisonReason } from './cloudevent.ts'
-import { toNats } from './nats-codec.ts'
+import { toNats } from './codec.ts'
 import { isIn, persist, type StreamNames, streamNames } from './stream.ts'
 import { encodeSubjectPart, parseObjectSubject, SubjectError } from './subjects.ts'
 

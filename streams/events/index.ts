@@ -1,5 +1,15 @@
 export type { CloudEvent, ContentMode } from './cloudevent.ts'
 export { PoisonEventError, type PoisonReason } from './cloudevent.ts'
+export {
+  fromHttp,
+  fromNats,
+  type HttpLimits,
+  type HttpMessage,
+  type NatsMessage,
+  type ReceivedHttp,
+  toHttp,
+  toNats,
+} from './codec.ts'
 export type { Cursor, Finalized, StoredCursor } from './cursors.ts'
 export {
   CODES,
@@ -26,8 +36,6 @@ export {
   type TravelRules,
   traceparentOf,
 } from './event.ts'
-export { fromHttp, type HttpLimits, type HttpMessage, type ReceivedHttp, toHttp } from './http-codec.ts'
-export { fromNats, type NatsMessage, toNats } from './nats-codec.ts'
 export { FIRST_READ_BYTES } from './pages.ts'
 export {
   declareRuns,

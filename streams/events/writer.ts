@@ -3,6 +3,7 @@ import type { KubeObject, ResourceRef, RunLog } from '#contracts'
 import { type Headers, isWrongSequence, type JetStream } from '#nats'
 import { unlessAborted } from '#primitives'
 import { PoisonEventError } from './cloudevent.ts'
+import type { NatsMessage } from './codec.ts'
 import type { DeadLettering } from './dead-letters.ts'
 import {
   copyFrom,
@@ -17,7 +18,6 @@ import {
   storeHeaders,
   type TravelRules,
 } from './event.ts'
-import type { NatsMessage } from './nats-codec.ts'
 import type { KnownObject, ObservedViews } from './observed-views.ts'
 import { sizeOf } from './pages.ts'
 import { EXPECTED, persist, type StreamNames } from './stream.ts'

@@ -1,6 +1,5 @@
 export type { BatchLast, PageFrom } from './batches.ts'
-export { JetStream, type PublishAck } from './client.ts'
-export { type ConnectOptions, connectJetStream, NatsUnreachableError } from './connect.ts'
+export { type ConnectOptions, connectJetStream, JetStream, NatsUnreachableError, type PublishAck } from './client.ts'
 export {
   DeclarationMismatchError,
   declareConsumer,

@@ -2,14 +2,14 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { RunLog } from '#contracts/log'
 import { type Delivery, ERR, isPassing, isWrongSequence, type JetStream, JetStreamError } from '#nats'
 import type { ServerClock } from './clock.ts'
-import { type Address, recordFrom, toWire } from './codec.ts'
 import type { Bed, Ending } from './finish.ts'
 import { drive, type Machine, type Terms } from './machine.ts'
-import type { Names } from './names.ts'
 import type { Answer, Io, Lane, Publish } from './record.ts'
 import type { ProcessSlots } from './slots.ts'
 import { transitions } from './transitions.ts'
 import type { KeyOf, QueueObserver } from './types.ts'
+import type { Names } from './wire.ts'
+import { type Address, recordFrom, toWire } from './wire.ts'
 
 /** The timers that sleep because they are due in the far future. */
 export interface SleepingTimers {

@@ -1,8 +1,8 @@
 import { type ConsumerConfig, DiscardPolicy, RetentionPolicy, StorageType, type StreamConfig } from '@nats-io/jetstream'
 import type { RunLog } from '#contracts/log'
 import { declareConsumer, declareStream, findStream, type JetStream, removeConsumer, UNLIMITED } from '#nats'
-import { type Names, TIMERS } from './names.ts'
 import { LANES, type Lane } from './record.ts'
+import { type Names, TIMERS } from './wire.ts'
 
 const MS = 1e6
 /** The largest number of unacknowledged tokens: more than twice the slots of all processes together. */

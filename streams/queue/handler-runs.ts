@@ -1,6 +1,5 @@
 import type { Delivery, StoredMessage } from '#nats'
 import type { ServerClock } from './clock.ts'
-import { dueOf, isWatchdog } from './codec.ts'
 import { type Core, measured, operate } from './core.ts'
 import { LeasedKey } from './leased-key.ts'
 import type { HeldKey } from './machine.ts'
@@ -9,6 +8,7 @@ import type { TakeInput } from './take.ts'
 import { endingOf, messageOf, timely } from './terms.ts'
 import { transitions } from './transitions.ts'
 import { backoffMs, DEFAULT_BACKOFF, type Finish, type HandBack, type ServeOptions } from './types.ts'
+import { dueOf, isWatchdog } from './wire.ts'
 
 const HANDBACK: HandBack = { kind: 'handback' }
 

@@ -1,5 +1,4 @@
 export { NoQueueError } from './declare.ts'
-export { InvalidNameError } from './names.ts'
 export type { Lane } from './record.ts'
 export { dated, dueDate, messageOf } from './terms.ts'
 export {
@@ -20,5 +19,6 @@ export {
   type ServeOptions,
   type Worker,
 } from './types.ts'
+export { InvalidNameError } from './wire.ts'
 export type { RetryOutcome, WithdrawOutcome } from './work-queue.ts'
 export { openQueue, type QueueOptions, type WorkQueue } from './work-queue.ts'

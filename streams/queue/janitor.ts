@@ -1,13 +1,12 @@
 import { setImmediate as endOfTurn } from 'node:timers/promises'
 import { ConnectionClosedError, findConsumer, type StoredMessage } from '#nats'
 import { pause } from '#primitives'
-import { tokenFrom } from './codec.ts'
-import { type Core, operate } from './core.ts'
+import { bucketIn, type Core, enqueueKey, keyOf, measured, operate, slotsOf } from './core.ts'
 import { declareConsumers } from './declare.ts'
-import { Overdue } from './overdue.ts'
-import type { Lane } from './record.ts'
+import type { KeyRecord, Lane } from './record.ts'
 import { deadTokens, type Suspects } from './tokens.ts'
 import { transitions } from './transitions.ts'
+import { recordFrom, TIMERS, tokenFrom } from './wire.ts'
 
 /** The shortest time between looks. With jitter, looks are 30 to 60 s apart. */
 const PASS_MS = 30_000
@@ -184,5 +183,184 @@ export class StuckTokens {
     await declareConsumers(js, names, reconciler, ackWaitMs)
     log.warn({ reconciler, lane }, 'deleted consumer created again')
     return { stream_seq: 0 }
+  }
+}
+
+const AT_ONCE = 10_000
+/**
+ * The states whose records the server itself must fire. The server holds about 50,000 of these, however many timers
+ * sleep.
+ */
+const ARMED = ['waiting', 'running'] as const
+
+interface OverdueRecord {
+  core: Core
+  reconciler: string
+  key: string
+  record: KeyRecord
+}
+
+interface OverdueOptions {
+  /** Returns the dependencies of a Reconciler. Undefined: it is not looked after. */
+  coreOf: (reconciler: string) => Core | undefined
+  /** The number of records that one look reads. With more records, the next look continues behind them. */
+  atOnce?: number
+}
+
+/**
+ * Finds timers and watchdogs of all Reconcilers that the server will not fire any more. The server tries each schedule
+ * only once: if it could not store the token because the stream was full, the schedule stays until the server restarts
+ * (nats-server 2.15). A probe shows that the server has tried them: a schedule that was stored after them, is due after
+ * them, and has fired.
+ */
+export class Overdue {
+  readonly #core: Core
+  readonly #coreOf: OverdueOptions['coreOf']
+  readonly #atOnce: number
+  readonly #first = { all: 1, waiting: 1, running: 1 }
+  #level = 0
+  /** The records that an earlier look found, and the probe that was armed after that look. */
+  #suspects: { found: OverdueRecord[]; probe: Probe } | undefined
+
+  constructor(core: Core, { coreOf, atOnce = AT_ONCE }: OverdueOptions) {
+    this.#core = core
+    this.#coreOf = coreOf
+    this.#atOnce = atOnce
+  }
+
+  /** Whether a look has found suspects and waits for the probe. The next look must follow soon. */
+  get isWaiting(): boolean {
+    return this.#suspects !== undefined
+  }
+
+  /** Looks once, and returns the number of schedules that were armed again. */
+  async look(): Promise<number> {
+    await this.#core.clock.measure()
+    const rearmed = await this.#rearmSuspects()
+    if (this.#suspects) return rearmed
+    const found = await this.#find()
+    const [first] = found
+    if (first) this.#suspects = { found, probe: await Probe.arm(this.#core, first.reconciler) }
+    return rearmed
+  }
+
+  async #rearmSuspects(): Promise<number> {
+    if (this.#suspects === undefined) return 0
+    const { found, probe } = this.#suspects
+    const state = await probe.look()
+    if (state === 'waiting') return 0
+    this.#suspects = undefined
+    let rearmed = 0
+    if (state === 'fired') for (const one of found) if (await this.#rearm(one)) rearmed++
+    return rearmed
+  }
+
+  async #rearm({ core, reconciler, key, record }: OverdueRecord): Promise<boolean> {
+    const { log, observer } = core
+    const of = { reconciler, key }
+    const result = await operate(core, transitions.rearm, { record, nonce: core.nonce() }, of)
+    if (result !== 'rearmed') return false
+    observer.onRevive?.(reconciler)
+    log.warn({ ...of, was: record.state }, 'timer that would never have fired set again')
+    return true
+  }
+
+  /**
+   * Reads the next part of the records. If one look cannot read them all, the records that the server must fire are
+   * read in passes of their own. Each look also reads, for one level, the oldest record of each slot, which lies in the
+   * slot's earliest bucket.
+   */
+  async #find(): Promise<OverdueRecord[]> {
+    const { names } = this.#core
+    const now = await measured(this.#core)
+    const found = await this.#overdueIn('all', names.all('key', undefined), now)
+    if (this.#first.all === 1) return found
+    const known = new Set(found.map(nameOf))
+    for (const state of ARMED) {
+      const more = await this.#overdueIn(state, names.recordsIn(undefined, state), now)
+      found.push(...more.filter((one) => !known.has(nameOf(one))))
+    }
+    await this.#openFirstOf(slotsOf(this.#level++), now)
+    return found
+  }
+
+  async #overdueIn(lap: 'all' | (typeof ARMED)[number], subject: string, now: number): Promise<OverdueRecord[]> {
+    const { js, names } = this.#core
+    const found: OverdueRecord[] = []
+    const buckets = new Set<string>()
+    let read = 0
+    for await (const message of js.scan(names.stream, subject, { first: this.#first[lap] })) {
+      const place = names.placeOf(message.subject)
+      const record = recordFrom(message, names)
+      const core = place && this.#coreOf(place.reconciler)
+      if (core && record && record.at < now) {
+        const { reconciler, key } = place
+        if (record.slot === undefined) found.push({ core, reconciler, key, record })
+        else buckets.add(keyOf(bucketIn(record.slot, record.at)))
+      }
+      this.#first[lap] = message.sequence + 1
+      if (++read === this.#atOnce) break
+    }
+    if (read < this.#atOnce) this.#first[lap] = 1
+    for (const key of buckets) await this.#open(key)
+    return found
+  }
+
+  async #openFirstOf(slots: readonly string[], now: number): Promise<void> {
+    const { js, names } = this.#core
+    for (const slot of slots) {
+      const message = await js.nextFrom(names.stream, 1, names.asleepIn(slot))
+      const record = message && recordFrom(message, names)
+      if (record && record.at < now) await this.#open(keyOf(bucketIn(slot, record.at)))
+    }
+  }
+
+  /**
+   * Queues a bucket that no process has opened, or whose run has not ended. In the second case the bucket is opened
+   * once more.
+   */
+  async #open(key: string): Promise<void> {
+    await enqueueKey(this.#core, { reconciler: TIMERS, key }, { lane: 'high', attempt: 0 })
+  }
+}
+
+const nameOf = ({ reconciler, key }: OverdueRecord): string => `${reconciler} ${key}`
+
+/** After this time, the server may have given up the probe itself. */
+const PATIENCE_MS = 30_000
+/** Expiry of the probe's messages: twice PATIENCE_MS, so that the firing can be read before it expires. */
+const TTL = '60s'
+
+/**
+ * A schedule that is due at once. nats-server fires schedules in rounds; each round fires everything that is due, in
+ * the order in which it was stored. When the probe has fired, the server has tried all schedules that were stored
+ * before it and due before it, however late the server is.
+ */
+export class Probe {
+  readonly #core: Core
+  readonly #fired: string
+  readonly #armedAt = performance.now()
+
+  private constructor(core: Core, fired: string) {
+    this.#core = core
+    this.#fired = fired
+  }
+
+  static async arm(core: Core, reconciler: string): Promise<Probe> {
+    const { schedule, fired } = core.names.probe(reconciler, core.nonce())
+    const at = new Date(Math.ceil(await measured(core)))
+    await core.js.publish(schedule, '', {
+      'Nats-Schedule': `@at ${at.toISOString()}`,
+      'Nats-Schedule-Target': fired,
+      'Nats-Schedule-TTL': TTL,
+      'Nats-TTL': TTL,
+    })
+    return new Probe(core, fired)
+  }
+
+  async look(): Promise<'waiting' | 'fired' | 'lost'> {
+    const { js, names } = this.#core
+    if ((await js.lastOf(names.stream, this.#fired)) !== undefined) return 'fired'
+    return performance.now() - this.#armedAt > PATIENCE_MS ? 'lost' : 'waiting'
   }
 }

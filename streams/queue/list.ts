@@ -1,9 +1,8 @@
 import type { StoredMessage } from '#nats'
-import { errorFrom, recordFrom, tokenFrom } from './codec.ts'
 import type { Core } from './core.ts'
-import { namespaceOf, TIMERS } from './names.ts'
 import { type KeyRecord, LANES, type Lane } from './record.ts'
 import type { Backlog, Depth, Entry, KeyOf } from './types.ts'
+import { errorFrom, namespaceOf, recordFrom, TIMERS, tokenFrom } from './wire.ts'
 
 const STATES = ['running', 'waiting', 'parked'] as const
 

@@ -1,6 +1,5 @@
 import type { StoredMessage } from '#nats'
 import { BoundedMap, forEachAtMost, pause } from '#primitives'
-import { recordFrom } from './codec.ts'
 import {
   type Bucket,
   bucketFor,
@@ -15,11 +14,11 @@ import {
   slotOf,
 } from './core.ts'
 import type { Bed, Ending } from './finish.ts'
-import { TIMERS } from './names.ts'
 import type { KeyRecord } from './record.ts'
 import { ProcessSlots } from './slots.ts'
 import { transitions } from './transitions.ts'
 import type { Finish, HandBack, Lease, ServeOptions, Worker } from './types.ts'
+import { recordFrom, TIMERS } from './wire.ts'
 
 /**
  * The number of timers that the server carries before others sleep. It fires 100,000 in 0.7 s, and stores nothing else

@@ -2,7 +2,6 @@ import { nuid } from 'nats'
 import type { RunLog } from '#contracts/log'
 import { type JetStream, mayBeReplicated } from '#nats'
 import { ServerClock } from './clock.ts'
-import { tokenFrom } from './codec.ts'
 import { type Core, enqueueKey, operate } from './core.ts'
 import {
   declareConsumers,
@@ -13,16 +12,15 @@ import {
   waitingRequests,
 } from './declare.ts'
 import type { RetryResult, WithdrawResult } from './intervene.ts'
-import { Janitor, StuckTokens } from './janitor.ts'
+import { Janitor, Overdue, StuckTokens } from './janitor.ts'
 import { backlogOf, depthOf, entriesOf, listEntries } from './list.ts'
 import { clockTolerance } from './machine.ts'
-import { demandKey, Names, TIMERS } from './names.ts'
-import { Overdue } from './overdue.ts'
 import { type Io, LANES, type Lane, type Token } from './record.ts'
 import { ProcessSlots } from './slots.ts'
 import { DEFAULT_ARMED_LIMIT, Opener, Timers } from './timers.ts'
 import { transitions } from './transitions.ts'
 import type { Announced, Backlog, Depth, Entry, KeyOf, QueueObserver, Safety, ServeOptions, Worker } from './types.ts'
+import { demandKey, Names, TIMERS, tokenFrom } from './wire.ts'
 import { QueueWorker } from './worker.ts'
 
 export interface QueueOptions {

@@ -1,6 +1,5 @@
 import { ConnectionClosedError, type Delivery } from '#nats'
 import { endedWithin, pause } from '#primitives'
-import { tokenFrom } from './codec.ts'
 import type { Core } from './core.ts'
 import { type Claim, dueAt, HandlerRuns, OwnTimers, takeKey } from './handler-runs.ts'
 import type { Janitor } from './janitor.ts'
@@ -9,6 +8,7 @@ import type { HeldKey } from './machine.ts'
 import type { KeyRecord, Lane } from './record.ts'
 import { allowances, type LaneShare, type Sharer } from './slots.ts'
 import type { ServeOptions, Worker } from './types.ts'
+import { tokenFrom } from './wire.ts'
 
 /**
  * How long handing back may take. A run that ignores its signal keeps its lease until the run or the process ends. All

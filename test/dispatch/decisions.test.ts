@@ -3,9 +3,14 @@ import { ConflictError, RetryAfterError, TerminalError } from '#contracts'
 import { ApiConnectionError, ApiError } from '#kube'
 import { readReconciler, reconcilerSpec, selectionOf } from '#spec'
 import { failedBy, refusalOf } from '../../dispatch/errors.ts'
-import { ApiServerAwayError } from '../../dispatch/outage.ts'
-import { consequenceOf, gravest } from '../../reconcile/consequence.ts'
-import { FunctionError, NamespaceTerminatingError, RefusedError } from '../../reconcile/errors.ts'
+import { ApiServerAwayError } from '../../dispatch/gate.ts'
+import {
+  consequenceOf,
+  FunctionError,
+  gravest,
+  NamespaceTerminatingError,
+  RefusedError,
+} from '../../reconcile/errors.ts'
 import { widget } from './objects.ts'
 
 const backoff = { initialSeconds: 1, maxSeconds: 60, jitter: 0 }

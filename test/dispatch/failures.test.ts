@@ -2,8 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Outcome, TerminalError } from '#contracts'
 import { keyOf } from '#events'
 import { resourcePath } from '#kube'
-import { recordFrom } from '../../streams/queue/codec.ts'
-import { Names } from '../../streams/queue/names.ts'
+import { Names, recordFrom } from '../../streams/queue/wire.ts'
 import { configMap, startFixture, until, WIDGETS } from './fixture.ts'
 
 interface Line {

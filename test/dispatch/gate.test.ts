@@ -1,8 +1,7 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import { expect, it } from 'vitest'
 import { ApiConnectionError, ApiError } from '#kube'
-import { type Caller, DROPPED, Gate, PRIORITY } from '../../dispatch/gate.ts'
-import { ApiServerAwayError, Outage } from '../../dispatch/outage.ts'
+import { ApiServerAwayError, type Caller, DROPPED, Gate, Outage, PRIORITY } from '../../dispatch/gate.ts'
 
 const of = (kind: Caller['kind'], reconciler = 'at'): Caller => ({ reconciler, kind })
 const KINDS = [PRIORITY.create, PRIORITY.delete, PRIORITY.status, 'read', 'event'] as const

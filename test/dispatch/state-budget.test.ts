@@ -2,7 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { mapAtMost } from '#primitives'
 import { StateBudget, type StateMeter } from '../../dispatch/observe/state-budget.ts'
-import { TooMuchStateError } from '../../reconcile/consequence.ts'
+import { TooMuchStateError } from '../../reconcile/errors.ts'
 
 const MIB = 2 ** 20
 const { signal } = new AbortController()

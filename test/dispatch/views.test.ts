@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject, RunInput } from '#contracts'
 import { type EventStore, keyOf, openEventStore, type View } from '#events'
 import { resourcePath } from '#kube'
-import { KeptViews } from '../../dispatch/observe/run-view.ts'
+import { KeptViews } from '../../dispatch/observe/observe.ts'
 import { silent, startFixture, until, WIDGETS } from './fixture.ts'
 
 let fixture: Awaited<ReturnType<typeof startFixture>>

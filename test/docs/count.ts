@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
-import { generatedFiles } from '../../cli/install/files.ts'
+import { generatedFiles } from '../../cli/install/generate.ts'
 import { importsOf } from '../support/imports.ts'
 import { architecturePage, codeIn } from './architecture.ts'
 

@@ -1,7 +1,7 @@
 import { expect, it, vi } from 'vitest'
 import { connectJetStream, type JetStream } from '#nats'
 import { openQueue } from '#queue'
-import { TIMERS } from '../../streams/queue/names.ts'
+import { TIMERS } from '../../streams/queue/wire.ts'
 import { silent } from '../support/silent.ts'
 import { FN, freshPrefix, useTestNats } from './support.ts'
 

@@ -1,11 +1,10 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { ServerClock } from '../../streams/queue/clock.ts'
-import { recordFrom, tokenFrom, toWire } from '../../streams/queue/codec.ts'
 import { countedLosses } from '../../streams/queue/handler-runs.ts'
-import { demandKey, InvalidNameError, Names } from '../../streams/queue/names.ts'
 import type { NewRecord } from '../../streams/queue/record.ts'
 import { backoffMs } from '../../streams/queue/types.ts'
+import { demandKey, InvalidNameError, Names, recordFrom, tokenFrom, toWire } from '../../streams/queue/wire.ts'
 
 describe('backoff', () => {
   const terms = { initialSeconds: 0.25, maxSeconds: 1000, jitter: 0.1 }

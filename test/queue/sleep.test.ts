@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Entry, Finish, QueueOptions } from '#queue'
 import { bucketFor, bucketIn, bucketOf, isIn, keyOf, opensAt, slotOf } from '../../streams/queue/core.ts'
-import { TIMERS } from '../../streams/queue/names.ts'
+import { TIMERS } from '../../streams/queue/wire.ts'
 import {
   DONE,
   entriesOf,

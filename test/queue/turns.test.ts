@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { MAX_KNOWN, MAX_NAMESPACES, Turns } from '../../streams/queue/turns.ts'
+import { MAX_KNOWN, MAX_NAMESPACES, Turns } from '../../streams/queue/lane.ts'
 
 /** The namespaces whose turn it is, one after the other; `-` is the line's. */
 const turnsOf = (turns: Turns, count: number, now = 0): string =>

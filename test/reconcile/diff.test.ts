@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { differences } from '../../reconcile/diff.ts'
+import { differences } from '../../reconcile/compare.ts'
 
 describe('what differs', () => {
   it.each([

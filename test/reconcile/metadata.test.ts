@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
-import type { Settled } from '../../reconcile/covers.ts'
+import type { Settled } from '../../reconcile/compare.ts'
 import { parseOutcome } from '../../reconcile/outcome.ts'
 import { type Plan, plan } from '../../reconcile/plan.ts'
 import { nextWrite } from '../../reconcile/rounds.ts'

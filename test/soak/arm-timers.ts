@@ -1,10 +1,9 @@
 import { nuid } from 'nats'
 import type { JetStream } from '#nats'
-import { toWire } from '../../streams/queue/codec.ts'
 import { bucketFor, keyOf, opensAt, perform, slotOf } from '../../streams/queue/core.ts'
 import { drive, generationOf } from '../../streams/queue/machine.ts'
-import { Names, TIMERS } from '../../streams/queue/names.ts'
 import { transitions } from '../../streams/queue/transitions.ts'
+import { Names, TIMERS, toWire } from '../../streams/queue/wire.ts'
 import { inFlight } from '../bench/queue-support.ts'
 
 const names = new Names('')

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { Names } from '../../streams/queue/names.ts'
+import { Names } from '../../streams/queue/wire.ts'
 import type { Note } from './diary.ts'
 import { addStored, leftOver, noHistory, type Stored } from './judge/history.ts'
 import { grewIn, type Remains, remainsOf } from './judge/leaks.ts'

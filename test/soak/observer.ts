@@ -1,7 +1,7 @@
 import { createWriteStream, type WriteStream } from 'node:fs'
 import type { Msg } from 'nats'
 import { connectJetStream, type JetStream } from '#nats'
-import { Names } from '../../streams/queue/names.ts'
+import { Names } from '../../streams/queue/wire.ts'
 import { addStored, type History, noHistory, type Stored } from './judge/history.ts'
 import { PREFIX, SEEN, STREAM } from './terms.ts'
 

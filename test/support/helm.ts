@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path'
 import { parseAllDocuments } from 'yaml'
 import type { KubeObject } from '#contracts'
 import { ensureBinaries, progressOn } from '#lab'
-import { charts } from '../../cli/install/files.ts'
+import { charts } from '../../cli/install/generate.ts'
 import { cacheDir } from '../../packages/lab/build.ts'
 import { madeOnce } from './made-once.ts'
 

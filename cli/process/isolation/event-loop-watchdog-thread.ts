@@ -1,10 +1,9 @@
-/** The thread that watches the event loop of the main one; see event-loop-watchdog.ts. */
+/** The thread that watches the event loop of the main one; see exits.ts. */
 import { readFileSync, writeSync } from 'node:fs'
 import { Session } from 'node:inspector'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { workerData } from 'node:worker_threads'
-import { ENDING, TURNS, type WatchdogData } from './event-loop-watchdog.ts'
-import { type LoopSample, StallDetector } from './stall-detector.ts'
+import { ENDING, type LoopSample, StallDetector, TURNS, type WatchdogData } from './exits.ts'
 
 const { shared, limitMs, looks, event } = workerData as WatchdogData
 const LOOK_MS = limitMs / looks

@@ -1,4 +1,4 @@
-import type { Names } from '../../../streams/queue/names.ts'
+import type { Names } from '../../../streams/queue/wire.ts'
 import { addToken, neverTaken, type Tokens } from './tokens.ts'
 
 /** A message of the stream's history, in the words of the queue's protocol. Times are the server's, in milliseconds. */
