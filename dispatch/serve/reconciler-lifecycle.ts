@@ -20,7 +20,7 @@ import {
 } from '#spec'
 import { type Gate, PRIORITY } from '../gate.ts'
 import { accessTo, type HttpFunction as Callee, type FunctionAccess, httpFunction } from '../http/http-function.ts'
-import { isOlder, ReconcilerVersion } from '../observe/reconciler-version.ts'
+import { isOlder, ReconcilerVersion } from '../observe/observe.ts'
 import type { ReconciliationDependencies } from '../run/dependencies.ts'
 import { identityTaken, PAUSED, ReadyReporter } from './ready-reporter.ts'
 import { ReconcilerWorker } from './reconciler-worker.ts'

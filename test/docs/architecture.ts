@@ -52,6 +52,15 @@ export function stepsOf(page: string): EditStep[] {
     })
 }
 
+/** The files that run at one edit: those of its steps, and those of the table of its other files. */
+export function editFilesOf(page: string): string[] {
+  const others = page.split(/^## /m).find((section) => section.startsWith('One edit, file by file')) ?? ''
+  return [
+    ...new Set(stepsOf(page).map(({ file }) => file)),
+    ...rowsOf(others).flatMap(([, files = '']) => codeIn(files)),
+  ]
+}
+
 /** The rooms and their imports. `all` and `none` are not rooms. */
 export function roomsOf(page: string): RoomRow[] {
   return rowsOf(page)

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { generatedFiles } from '../../cli/install/generate.ts'
 import { importsOf } from '../support/imports.ts'
-import { architecturePage, codeIn } from './architecture.ts'
+import { architecturePage, codeIn, editFilesOf } from './architecture.ts'
 
 /**
  * Prints the size of this repository: `npm run count`. Only committed files are counted.
@@ -12,7 +12,7 @@ import { architecturePage, codeIn } from './architecture.ts'
  * - An importer is a product file. Types count as values do.
  * - The platform is the product without packages/ and functions/.
  * - Generated YAML: the committed files that `npm run generate` writes. The YAML of deploy/ beside them is written by hand.
- * - A path has the `.ts` files that its section of docs/architecture.md names.
+ * - The files on the path of one edit and of one enqueue are those that docs/architecture.md names.
  */
 const committed = execFileSync('git', ['ls-files', '-z'], { encoding: 'utf8', maxBuffer: 2 ** 26 })
   .split('\0')
@@ -35,16 +35,13 @@ const code = foldersOf(product)
 const yaml = committed.filter((path) => YAML.test(path))
 const generated = await generatedFiles()
 
-/** The files that the sections with such a heading name, or undefined if there is no such section. */
-function pathOf(heading: RegExp): number | undefined {
-  const sections = architecturePage()
-    .split(/^## /m)
-    .filter((section) => heading.test(section.split('\n')[0] ?? ''))
-  const files = sections.flatMap(codeIn).filter((name) => /^[\w./-]+\/[\w.-]+\.ts$/.test(name))
-  return sections.length === 0 ? undefined : new Set(files).size
+/** The files that the section about one enqueue names. */
+function enqueueFiles(page: string): string[] {
+  const section = page.split(/^## /m).find((one) => one.startsWith('One enqueue')) ?? ''
+  return [...new Set(codeIn(section).filter((name) => /^[\w./-]+\/[\w.-]+\.ts$/.test(name)))]
 }
 
-const rows: [string, number | undefined][] = [
+const rows: [string, number][] = [
   ['folders at the top', foldersOf(committed).length],
   ['folders at the top with code, without packages/', code.filter((folder) => folder !== 'packages').length],
   ['product files', product.length],
@@ -56,9 +53,9 @@ const rows: [string, number | undefined][] = [
     'lines of YAML in deploy/ by hand',
     linesIn(yaml.filter((path) => path.startsWith('deploy/') && !generated.has(path))),
   ],
-  ['files on the path of one edit', pathOf(/^One edit/)],
-  ['files on the path of one enqueue', pathOf(/enqueue/i)],
+  ['files on the path of one edit', editFilesOf(architecturePage()).length],
+  ['files on the path of one enqueue', enqueueFiles(architecturePage()).length],
 ]
 const width = Math.max(...rows.map(([what]) => what.length))
-for (const [what, number] of rows) console.log(`${what.padEnd(width)}  ${number?.toLocaleString('en') ?? 'not named'}`)
+for (const [what, number] of rows) console.log(`${what.padEnd(width)}  ${number.toLocaleString('en')}`)
 if (process.argv.includes('--small')) console.log(`\n${small.join('\n')}`)
