@@ -58,7 +58,7 @@ export async function dev(options: DevOptions, given: Given): Promise<void> {
     ...functions,
   ]
   const say = (text: string): void => progress.line(text)
-  const settings = readConfig(env, { ...(given.context !== undefined && { context: given.context }) })
+  const settings = readConfig(env, { context: given.context })
   await using served = await openConsole(settings, { allowWrites: true, function: files, env })
   say(`console: ${served.address}`)
   if (options.open) served.openBrowser()

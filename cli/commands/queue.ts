@@ -268,7 +268,7 @@ function lineByLine({ write, note }: Screen, { output }: LsOptions, now: () => D
     for (const [id, row] of after)
       if (!isSame(row, before.get(id))) say(row, detail(row, now(), Number.POSITIVE_INFINITY))
     for (const { reconciler, namespace, name, lane } of before.values()) {
-      const gone = { reconciler, ...(namespace !== undefined && { namespace }), name, lane, attempt: 0 }
+      const gone = { reconciler, namespace, name, lane, attempt: 0 }
       if (present.has(called(gone))) continue
       present.add(called(gone))
       say({ ...gone, state: 'idle', since: now().toISOString() }, '')
@@ -365,7 +365,7 @@ async function selectedKeys(queue: WorkQueue, options: ActOptions): Promise<KeyN
   if (!all) return keys.map((key) => keyNameOf(key, namespace))
   const found = new Map<string, KeyName>()
   for await (const row of selectRows(queue, { reconciler, namespace, states }))
-    found.set(called(row), { ...(row.namespace !== undefined && { namespace: row.namespace }), name: row.name })
+    found.set(called(row), { namespace: row.namespace, name: row.name })
   return [...found.values()]
 }
 

@@ -65,7 +65,7 @@ const asUsage = (cause: Error): never => {
 
 const jsonOf = ({ record, calls, isSame }: ReplayedRun) => {
   const { id, reconciler, namespace, name, leftOut } = record
-  return { id, reconciler, ...(namespace !== undefined && { namespace }), name, isSame, calls, leftOut }
+  return { id, reconciler, namespace, name, isSame, calls, leftOut }
 }
 
 function textOf({ record, calls, isSame }: ReplayedRun): string {

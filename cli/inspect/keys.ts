@@ -55,7 +55,7 @@ export function toRow(entry: Entry): Row {
     }),
     ...(until && { until: until.toISOString() }),
     ...('reason' in entry && { reason: entry.reason }),
-    ...(entry.error !== undefined && { error: entry.error }),
+    error: entry.error,
     ...(entry.state === 'running' && { owner: entry.owner, dirty: entry.dirty }),
     ...(entry.state === 'running' && entry.by !== undefined && { by: entry.by }),
   }
@@ -65,7 +65,7 @@ export function toRow(entry: Entry): Row {
 function nameOf(key: string): Pick<Row, 'namespace' | 'name'> {
   if (!isKey(key)) return { name: key }
   const { namespace, name } = parseKey(key)
-  return { ...(namespace !== undefined && { namespace }), name }
+  return { namespace, name }
 }
 
 export const called = ({ reconciler, namespace, name }: Pick<Row, 'reconciler' | 'namespace' | 'name'>): string =>
@@ -114,7 +114,7 @@ export async function demandReconciler(queue: WorkQueue, reconciler: string): Pr
 /** Yields the matching rows in the order of the queue. */
 export async function* selectRows(queue: WorkQueue, filter: Filter): AsyncGenerator<Row> {
   const { reconciler, states = [] } = filter
-  const which = { ...(reconciler !== undefined && { reconciler }), ...(states.length > 0 && { states }) }
+  const which = { reconciler, ...(states.length > 0 && { states }) }
   for await (const entry of queue.list(which)) {
     const row = toRow(entry)
     if (matches(row, filter)) yield row
@@ -136,7 +136,7 @@ export function keyNameOf(text: string, namespace: string | undefined): KeyName 
   const [before, after, ...rest] = text.split('/')
   if (rest.length > 0 || before === '' || after === '')
     throw new UsageError(`"${text}" is not a key: give name, or namespace/name`)
-  if (after === undefined) return { ...(namespace !== undefined && { namespace }), name: text }
+  if (after === undefined) return { namespace, name: text }
   if (namespace !== undefined && namespace !== before)
     throw new UsageError(`"${text}" is not in namespace ${namespace}: leave out one of the two`)
   return { namespace: before ?? '', name: after }
@@ -267,7 +267,7 @@ export function orphansIn(events: EventsView): Orphans {
       const finalizers = (await existing())?.finalizers
       if (finalizers === undefined) return undefined
       const found: Orphan[] = []
-      for await (const event of events.stored([{ name, ...(namespace !== undefined && { namespace }) }])) {
+      for await (const event of events.stored([{ name, namespace }])) {
         const { object, key } = event
         if (!isPresent(event) || object.metadata.namespace !== namespace) continue
         for (const finalizer of reconcilerFinalizers(object))

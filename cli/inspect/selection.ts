@@ -12,7 +12,7 @@ export interface Selection {
 
 /** Returns server-side filters; an empty list if the resource is not watched. */
 export function filtersOf({ kinds, name, namespace }: Selection, watched: readonly ResourceRef[]): ObjectFilter[] {
-  const where = { ...(namespace !== undefined && { namespace }), ...(name !== undefined && { name }) }
+  const where = { namespace, name }
   if (kinds.length === 0) return [where]
   return kinds.flatMap((kind) => watchedAs(kind, watched).map((ref) => ({ ref, ...where })))
 }

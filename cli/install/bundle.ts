@@ -246,7 +246,7 @@ function fieldsOf(schema: Schema = {}, at = ''): Descriptor[] {
     return {
       path,
       displayName: words(name),
-      ...(field.description !== undefined && { description: field.description }),
+      description: field.description,
       ...(path === 'conditions' && { 'x-descriptors': ['urn:alm:descriptor:io.kubernetes.conditions'] }),
     }
   })
@@ -319,10 +319,10 @@ export function bundlePackage(json: PackageJson, file: string): BundlePackage {
     keywords: json.keywords ?? [],
     provider: author,
     maintainers: people.flatMap(({ name: person, email }) => (email === undefined ? [] : [{ name: person, email }])),
-    ...(json.license !== undefined && { license: json.license }),
-    ...(json.homepage !== undefined && { homepage: json.homepage }),
-    ...(repository !== undefined && { repository }),
-    ...(support !== undefined && { support }),
+    license: json.license,
+    homepage: json.homepage,
+    repository,
+    support,
   }
 }
 

@@ -174,7 +174,7 @@ async function applied(kube: KubeClient, object: KubeObject): Promise<Installed>
 
 const named = ({ kind, metadata: { namespace, name } }: KubeObject) => ({
   kind,
-  ...(namespace !== undefined && { namespace }),
+  namespace,
   name,
 })
 

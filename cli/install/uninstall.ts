@@ -158,7 +158,7 @@ async function removalOf(kube: KubeClient, object: KubeObject, because?: string)
   const there = await found<KubeObject>(kube, pathOf(kind, namespace, name))
   if (there === undefined) return []
   const why = isInstalled(there) ? because : NOT_INSTALLED
-  const removal = { kind, ...(namespace !== undefined && { namespace }), name }
+  const removal = { kind, namespace, name }
   return [why === undefined ? { ...removal, result: 'deleted' } : { ...removal, result: 'kept', because: why }]
 }
 

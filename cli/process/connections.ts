@@ -54,7 +54,7 @@ export async function openStreams(
       openQueue(js, {
         ...queueOptions(config, log),
         ...wish,
-        ...(slots !== undefined && { slots }),
+        slots,
         ...(observer && { observer }),
       }),
     ])

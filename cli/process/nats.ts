@@ -32,7 +32,7 @@ function tlsOf(
     certificates?.serverCertificate(new X509Certificate(certificate.raw).validToDate)
     return checkServerIdentity(host, certificate)
   }
-  const tls = { ...(caFile !== undefined && { caFile }), ...own, checkServerIdentity: identity }
+  const tls = { caFile, ...own, checkServerIdentity: identity }
   return { options: { tls } }
 }
 

@@ -60,10 +60,10 @@ export function recordOf(run: EndedRun, { process, cpuMs }: RunFacts): RunRecord
   return {
     id: lease.owner,
     reconciler: of.name,
-    ...(namespace !== undefined && { namespace }),
+    namespace,
     name,
-    ...(uid !== undefined && { uid }),
-    ...(revision !== undefined && { revision }),
+    uid,
+    revision,
     process,
     lane: lease.lane,
     attempt: lease.attempt,
@@ -208,9 +208,9 @@ class RecordWriter {
     return {
       verb,
       kind: object.kind,
-      ...(namespace !== undefined && { namespace }),
+      namespace,
       name,
-      ...(resourceVersion !== undefined && { resourceVersion }),
+      resourceVersion,
       ...(failed !== undefined && { error: this.#text(messageOf(failed)) }),
       ...(changes.length > 0 && { differences: changes }),
       ...(patch !== undefined &&

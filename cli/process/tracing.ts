@@ -193,7 +193,7 @@ function externalSpan(span: Span, step: RunStep & { step: 'read' | 'performed' }
 
 function spanOf({ traceId, spanId, parentSpanId, sampled }: RunStep): Span | undefined {
   if (traceId === undefined || spanId === undefined || sampled === undefined) return undefined
-  return { traceId, spanId, sampled, ...(parentSpanId !== undefined && { parentSpanId }) }
+  return { traceId, spanId, sampled, parentSpanId }
 }
 
 const ofObject = ({ metadata }: KubeObject) => ({
@@ -283,7 +283,7 @@ const requestOf = (spans: FinishedSpan[], resource: Record<string, string>) => (
 const wireSpan = ({ traceId, spanId, parentSpanId, name, kind, start, end, attributes, error }: FinishedSpan) => ({
   traceId,
   spanId,
-  ...(parentSpanId !== undefined && { parentSpanId }),
+  parentSpanId,
   name,
   kind: KINDS[kind],
   startTimeUnixNano: nanos(start),

@@ -121,7 +121,7 @@ export function consoleCommand(program: Command, context: CommandContext): void 
     .action(async ({ inCluster, listen, ...flags }: ConsoleFlags & Partial<ConsoleInClusterOptions>) => {
       if (inCluster !== undefined) {
         const { consoleInCluster } = await import('../commands/console-in-cluster.ts')
-        return consoleInCluster(await context.config(), { inCluster, ...(listen !== undefined && { listen }) })
+        return consoleInCluster(await context.config(), { inCluster, listen })
       }
       const { serveConsole } = await import('../commands/console.ts')
       return serveConsole(flags, context)

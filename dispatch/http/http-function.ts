@@ -272,7 +272,7 @@ async function read({ caFile, tokenFile, certFile, keyFile }: FunctionAccess): P
   const [ca, token, cert, key] = await Promise.all([caFile, tokenFile, certFile, keyFile].map(contentOf))
   return {
     headers: { ...(token !== undefined && { authorization: `Bearer ${token}` }) },
-    tls: { ...(ca !== undefined && { ca }), ...(cert !== undefined && { cert }), ...(key !== undefined && { key }) },
+    tls: { ca, cert, key },
   }
 }
 

@@ -163,7 +163,7 @@ function rightsOf(name: string, spec: ReconcilerSpec): Right[] {
     .filter(({ resourceNames }) => resourceNames === undefined)
     .flatMap(({ apiGroups: [group = ''], resources: [full = ''], verbs }) => {
       const [resource = '', subresource] = full.split('/')
-      return verbs.map((verb) => ({ group, resource, verb, ...(subresource !== undefined && { subresource }) }))
+      return verbs.map((verb) => ({ group, resource, verb, subresource }))
     })
 }
 
@@ -238,7 +238,7 @@ export async function namedIn(kube: KubeClient, object: KubeObject, spec: Reconc
       {
         kind: related.kind,
         ref,
-        ...(namespace !== undefined && { namespace }),
+        namespace,
         name,
         ...(read.object && { object: read.object }),
       },
@@ -253,7 +253,7 @@ export async function storedObject(
   { ref, namespace, name }: Pick<Target, 'ref' | 'namespace' | 'name'>,
 ): Promise<KubeObject | undefined> {
   let newest: StoredEvent | undefined
-  for await (const event of view.stored([{ ref, ...(namespace !== undefined && { namespace }), name }]))
+  for await (const event of view.stored([{ ref, namespace, name }]))
     if (event.verb !== 'moved' && (newest === undefined || isNewer(event, newest))) newest = event
   return newest && isPresent(newest) ? newest.object : undefined
 }
@@ -264,7 +264,7 @@ const isNewer = (one: StoredEvent, other: StoredEvent): boolean =>
 export async function ownedInEvents(view: EventsView, object: KubeObject, spec: ReconcilerSpec): Promise<KubeObject[]> {
   const { namespace, name } = object.metadata
   const owner: OwnerKey = { resource: spec.for.resource, name }
-  const filters = spec.owns.map((ref) => ({ ref, owner, ...(namespace !== undefined && { namespace }) }))
+  const filters = spec.owns.map((ref) => ({ ref, owner, namespace }))
   const found: KubeObject[] = []
   for await (const event of view.stored(filters))
     if (isPresent(event) && isOwnedBy(event.object, object)) found.push(event.object)
@@ -273,7 +273,7 @@ export async function ownedInEvents(view: EventsView, object: KubeObject, spec: 
 
 export async function rowsOf({ queue, view }: ExistingStreams, reconciler: string, target: Target): Promise<Row[]> {
   const { namespace, name } = target
-  const entries = await queue.find(keyFor(reconciler, { ...(namespace !== undefined && { namespace }), name }))
+  const entries = await queue.find(keyFor(reconciler, { namespace, name }))
   const orphans = orphansIn(view)
   return Promise.all(entries.map((entry) => withOrphan(toRow(entry), orphans)))
 }
@@ -303,12 +303,12 @@ function toLastRun({ sequence, record }: StoredRun, { namespace }: Target): Last
     tookMs: tookMs(record),
     waitedMs: waitedMs(record),
     result,
-    ...(message !== undefined && { message }),
+    message,
     because: becauseOf(record),
     writes: laps.flatMap(({ writes }) => writes.map(({ verb, kind, name }) => `${verb} ${kind} ${name}`)),
     declared: (outcome?.apply ?? []).map(({ kind, metadata }) => {
       const place = metadata.namespace ?? namespace
-      return { kind, ...(place !== undefined && { namespace: place }), name: metadata.name }
+      return { kind, namespace: place, name: metadata.name }
     }),
   }
 }
@@ -320,7 +320,7 @@ export async function lettersAbout({ dead }: ExistingStreams, target: Target): P
     const { id, reconciler, reason, detail } = letter
     const place = placeOf(letter)
     if (place?.name !== target.name || place.namespace !== target.namespace) continue
-    found.push({ id, ...(reconciler !== undefined && { reconciler }), reason, detail })
+    found.push({ id, reconciler, reason, detail })
   }
   return found
 }

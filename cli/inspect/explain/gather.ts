@@ -62,13 +62,13 @@ export async function gather(asked: Asked, { kube: api, streams: nats }: Sources
   return {
     now: now().toISOString(),
     target: shown,
-    ...(apiAway !== undefined && { apiAway }),
-    ...(natsAway !== undefined && { natsAway }),
-    ...(isKindServed !== undefined && { isKindServed }),
+    apiAway,
+    natsAway,
+    isKindServed,
     ...(object && { object }),
-    ...(storedVersion !== undefined && { storedVersion }),
+    storedVersion,
     elsewhere,
-    ...(isNamespaceTerminating !== undefined && { isNamespaceTerminating }),
+    isNamespaceTerminating,
     reconcilers: known,
     ...((kube || streams) && { finalizers: all.map(finalizerOfReconciler) }),
     events,
@@ -95,7 +95,7 @@ export async function targetOf(
   const isNamespaced =
     namespaced ??
     (streams === undefined || (await storedObject(streams.view, { ref, ...inNamespace, name })) !== undefined)
-  return { kind, ref, ...(isNamespaced && inNamespace), name, ...(isServed !== undefined && { isServed }) }
+  return { kind, ref, ...(isNamespaced && inNamespace), name, isServed }
 }
 
 /** Returns the versions in the API server and in EVENTS. Waits, since a working bridge is some milliseconds behind. */
@@ -138,7 +138,7 @@ async function situationOf(
     object: reconciler,
     ...(isElsewhere && { isElsewhere }),
     ...(rows && { rows }),
-    ...(isServed !== undefined && { isServed }),
+    isServed,
     ...(missingRights && { missingRights }),
     ...(lastRun && { lastRun }),
     owned,
@@ -174,7 +174,7 @@ function relativeOf(object: KubeObject, { owns }: ReconcilerSpec): Relative {
   return {
     kind,
     ref: { group, version, resource: plural },
-    ...(namespace !== undefined && { namespace }),
+    namespace,
     name,
     object,
   }

@@ -184,7 +184,7 @@ export const unread: Rule = ({ letters, target }) =>
   letters.map(({ id, reconciler, reason, detail }) => ({
     reason: 'DeadLetter',
     level: 'problem',
-    ...(reconciler !== undefined && { reconciler }),
+    reconciler,
     message: `dead letter ${id} (${reason}) is about ${shown(target)}: ${detail}`,
     next: step('Look at the letter, fix its cause, and put it back.', `fairlead dead replay ${id}`),
   }))

@@ -178,20 +178,20 @@ export function jsonOf(situation: Situation, { healthy, findings, next }: Explan
   const { target, object, reconcilers, events, letters, apiAway, natsAway } = situation
   const relative = (one: Relative) => ({
     kind: one.kind,
-    ...(one.namespace !== undefined && { namespace: one.namespace }),
+    namespace: one.namespace,
     name: one.name,
     ...healthOf(one),
   })
   const { kind, namespace, name } = target
   const shape = {
     kind,
-    ...(namespace !== undefined && { namespace }),
+    namespace,
     name,
     healthy,
     findings,
     ...(next && { next }),
-    ...(apiAway !== undefined && { apiAway }),
-    ...(natsAway !== undefined && { natsAway }),
+    apiAway,
+    natsAway,
     reconcilers: reconcilers.map((one) => ({
       name: nameOf(one.object),
       ...reachOf(one, situation),
