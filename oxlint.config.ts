@@ -12,7 +12,7 @@ export const rooms: Record<string, string[]> = {
   'core/spec': ['contracts'],
   'streams/nats': ['primitives'],
   'functions/etcd/client': [],
-  'functions/etcd/stores': ['primitives'],
+  'functions/etcd/stores': [],
   'functions/etcd/agent': ['functions/etcd/client', 'functions/etcd/stores'],
   kube: ['contracts', 'primitives'],
   'streams/events': ['contracts', 'nats', 'primitives'],

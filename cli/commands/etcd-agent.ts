@@ -22,7 +22,7 @@ interface RunOptions {
 export interface StoreOptions extends RunOptions {
   store: StoreKind
   path: string
-  storeSecret: string
+  storeSecret?: string
   endpoint?: string
   pathStyle: boolean
 }

@@ -222,7 +222,10 @@ export function etcdAgentCommands(program: Command, context: CommandContext): vo
         new Option('--store <kind>', 'what the store speaks').choices(['s3', 'abs', 'gcs']).makeOptionMandatory(),
       )
       .requiredOption('--path <bucket/key>', 'of the object')
-      .requiredOption('--store-secret <folder>', 'the keys of the Secret with the credentials, as files')
+      .option(
+        '--store-secret <folder>',
+        'the keys of the Secret with the credentials, as files (default: the identity of the process)',
+      )
       .option('--endpoint <url>', 'of the store, instead of its provider')
       .option('--path-style', 's3: the bucket is in the path of the URL, not in its host', false)
 

@@ -38,7 +38,11 @@ export async function buildPackage(folder: string): Promise<Manifest> {
     cwd: ROOT,
   })
   for (const path of await filesIn(folder)) await finish(folder, path)
-  const manifest = publishedManifest({ ...source, dependencies: await dependenciesOf(source) })
+  const manifest = publishedManifest({
+    ...source,
+    dependencies: await dependenciesOf(source),
+    ...(await peersOf(source)),
+  })
   await writeFile(join(folder, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`)
   return manifest
 }
@@ -121,6 +125,8 @@ const PUBLISHED = [
   'engines',
   'bin',
   'dependencies',
+  'peerDependencies',
+  'peerDependenciesMeta',
 ] as const
 
 /** Returns the dependencies of the repository and of its workspaces, whose files the package contains. */
@@ -135,6 +141,14 @@ async function dependenciesOf({ name, workspaces, dependencies }: typeof source)
         )
   }
   return Object.fromEntries(Object.entries(all).toSorted(([one], [other]) => (one < other ? -1 : 1)))
+}
+
+/** Returns what users install beside the package for some of its functions. */
+async function peersOf({ workspaces }: typeof source): Promise<Record<string, object>> {
+  const manifests = await Promise.all(workspaces.map(manifestIn))
+  const all = (field: 'peerDependencies' | 'peerDependenciesMeta'): object =>
+    Object.assign({}, ...manifests.map((manifest) => manifest[field]))
+  return { peerDependencies: all('peerDependencies'), peerDependenciesMeta: all('peerDependenciesMeta') }
 }
 
 const manifestIn = async (folder: string): Promise<Manifest> =>

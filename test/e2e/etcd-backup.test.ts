@@ -3,11 +3,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { EtcdBackup, etcdBackup } from '#functions/etcd/backup'
 import { openEtcd } from '#functions/etcd/client'
 import { EtcdRestore, etcdRestore, restoreContainer } from '#functions/etcd/restore'
-import { S3Store, type Store } from '#functions/etcd/stores'
+import { openS3, type Store } from '#functions/etcd/stores'
 import { addImage, cacheDir } from '#lab'
 import { Pod } from '#sdk'
 import { addEtcdImages } from '../../deploy/images/etcd/index.ts'
-import { addFairleadImages } from '../support/fairlead-images.ts'
+import { addAgentImage } from '../support/fairlead-images.ts'
 import { goProgram } from '../support/go-program.ts'
 import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
 import { takeTurnInSoak } from '../support/node.ts'
@@ -59,7 +59,7 @@ describe.skipIf(turn.skip)('backups and restores on a real node', () => {
     await kubectl(['apply', '-f', '-'], s3Pod())
     await kubectl(['apply', '-f', '-'], etcdPod('prod'))
     s3Url = `http://${await addressOf('s3', 'stores')}:7070`
-    store = new S3Store({ bucket: BUCKET, region: REGION, endpoint: s3Url, credentials: S3_CREDENTIALS })
+    store = await openS3({ bucket: BUCKET, region: REGION, endpoint: s3Url, credentials: S3_CREDENTIALS })
     await put('key', 'before')
   })
   afterAll(async () => {
@@ -236,7 +236,7 @@ const CLUSTER = { apiVersion: 'etcd.database.coreos.com/v1beta2', kind: 'EtcdClu
 async function addImages(registryUrl: string): Promise<void> {
   const versitygw = await goProgram('versitygw', 'github.com/versity/versitygw/cmd/versitygw', ['-ldflags=-s -w'])
   await Promise.all([
-    addFairleadImages(registryUrl, cacheDir(process.env)),
+    addAgentImage(registryUrl, cacheDir(process.env)),
     addEtcdImages(registryUrl),
     addImage(registryUrl, IMAGES.s3, {
       files: {
@@ -310,7 +310,7 @@ const silentPod = (): object =>
     containers: [
       {
         name: 'silent',
-        image: 'fairlead:latest',
+        image: 'fairlead-etcd-agent:latest',
         command: ['node', '-e', "require('node:net').createServer(() => {}).listen(7070)"],
         readinessProbe: { tcpSocket: { port: 7070 }, periodSeconds: 1 },
       },

@@ -9,7 +9,7 @@ import { issueFrom, newAuthority } from '#pki'
 import { type ObservedBy, type Pod, Secret } from '#sdk'
 import { Endpoints } from '../../functions/etcd/restore/etcd-restore.ts'
 import { NODE_IP } from '../../packages/lab/node/options.ts'
-import { addFairleadImages } from '../support/fairlead-images.ts'
+import { addAgentImage } from '../support/fairlead-images.ts'
 import { takeTurnInSoak } from '../support/node.ts'
 import { BUCKET, startS3, type TestStore } from '../support/object-stores.ts'
 import type { EtcdClusters } from './etcd-clusters.ts'
@@ -147,7 +147,7 @@ describe.skipIf(turn.skip)('the data of an EtcdCluster on a real node', () => {
       const registryUrl = etcds.world.cluster.registryUrl!
       ;[s3] = await Promise.all([
         startS3({ host: NODE_IP }),
-        addFairleadImages(registryUrl, cacheDir(process.env)),
+        addAgentImage(registryUrl, cacheDir(process.env)),
         addEarlierImage(registryUrl),
       ])
       const secret = Secret.of({ metadata: { name: 'aws' } })

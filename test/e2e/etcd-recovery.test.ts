@@ -6,7 +6,7 @@ import { openEtcd } from '#functions/etcd/client'
 import { resourcePath } from '#kube'
 import { cacheDir } from '#lab'
 import { PersistentVolumeClaim, Service } from '#sdk'
-import { addFairleadImages } from '../support/fairlead-images.ts'
+import { addAgentImage } from '../support/fairlead-images.ts'
 import { takeTurnInSoak } from '../support/node.ts'
 import { cutOff, heal, putBeside } from './etcd-partition.ts'
 import { sharedEtcds } from './etcd-suite.ts'
@@ -31,7 +31,7 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node whose quorum is lost',
   const etcds = sharedEtcds()
 
   beforeAll(async () => {
-    await addFairleadImages(etcds.world.cluster.registryUrl ?? '', cacheDir(process.env))
+    await addAgentImage(etcds.world.cluster.registryUrl ?? '', cacheDir(process.env))
     await createVolumes(etcds.world, 12)
   })
 
@@ -164,7 +164,7 @@ describe.skipIf(turn.skip)('an EtcdCluster on a real node whose quorum is lost',
     await until(async () => (await etcds.readyUrls('p')).length === others.length)
     await putBeside(others[0] ?? '', 'written', 'apart')
 
-    await etcds.edit('p', { recovery: { agentImage: 'fairlead:latest' } })
+    await etcds.edit('p', { recovery: { agentImage: 'fairlead-etcd-agent:latest' } })
     await until(async () => {
       const { metadata, status } = await etcds.get(EtcdCluster, 'p')
       const recovering = status.conditions?.find(({ type }) => type === 'Recovering')

@@ -6,7 +6,7 @@ import { resourcePath } from '#kube'
 import { cacheDir } from '#lab'
 import { Secret } from '#sdk'
 import { NODE_IP } from '../../packages/lab/node/options.ts'
-import { addFairleadImages } from '../support/fairlead-images.ts'
+import { addAgentImage } from '../support/fairlead-images.ts'
 import { isSoak } from '../support/node.ts'
 import { BUCKET, startS3 } from '../support/object-stores.ts'
 import type { EtcdClusters } from './etcd-clusters.ts'
@@ -113,7 +113,7 @@ export function tlsOnNode(etcds: EtcdClusters): void {
 
   it.skipIf(!isSoak)('is backed up and restored, and demands its users again', SLOW, async () => {
     await using _kills = etcds.killing()
-    await addFairleadImages(etcds.world.cluster.registryUrl ?? '', cacheDir(process.env))
+    await addAgentImage(etcds.world.cluster.registryUrl ?? '', cacheDir(process.env))
     await using s3 = await startS3({ host: NODE_IP })
     await etcds.add(Secret, { ...Secret.of({ metadata: { name: 'aws' } }), stringData: s3.secret })
     await etcds.create('i', { size: 3, TLS: { auto: {} }, auth: { enabled: true } })

@@ -6,7 +6,7 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { smallBase, writeLayout } from '../support/images.ts'
 import { nodeProgram } from '../support/node-program.ts'
-import { PACKED_WITHIN_MS, type PackedPackage, packedPackage } from '../support/package.ts'
+import { agentProject, PACKED_WITHIN_MS, type PackedPackage, packedPackage } from '../support/package.ts'
 
 const run = promisify(execFile)
 
@@ -133,6 +133,28 @@ describe('the package', () => {
     const help = ['--input-type=module', '--eval', HELP, join(folder, 'index.js'), ...paths]
     const { stdout } = await node(help, made.installed)
     expect(stdout.match(/^Usage: .*$/gm)).toEqual(paths.map((path) => expect.stringContaining(`fairlead ${path}`)))
+  })
+
+  it('makes an image of the agent, which has the clients of object stores, unlike its own image', async () => {
+    const list = async (project: string) => {
+      const command = join(project, 'node_modules/fairlead/cli/bin.js')
+      return (await node([command, 'image', project, '--include', 'package.json', '--list'], dir)).stdout
+    }
+    const [own, agent] = [await list(made.installed), await list(await agentProject())]
+    for (const name of ['@aws-sdk/client-s3', '@azure/storage-blob', '@azure/identity', 'google-auth-library']) {
+      expect(agent).toContain(`node_modules/${name}/package.json`)
+      expect(own).not.toContain(`node_modules/${name}/`)
+    }
+  })
+
+  it('says which client of an object store to install', async () => {
+    const args = ['etcd-agent', 'verify', '--store', 's3', '--path', 'bucket/key']
+    const failed = node([join(made.installed, 'node_modules/fairlead/cli/bin.js'), ...args], dir)
+    await expect(failed).rejects.toMatchObject({
+      code: 1,
+      stderr:
+        'fairlead: @aws-sdk/client-s3 not found: use the image fairlead-etcd-agent, or npm install @aws-sdk/client-s3\n',
+    })
   })
 
   it('makes an image of itself, of 10 MB above the base', async () => {

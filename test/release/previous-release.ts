@@ -35,6 +35,6 @@ export async function previousRelease(): Promise<Release> {
     .slice(0, 12)
   const dir = join(cacheDir(), 'previous', digest)
   const bin = join(dir, 'node_modules/fairlead/cli/bin.js')
-  await madeOnce(dir, bin, () => npmInstall(dir, tarball))
+  await madeOnce(dir, bin, () => npmInstall(dir, [tarball]))
   return releaseOf(/-(\d+\.\d+\.\d+)\.tgz$/.exec(name)?.[1] ?? name, bin)
 }

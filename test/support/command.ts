@@ -1,5 +1,6 @@
 import type { EventEmitter } from 'node:events'
 import { main } from '#cli'
+import { withEnv } from './env.ts'
 import type { Finished } from './fairlead.ts'
 
 type Listener = () => void
@@ -14,7 +15,6 @@ const HEARD: [EventEmitter, string][] = [
 
 /** `fairlead …` in this process, much quicker than as one of its own: what it prints and its exit code. One at a time. */
 export async function command(args: string[], env: Record<string, string> = {}): Promise<Finished> {
-  const before = Object.keys(env).map((name) => [name, process.env[name]] as const)
   const { exitCode } = process
   const hearing = HEARD.map(([emitter, name]) => ({ emitter, name, before: emitter.listeners(name) as Listener[] }))
   const written = { stdout: '', stderr: '' }
@@ -28,7 +28,7 @@ export async function command(args: string[], env: Record<string, string> = {}):
   })
   const { error } = console
   console.error = (text: string) => void (written.stderr += `${text}\n`)
-  Object.assign(process.env, env)
+  using _env = withEnv(env)
   try {
     await main(['node', 'fairlead', ...args])
     return { ...written, code: Number(process.exitCode) }
@@ -38,9 +38,5 @@ export async function command(args: string[], env: Record<string, string> = {}):
     for (const { emitter, name, before: known } of hearing)
       for (const one of emitter.listeners(name) as Listener[]) if (!known.includes(one)) emitter.off(name, one)
     process.exitCode = exitCode
-    // One by one: an object in its place would no longer be what the system, and os.tmpdir(), see.
-    for (const [name, value] of before)
-      if (value === undefined) delete process.env[name]
-      else process.env[name] = value
   }
 }

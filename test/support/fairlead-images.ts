@@ -5,25 +5,39 @@ import { makeImage } from '#image'
 import { addImage, buildImage, ensureBinaries, natsBinaries, silentProgress } from '#lab'
 import { debianFiles, FINDS_HOSTS } from '../../deploy/images/debian.ts'
 import { writeLayout } from './images.ts'
-import { packedPackage } from './package.ts'
+import { agentProject, packedPackage } from './package.ts'
 
 const LIBRARIES = ['libc6', 'libgcc-s1', 'libstdc++6']
 const ARCHITECTURE = process.arch === 'x64' ? 'amd64' : process.arch
 
 /**
  * The images of deploy/fairlead, in a registry under their own names: Fairlead's as `fairlead image` makes it of the package,
- * with the Node.js that runs this, and nats-server and etcdutl as they are built for `local`.
+ * with the Node.js that runs this, and nats-server as it is built for `local`.
  */
 export async function addFairleadImages(registryUrl: string, cacheDir: string): Promise<void> {
   await addNatsImage(registryUrl)
-  const programs = await ensureBinaries(['etcdutl'], silentProgress)
   const { installed } = await packedPackage()
-  await makeImage(installed, {
+  await pushImage(installed, 'fairlead', { registryUrl, cacheDir })
+}
+
+/** The image of the pods that move snapshots of etcd. */
+export async function addAgentImage(registryUrl: string, cacheDir: string): Promise<void> {
+  const programs = await ensureBinaries(['etcdutl'], silentProgress)
+  const add = [`${programs('etcdutl')}:/usr/local/bin/etcdutl`]
+  await pushImage(await agentProject(), 'fairlead-etcd-agent', { registryUrl, cacheDir, add })
+}
+
+async function pushImage(
+  project: string,
+  name: string,
+  { registryUrl, cacheDir, add = [] }: { registryUrl: string; cacheDir: string; add?: string[] },
+): Promise<void> {
+  await makeImage(project, {
     base: await nodeBase(cacheDir),
     include: [],
     platforms: [`linux/${ARCHITECTURE}`],
-    add: [`${programs('etcdutl')}:/usr/local/bin/etcdutl`],
-    push: `${new URL(registryUrl).host}/library/fairlead:latest`,
+    add,
+    push: `${new URL(registryUrl).host}/library/${name}:latest`,
     plainHttp: true,
   })
 }

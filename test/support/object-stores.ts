@@ -1,11 +1,12 @@
 import { createHash, type Hash } from 'node:crypto'
-import { mkdir, rm } from 'node:fs/promises'
+import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
 import { join } from 'node:path'
-import { AbsStore, GcsStore, S3Store, type Store } from '#functions/etcd/stores'
+import { BlobServiceClient, StorageSharedKeyCredential } from '@azure/storage-blob'
+import { openAbs, openGcs, openS3, type Store } from '#functions/etcd/stores'
 import { ProcessGroup } from '#lab'
-import { sharedKey } from '../../functions/etcd/stores/abs.ts'
+import { issueFrom, newAuthority } from '#pki'
 import { freePorts } from '../../packages/lab/ports.ts'
 import { goProgram } from './go-program.ts'
 import { nodeProgram } from './node-program.ts'
@@ -29,10 +30,32 @@ export interface TestStore extends AsyncDisposable {
 export const S3_CREDENTIALS = { accessKeyId: 'KEYOFTESTS', secretAccessKey: 'secret-of-tests' }
 const REGION = 'us-east-1'
 
+/** A certificate for the names of a server. */
+export interface TestTls {
+  /** The PEM of its authority. */
+  ca: string
+  /** Stores it in the folder, and gives the arguments that name it. */
+  files: (dir: string) => Promise<string[]>
+}
+
+export function newTls(sans: string[]): TestTls {
+  const validity = { now: new Date(), days: 1 }
+  const authority = newAuthority({ cn: 'test' }, validity)
+  const { certificate, privateKey } = issueFrom(authority, { subject: { cn: 'store' }, sans }, validity)
+  return {
+    ca: authority.certificate,
+    async files(dir) {
+      const [cert, key] = [join(dir, 'tls.crt'), join(dir, 'tls.key')]
+      await writeFile(cert, certificate)
+      await writeFile(key, privateKey.export({ type: 'pkcs8', format: 'pem' }))
+      return ['--cert', cert, '--key', key]
+    },
+  }
+}
+
 interface S3Server {
   host?: string
-  /** Stores a certificate in the folder, and gives the arguments that name it. Default: no TLS. */
-  tls?: (dir: string) => Promise<string[]>
+  tls?: TestTls
 }
 
 /** versitygw: an S3 gateway over a folder. */
@@ -48,7 +71,7 @@ export async function startS3({ host = '127.0.0.1', tls }: S3Server = {}): Promi
     return {
       command: program,
       args: [
-        ...((await tls?.(dir)) ?? []),
+        ...((await tls?.files(dir)) ?? []),
         '--access',
         accessKeyId,
         '--secret',
@@ -64,11 +87,12 @@ export async function startS3({ host = '127.0.0.1', tls }: S3Server = {}): Promi
       ],
       url,
       secret: { credentials, config: `[default]\nregion = ${REGION}\n` },
-      store: new S3Store({
+      store: await openS3({
         bucket: BUCKET,
         region: REGION,
         endpoint: url,
         credentials: S3_CREDENTIALS,
+        ca: tls?.ca,
         pageSize: PAGE,
       }),
     }
@@ -82,20 +106,32 @@ export const ACCOUNT = {
 }
 
 /** Azurite: the emulator of Azure Blob Storage by its vendor. */
-export async function startAbs(): Promise<TestStore> {
+export async function startAbs({ tls }: { tls?: TestTls } = {}): Promise<TestStore> {
   const script = await nodeProgram('azurite', 'azurite/dist/src/blob/main.js')
   const host = '127.0.0.1'
   const abs = await started('abs', host, async (dir, port) => {
-    const url = `http://${host}:${port}/${ACCOUNT.account}`
+    const url = `${tls === undefined ? 'http' : 'https'}://${host}:${port}/${ACCOUNT.account}`
+    const secure = tls === undefined ? [] : ['--oauth', 'basic', ...(await tls.files(dir))]
     return {
       command: process.execPath,
-      args: [script, '--location', join(dir, 'data'), '--blobHost', host, '--blobPort', String(port), '--silent'],
+      args: [
+        script,
+        '--location',
+        join(dir, 'data'),
+        '--blobHost',
+        host,
+        '--blobPort',
+        String(port),
+        '--silent',
+        '--skipApiVersionCheck',
+        ...secure,
+      ],
       url,
       secret: { 'storage-account': ACCOUNT.account, 'storage-key': ACCOUNT.key },
-      store: new AbsStore({ ...ACCOUNT, container: BUCKET, endpoint: url, pageSize: PAGE }),
+      store: await openAbs({ credentials: ACCOUNT, container: BUCKET, endpoint: url, pageSize: PAGE, ca: tls?.ca }),
     }
   })
-  await createContainer(abs.url)
+  await createContainer(abs.url, tls?.ca)
   return abs
 }
 
@@ -108,7 +144,7 @@ export async function startGcs(): Promise<TestStore> {
   const front = stack.use(await startDigestCheck())
   const server = stack.use(await startFakeGcs(front.url))
   front.target = server.url
-  const store = new GcsStore({
+  const store = await openGcs({
     bucket: BUCKET,
     endpoint: front.url,
     credentials: { accessToken: 'token-of-tests' },
@@ -145,7 +181,7 @@ async function startFakeGcs(publicUrl: string): Promise<TestStore> {
       ],
       url,
       secret: { 'access-token': 'token-of-tests' },
-      store: new GcsStore({
+      store: await openGcs({
         bucket: BUCKET,
         endpoint: url,
         credentials: { accessToken: 'token-of-tests' },
@@ -227,9 +263,8 @@ const answers = (url: string): Promise<boolean> =>
     socket.once('error', () => resolve(false)).once('connect', () => socket.destroy())
   })
 
-async function createContainer(account: string): Promise<void> {
-  const url = new URL(`${account}/${BUCKET}?restype=container`)
-  const headers = { 'x-ms-version': '2021-12-02', 'x-ms-date': new Date().toUTCString() }
-  const response = await fetch(url, { method: 'PUT', headers: sharedKey({ method: 'PUT', url, headers }, ACCOUNT) })
-  if (!response.ok) throw new Error(`Azurite answers ${response.status}: ${await response.text()}`)
+async function createContainer(account: string, ca: string | undefined): Promise<void> {
+  const credential = new StorageSharedKeyCredential(ACCOUNT.account, ACCOUNT.key)
+  const pipeline = { retryOptions: {}, tlsOptions: { ca } }
+  await new BlobServiceClient(account, credential, pipeline).createContainer(BUCKET)
 }

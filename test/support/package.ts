@@ -2,8 +2,10 @@ import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { cp, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
+import etcd from '../../functions/etcd/package.json' with { type: 'json' }
+import source from '../../package.json' with { type: 'json' }
 import { cacheDir } from '../../packages/lab/build.ts'
 import { ASSETS, buildCreatePackage, buildPackage, ROOMS, ROOT } from '../../packages/release/build.ts'
 import { pack } from '../../packages/release/publish.ts'
@@ -35,17 +37,27 @@ export async function packedPackage(): Promise<PackedPackage> {
     const manifest = await buildPackage(folder)
     await buildCreatePackage(folder, manifest, join(dir, 'create-fairlead'))
     const packed = await pack(folder, dir)
-    await npmInstall(installed, packed)
+    await npmInstall(installed, [packed])
     await rename(packed, join(dir, 'fairlead.tgz'))
   })
   return { tarball, folder, installed, create: join(dir, 'create-fairlead') }
 }
 
+/** A project with the package and the clients of object stores: what the image of the agent has. */
+export async function agentProject(): Promise<string> {
+  const { tarball } = await packedPackage()
+  const dir = join(dirname(tarball), 'agent')
+  const versions: Record<string, string> = source.devDependencies
+  const clients = Object.keys(etcd.peerDependencies).map((name) => `${name}@${versions[name]}`)
+  await madeOnce(dir, join(dir, 'package-lock.json'), () => npmInstall(dir, [tarball, ...clients]))
+  return dir
+}
+
 /** As an author does, in a new folder. */
-export async function npmInstall(cwd: string, tarball: string): Promise<void> {
+export async function npmInstall(cwd: string, packages: readonly string[]): Promise<void> {
   await mkdir(cwd, { recursive: true })
   await writeFile(join(cwd, 'package.json'), '{ "name": "my-operator", "type": "module" }')
-  await run('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', '--ignore-scripts', tarball], { cwd })
+  await run('npm', ['install', '--prefer-offline', '--no-audit', '--no-fund', '--ignore-scripts', ...packages], { cwd })
 }
 
 /** Returns a hash of the inputs of the package. */

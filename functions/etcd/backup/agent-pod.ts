@@ -12,6 +12,16 @@ const SECRETS = {
   store: { path: '/etc/fairlead/store', flag: '--store-secret' },
   'etcd-tls': { path: '/etc/fairlead/etcd-tls', flag: '--etcd-tls' },
 }
+/**
+ * Without a Secret, the clients of AWS and Azure take the identity of the pod. They do not take that of the node, which
+ * its pods share.
+ */
+const OWN_IDENTITY = [
+  { name: 'AWS_EC2_METADATA_DISABLED', value: 'true' },
+  { name: 'AZURE_TOKEN_CREDENTIALS', value: 'WorkloadIdentityCredential' },
+  // In a new pod of GKE, the metadata server may not answer yet.
+  { name: 'METADATA_SERVER_DETECTION', value: 'assume-present' },
+]
 const USER = 65_532
 /** The time for the image to be pulled and the process to start, which is added to the agent's own time-out. */
 const START_SECONDS = 120
@@ -21,6 +31,7 @@ export interface AgentJob {
   command: 'backup' | 'verify'
   args: readonly string[]
   store: StoreSource
+  serviceAccount: string | undefined
   /** The Secret with the certificate of an etcd client. */
   tlsSecret?: string
   seconds: number
@@ -31,24 +42,25 @@ export const tryOf = (state: readonly unknown[]): string =>
   createHash('sha256').update(state.join(' ')).digest('hex').slice(0, 10)
 
 /**
- * Returns the pod for one run of the agent. It has no service account token and no permissions, only its Secrets and
- * the network.
+ * Returns the pod for one run of the agent. It has no token of Kubernetes and no permissions, only its Secrets, the
+ * network, and without a Secret of the store the identity of its ServiceAccount in the cloud.
  */
 export function agentPod(metadata: { name: string; labels: Record<string, string> }, job: AgentJob): AgentPod {
-  const { image, command, args, store, tlsSecret, seconds } = job
-  const volumes = [
-    secretVolume('store', store.secret),
-    ...(tlsSecret === undefined ? [] : [secretVolume('etcd-tls', tlsSecret)]),
-  ]
+  const { image, command, args, store, serviceAccount, tlsSecret, seconds } = job
+  const secrets = {
+    ...(tlsSecret !== undefined && { 'etcd-tls': tlsSecret }),
+    ...(store.secret !== undefined && { store: store.secret }),
+  }
   const container = agentContainer({
     name: 'agent',
     image,
     args: [command, ...args, ...store.args, `--timeout=${seconds}`],
-    secrets: tlsSecret === undefined ? ['store'] : ['etcd-tls', 'store'],
+    secrets: Object.keys(secrets) as (keyof typeof SECRETS)[],
   })
   return Pod.of({
-    metadata,
+    metadata: { ...metadata, labels: { ...metadata.labels, ...store.labels } },
     spec: {
+      ...(serviceAccount !== undefined && { serviceAccountName: serviceAccount }),
       restartPolicy: 'Never',
       activeDeadlineSeconds: seconds + START_SECONDS,
       automountServiceAccountToken: false,
@@ -61,7 +73,7 @@ export function agentPod(metadata: { name: string; labels: Record<string, string
         seccompProfile: { type: 'RuntimeDefault' },
       },
       containers: [container],
-      volumes,
+      volumes: Object.entries(secrets).map(([name, secret]) => secretVolume(name, secret)),
     },
   })
 }
@@ -96,6 +108,7 @@ export function agentContainer({
     name,
     image,
     args: ['etcd-agent', ...args, ...flags, '--report=/dev/termination-log'],
+    env: OWN_IDENTITY,
     terminationMessagePolicy: 'FallbackToLogsOnError',
     securityContext: { allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: { drop: ['ALL'] } },
     resources: { requests: { cpu: '100m', memory: '128Mi' }, limits: { memory: '512Mi' } },

@@ -76,6 +76,7 @@ function backupPod({ metadata, spec, status }: BackupObject, failures: number): 
       command: 'backup',
       args: [`--endpoints=${spec.etcdEndpoints.join(',')}`, `--owner=${namespace}/${name}`, ...periodic],
       store: storeSource(spec.storageType, spec),
+      serviceAccount: spec.agentServiceAccount,
       tlsSecret: spec.clientTLSSecret,
       seconds: timeoutInSecond || DEFAULT_SECONDS,
     },

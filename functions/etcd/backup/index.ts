@@ -12,4 +12,4 @@ export {
 } from './agent-runs.ts'
 export { etcdBackup } from './etcd-backup.ts'
 export { EtcdBackup } from './resource.ts'
-export { agentImage, hasBlockOf, storageType, storeFields, storeSource } from './store-spec.ts'
+export { agentImage, agentServiceAccount, storageType, storeFields, storeRules, storeSource } from './store-spec.ts'

@@ -1,5 +1,5 @@
 import { type ReconcileOutcome, resource, z } from 'fairlead'
-import { agentImage, hasBlockOf, storageType, storeFields } from './store-spec.ts'
+import { agentImage, agentServiceAccount, storageType, storeFields, storeRules } from './store-spec.ts'
 
 const statusSchema = z.object({
   succeeded: z.boolean().describe('Whether the latest run has stored a backup.'),
@@ -57,8 +57,9 @@ export const EtcdBackup = resource({
         .optional()
         .describe('Secret with etcd-client.crt, etcd-client.key and etcd-client-ca.crt.'),
       agentImage,
+      agentServiceAccount,
     })
-    .meta({ 'x-kubernetes-validations': [hasBlockOf('storageType')] }),
+    .meta({ 'x-kubernetes-validations': storeRules('storageType') }),
   status: statusSchema,
   columns: [
     { name: 'Succeeded', path: '.status.succeeded', type: 'boolean' },

@@ -68,10 +68,13 @@ export function seedData(object: ClusterObject): SeedData {
 
 export function withParts({ spec, ...pod }: PodObject, parts: SeedParts): PodObject {
   const { initContainers = [], volumes = [], containers = [], ...others } = spec ?? {}
+  const { serviceAccount, labels } = parts
   return {
     ...pod,
+    metadata: { ...pod.metadata, labels: { ...pod.metadata.labels, ...labels } },
     spec: {
       ...others,
+      ...(serviceAccount !== undefined && { serviceAccountName: serviceAccount }),
       containers,
       initContainers: [...initContainers, parts.initContainer],
       volumes: [...volumes, ...parts.volumes],

@@ -22,6 +22,9 @@ export interface SeedParts {
   initContainer: AgentContainer
   /** The volumes that it needs besides the data volume. */
   volumes: ReturnType<typeof secretVolume>[]
+  /** The ServiceAccount and the labels by which the pod has an identity in the cloud. */
+  serviceAccount?: string
+  labels?: Record<string, string>
 }
 
 /**
@@ -30,15 +33,17 @@ export interface SeedParts {
  */
 export function restoreContainer({ spec, status }: RestoreObject, seed: SeedData): SeedParts | undefined {
   if (status.verified === undefined) return undefined
-  const { args, secret } = storeSource(spec.backupStorageType, spec)
+  const { args, secret, labels } = storeSource(spec.backupStorageType, spec)
   const source = ['restore', ...args, `--sha256=${status.verified.sha256}`]
   return {
     initContainer: seedContainer(
       source,
-      { image: spec.agentImage, seconds: spec.timeoutInSecond, secrets: ['store'] },
+      { image: spec.agentImage, seconds: spec.timeoutInSecond, secrets: secret === undefined ? [] : ['store'] },
       seed,
     ),
-    volumes: [secretVolume('store', secret)],
+    volumes: secret === undefined ? [] : [secretVolume('store', secret)],
+    serviceAccount: spec.agentServiceAccount,
+    labels,
   }
 }
 

@@ -79,6 +79,7 @@ function verifyPod({ metadata, spec }: RestoreObject, failures: number): AgentPo
       command: 'verify',
       args: [],
       store: storeSource(spec.backupStorageType, spec),
+      serviceAccount: spec.agentServiceAccount,
       seconds: spec.timeoutInSecond,
     },
   )

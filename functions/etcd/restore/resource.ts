@@ -1,5 +1,5 @@
 import { type ReconcileOutcome, resource, z } from 'fairlead'
-import { agentImage, hasBlockOf, storageType, storeFields } from '../backup/index.ts'
+import { agentImage, agentServiceAccount, storageType, storeFields, storeRules } from '../backup/index.ts'
 
 const verified = z.object({
   path: z.string().describe('Address of the snapshot.'),
@@ -56,8 +56,9 @@ export const EtcdRestore = resource({
       ...storeFields,
       timeoutInSecond: z.int().min(1).max(604_800).default(3600).describe('For the snapshot to be read once.'),
       agentImage,
+      agentServiceAccount,
     })
-    .meta({ 'x-kubernetes-validations': [hasBlockOf('backupStorageType')] }),
+    .meta({ 'x-kubernetes-validations': storeRules('backupStorageType') }),
   status: statusSchema,
   columns: [
     { name: 'Cluster', path: '.spec.etcdCluster.name' },

@@ -1,22 +1,28 @@
-import { createHash, createHmac, randomUUID } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
+import { DefaultAzureCredential } from '@azure/identity'
 import {
-  describedBy,
-  type HttpAnswer,
-  HttpClient,
-  type HttpRequest,
+  BlobServiceClient,
+  type BlockBlobClient,
+  type ContainerClient,
+  type RestError,
+  StorageSharedKeyCredential,
+} from '@azure/storage-blob'
+import {
+  agentsOf,
+  FIRST_PAUSE_MS,
+  LAST_PAUSE_MS,
   publish,
-  type RequestOptions,
-  rangeHeader,
   received,
   soon,
+  TRIES,
+  textOf,
   UPLOAD,
-} from './http.ts'
+  unanswered,
+} from './connection.ts'
 import { sendParts } from './parts.ts'
 import {
   type Connection,
   type DescribedObject,
-  encodePath,
-  encodeQuery,
   type GetOptions,
   type Metadata,
   MOST_KEYS,
@@ -25,22 +31,43 @@ import {
   type StoredObject,
   StoreError,
   type StoreReason,
+  unlessMissing,
 } from './types.ts'
-import { elements, textOf } from './xml.ts'
 
-const VERSION = '2021-12-02'
-const METADATA = 'x-ms-meta-'
+/** A storage account and one of its two keys, in base64. */
+export interface AbsAccount {
+  account: string
+  key: string
+}
+
+export interface AbsOptions extends Connection {
+  container: string
+  /** Default: the identity of the pod, by the environment. The endpoint is then required. */
+  credentials?: AbsAccount
+  /** The name of the Azure cloud, such as `AzureChinaCloud`. Default: the public cloud. */
+  cloud?: string
+}
 
 /** A store of block blobs in Azure Blob Storage. */
 export class AbsStore implements Store {
-  readonly #http: HttpClient
+  readonly #container: ContainerClient
   readonly #options: AbsOptions
-  readonly #base: URL
 
   constructor(options: AbsOptions) {
     this.#options = options
-    this.#http = new HttpClient(options)
-    this.#base = new URL(options.endpoint ?? `https://${options.account}.blob.${suffixOf(options.cloud)}`)
+    const { http, https } = agentsOf(options.ca)
+    const url = urlOf(options)
+    const { credentials } = options
+    const pipeline = {
+      retryOptions: { maxTries: TRIES, retryDelayInMs: FIRST_PAUSE_MS, maxRetryDelayInMs: LAST_PAUSE_MS },
+      agent: new URL(url).protocol === 'https:' ? https : http,
+      redirectOptions: { maxRetries: 0 },
+    }
+    const credential =
+      credentials === undefined
+        ? new DefaultAzureCredential()
+        : new StorageSharedKeyCredential(credentials.account, credentials.key)
+    this.#container = new BlobServiceClient(url, credential, pipeline).getContainerClient(options.container)
   }
 
   address(key: string): string {
@@ -49,86 +76,122 @@ export class AbsStore implements Store {
 
   /** Stores an object. Blocks that are not in a block list are invisible, and the service removes them after a week. */
   async put(key: string, source: AsyncIterable<Uint8Array>, options: PutOptions): Promise<number> {
+    const { metadata, ifAbsent = false, signal } = options
     const mark = randomUUID()
+    const blob = this.#blob(key)
     const blocks: string[] = []
-    const size = await sendParts(source, options.signal, async ({ number, bytes }, signal) => {
+    const size = await sendParts(source, signal, async ({ number, bytes }, abortSignal) => {
       if (bytes.length === 0) return
       const id = Buffer.from(`${mark}-${String(number).padStart(5, '0')}`).toString('base64')
       blocks[number - 1] = id
-      const headers = { 'content-md5': createHash('md5').update(bytes).digest('base64') }
-      await this.#done('PUT', key, { query: { comp: 'block', blockid: id }, headers, body: bytes, signal })
+      const transactionalContentMD5 = createHash('md5').update(bytes).digest()
+      await this.#asked(`PUT ${this.address(key)} (block ${number})`, abortSignal, () =>
+        blob.stageBlock(id, bytes, bytes.length, { transactionalContentMD5, abortSignal }),
+      )
     })
-    await publish(
-      () => this.#commit(key, blocks, mark, options),
-      mark,
-      () => this.head(key, soon()),
-    )
+    const commit = () =>
+      this.#asked(`PUT ${this.address(key)} (block list)`, signal, () =>
+        blob.commitBlockList(blocks, {
+          metadata: renamed({ ...metadata, [UPLOAD]: mark }, (name) => name.replaceAll('-', '_')),
+          blobHTTPHeaders: { blobContentType: 'application/octet-stream' },
+          ...(ifAbsent && { conditions: { ifNoneMatch: '*' } }),
+          abortSignal: signal,
+        }),
+      )
+    await publish(commit, mark, () => this.head(key, soon()))
     return size
   }
 
   async *get(key: string, { range, signal }: GetOptions = {}): AsyncGenerator<Uint8Array> {
-    const headers = range && { range: rangeHeader(range) }
-    const prepare = () => this.#signed('GET', key, { headers, signal })
-    yield* received(this.#http, prepare, `GET ${this.address(key)}`, this.#errorOf)
+    const what = `GET ${this.address(key)}`
+    const { readableStreamBody, contentLength } = await this.#asked(what, signal, () =>
+      this.#blob(key).download(range?.start, range?.length, { abortSignal: signal }),
+    )
+    if (readableStreamBody !== undefined)
+      yield* received(readableStreamBody as AsyncIterable<Uint8Array>, contentLength, what, signal)
   }
 
   async *list(prefix: string): AsyncGenerator<StoredObject> {
-    for (let marker: string | undefined = ''; marker !== undefined; ) {
-      const query: Record<string, string> = {
-        restype: 'container',
-        comp: 'list',
-        maxresults: String(this.#options.pageSize ?? MOST_KEYS),
-        prefix,
-        ...(marker !== '' && { marker }),
-      }
-      const { text } = await this.#done('GET', '', { query })
-      for (const entry of elements(text, 'Blob'))
-        yield { key: textOf(entry, 'Name') ?? '', size: Number(textOf(entry, 'Content-Length')) }
-      marker = textOf(text, 'NextMarker') || undefined
+    const { pageSize: maxPageSize = MOST_KEYS } = this.#options
+    const pages = this.#container.listBlobsFlat({ prefix }).byPage({ maxPageSize })
+    for (;;) {
+      const next = await this.#asked(`LIST ${this.address(prefix)}`, undefined, () => pages.next())
+      if (next.done === true) return
+      for (const { name, properties } of next.value.segment.blobItems)
+        yield { key: name, size: properties.contentLength ?? 0 }
     }
   }
 
   async head(key: string, signal?: AbortSignal): Promise<DescribedObject | undefined> {
-    const answer = await this.#done('HEAD', key, { accept: [404], signal })
-    if (answer.status === 404) return undefined
-    const { metadata, ...object } = describedBy(key, answer, METADATA)
-    return { ...object, metadata: renamed(metadata, (name) => name.replaceAll('_', '-')) }
+    const found = await unlessMissing(
+      this.#asked(`HEAD ${this.address(key)}`, signal, () => this.#blob(key).getProperties({ abortSignal: signal })),
+    )
+    return (
+      found && {
+        key,
+        size: found.contentLength ?? 0,
+        metadata: renamed(found.metadata ?? {}, (name) => name.replaceAll('_', '-')),
+      }
+    )
   }
 
   async delete(key: string): Promise<void> {
-    await this.#done('DELETE', key, { accept: [404] })
+    await unlessMissing(this.#asked(`DELETE ${this.address(key)}`, undefined, () => this.#blob(key).delete()))
   }
 
-  async #commit(key: string, blocks: readonly string[], mark: string, options: PutOptions): Promise<void> {
-    const { metadata, ifAbsent = false, signal } = options
-    const body = Buffer.from(
-      `<?xml version="1.0" encoding="utf-8"?><BlockList>${blocks.map((id) => `<Latest>${id}</Latest>`).join('')}</BlockList>`,
-    )
-    const headers = {
-      ...renamed({ ...metadata, [UPLOAD]: mark }, (name) => `${METADATA}${name.replaceAll('-', '_')}`),
-      'x-ms-blob-content-type': 'application/octet-stream',
-      ...(ifAbsent && { 'if-none-match': '*' }),
+  #blob(key: string): BlockBlobClient {
+    return this.#container.getBlockBlobClient(key)
+  }
+
+  async #asked<T>(what: string, signal: AbortSignal | undefined, ask: () => Promise<T>): Promise<T> {
+    try {
+      return await ask()
+    } catch (error) {
+      signal?.throwIfAborted()
+      throw this.#errorOf(error, what)
     }
-    await this.#done('PUT', key, { query: { comp: 'blocklist' }, headers, body, signal })
   }
 
-  #done(method: string, key: string, options: RequestOptions & { accept?: number[] } = {}): Promise<HttpAnswer> {
-    const prepare = () => this.#signed(method, key, options)
-    return this.#http.done(prepare, `${method} ${this.address(key)}`, this.#errorOf, options.accept)
+  /** Returns the error of a request, with a fix. */
+  #errorOf(error: unknown, what: string): StoreError {
+    const { name, statusCode, response } = error as Partial<RestError>
+    // An answer to HEAD has no body, but a header with the code.
+    const code = (error as RestError).code ?? response?.headers.get('x-ms-error-code')
+    if (/Authentication|CredentialUnavailable/.test(name ?? ''))
+      return new StoreError('refused', `${what}: no credentials: ${textOf(error)}: ${ADVICE_ON_IDENTITY}`)
+    if (statusCode === undefined) return unanswered(what, error)
+    const reason = REASONS[code ?? ''] ?? 'refused'
+    const said = [statusCode, code].filter((word) => word !== undefined).join(' ')
+    const advice = this.#adviceOn(code)
+    return new StoreError(reason, `${what}: ${said}${advice === undefined ? '' : `: ${advice}`}`)
   }
 
-  #signed(method: string, key: string, options: RequestOptions): HttpRequest {
-    const { query = {}, headers = {}, body, signal } = options
-    const url = new URL(this.#base)
-    const path = [url.pathname.replace(/\/$/, ''), this.#options.container, ...(key === '' ? [] : [encodePath(key)])]
-    url.pathname = path.join('/')
-    url.search = encodeQuery(query)
-    const own = { ...headers, 'x-ms-version': VERSION, 'x-ms-date': new Date().toUTCString() }
-    return { method, url, headers: sharedKey({ method, url, headers: own, body }, this.#options), body, signal }
+  #adviceOn(code: string | undefined): string | undefined {
+    const { container, credentials, endpoint } = this.#options
+    const place = endpoint === undefined ? '' : `; the endpoint is ${endpoint}`
+    switch (code ?? '') {
+      case 'BlobNotFound':
+        return 'there is no such blob'
+      case 'ContainerNotFound':
+        return `create the container ${container} in the account ${credentials?.account ?? ''}, or correct the first segment of the path${place}`
+      case 'AuthenticationFailed':
+      case 'AuthorizationFailure':
+        return credentials === undefined
+          ? `${ADVICE_ON_IDENTITY}${place}`
+          : `correct storage-account (${credentials.account}) and storage-key in the Secret, and set the clock of the node${place}`
+      case 'AuthorizationPermissionMismatch':
+        return `give the identity the role Storage Blob Data Contributor on the container ${container}${place}`
+      case 'LeaseIdMissing':
+      case 'BlobImmutableDueToPolicy':
+        return 'the blob is protected: end its lease or its policy'
+      default:
+        return undefined
+    }
   }
-
-  #errorOf = (answer: HttpAnswer, what: string): StoreError => absError(answer, what, this.#options)
 }
+
+const ADVICE_ON_IDENTITY =
+  'name a Secret, or bind the ServiceAccount of the pod to an identity of Azure, by the annotation azure.workload.identity/client-id and a federated credential'
 
 /** Renames metadata, because their names are C# identifiers and allow no dashes. */
 const renamed = (metadata: Metadata, rename: (name: string) => string): Record<string, string> =>
@@ -141,9 +204,11 @@ const SUFFIXES: Record<string, string> = {
   AzureGermanCloud: 'core.cloudapi.de',
 }
 
-function suffixOf(cloud = 'AzurePublicCloud'): string {
+/** Returns the URL of the blob service of the account. */
+export function urlOf({ endpoint, credentials, cloud = 'AzurePublicCloud' }: AbsOptions): string {
+  if (endpoint !== undefined) return endpoint
   const suffix = SUFFIXES[cloud]
-  if (suffix !== undefined) return suffix
+  if (suffix !== undefined) return `https://${credentials?.account ?? ''}.blob.${suffix}`
   const known = Object.keys(SUFFIXES).join(', ')
   throw new StoreError(
     'refused',
@@ -155,87 +220,4 @@ const REASONS: Record<string, StoreReason> = {
   BlobNotFound: 'missing',
   BlobAlreadyExists: 'exists',
   ConditionNotMet: 'exists',
-}
-
-/**
- * Returns the error that corresponds to an answer of ABS, with a fix. An answer to HEAD has no body, but a header with
- * the code.
- */
-function absError({ status, text, headers }: HttpAnswer, what: string, options: AbsOptions): StoreError {
-  const code = textOf(text, 'Code') ?? headers['x-ms-error-code']?.toString()
-  const reason = REASONS[code ?? ''] ?? 'refused'
-  const said = [status, code].filter((word) => word !== undefined).join(' ')
-  const advice = adviceOn(code, options)
-  return new StoreError(reason, `${what}: ${said}${advice === undefined ? '' : `: ${advice}`}`)
-}
-
-function adviceOn(code: string | undefined, { account, container, endpoint }: AbsOptions): string | undefined {
-  switch (code ?? '') {
-    case 'BlobNotFound':
-      return 'there is no such blob'
-    case 'ContainerNotFound':
-      return `create the container ${container} in the account ${account}, or correct the first segment of the path`
-    case 'AuthenticationFailed':
-    case 'AuthorizationFailure':
-      return `correct storage-account (${account}) and storage-key in the Secret, and set the clock of the node${endpoint === undefined ? '' : `; the endpoint is ${endpoint}`}`
-    case 'LeaseIdMissing':
-    case 'BlobImmutableDueToPolicy':
-      return 'the blob is protected: end its lease or its policy'
-    default:
-      return undefined
-  }
-}
-
-export interface AbsOptions extends Connection, AbsAccount {
-  container: string
-  /** The name of the Azure cloud, such as `AzureChinaCloud`. Default: the public cloud. */
-  cloud?: string
-}
-
-/** A storage account and one of its two keys, in base64. */
-export interface AbsAccount {
-  account: string
-  key: string
-}
-
-/** The signed standard headers, in the order of the signature. */
-const STANDARD = [
-  'content-encoding',
-  'content-language',
-  'content-length',
-  'content-md5',
-  'content-type',
-  'date',
-  'if-modified-since',
-  'if-match',
-  'if-none-match',
-  'if-unmodified-since',
-  'range',
-]
-
-export interface AbsRequest {
-  method: string
-  url: URL
-  /** The headers, with names in lower case. */
-  headers: Record<string, string>
-  body?: Uint8Array
-}
-
-/** Returns the headers of the request with the authorization of the scheme SharedKey. */
-export function sharedKey(
-  { method, url, headers, body }: AbsRequest,
-  { account, key }: AbsAccount,
-): Record<string, string> {
-  // Since API version 2015, an empty body has an empty length in the signature.
-  const all: Record<string, string> = { ...headers, 'content-length': body?.length ? String(body.length) : '' }
-  const own = Object.keys(headers).filter((name) => name.startsWith('x-ms-'))
-  const query = [...url.searchParams].map(([name, value]) => `${name.toLowerCase()}:${value}`)
-  const text = [
-    method,
-    ...STANDARD.map((name) => all[name] ?? ''),
-    ...own.sort().map((name) => `${name}:${headers[name]?.trim()}`),
-    [`/${account}${url.pathname}`, ...query.sort()].join('\n'),
-  ].join('\n')
-  const signature = createHmac('sha256', Buffer.from(key, 'base64')).update(text).digest('base64')
-  return { ...headers, authorization: `SharedKey ${account}:${signature}` }
 }

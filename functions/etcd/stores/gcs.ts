@@ -1,49 +1,61 @@
-import { createHash, createSign, type Hash } from 'node:crypto'
-import { doubling, pause } from '#primitives'
+import { createHash, type Hash, randomUUID } from 'node:crypto'
+import { Readable } from 'node:stream'
+import { setTimeout as pause } from 'node:timers/promises'
+import { type AuthClient, GoogleAuth, JWT, OAuth2Client } from 'google-auth-library'
 import {
+  type Agents,
+  agentsOf,
   FIRST_PAUSE_MS,
-  type HttpAnswer,
-  HttpClient,
-  type HttpRequest,
-  isPassing,
   LAST_PAUSE_MS,
-  rangeHeader,
+  publish,
   received,
   soon,
   TRIES,
-} from './http.ts'
+  textOf,
+  UPLOAD,
+  unanswered,
+} from './connection.ts'
 import { type Part, partsOf } from './parts.ts'
+import type { ServiceAccountKey } from './secrets.ts'
 import {
   type Connection,
   type DescribedObject,
-  encode,
-  encodeQuery,
   type GetOptions,
   type Metadata,
   MOST_KEYS,
   type PutOptions,
+  rangeHeader,
   type Store,
   type StoredObject,
   StoreError,
   type StoreReason,
+  unlessMissing,
 } from './types.ts'
+
+/** A token that was requested elsewhere, or the key of a service account, with which tokens are requested. */
+export type GcsCredentials = { accessToken: string } | { serviceAccount: ServiceAccountKey }
 
 export interface GcsOptions extends Connection {
   bucket: string
-  credentials: GcsCredentials
+  /** Default: the identity of the pod, by the metadata server. */
+  credentials?: GcsCredentials
 }
 
 const ENDPOINT = 'https://storage.googleapis.com'
+const SCOPE = 'https://www.googleapis.com/auth/devstorage.read_write'
 const RESUME = 308
 
-type Unauthorized = Omit<HttpRequest, 'headers'> & { headers?: Record<string, string> | undefined }
+type Request = Parameters<AuthClient['request']>[0]
+type Answer = Awaited<ReturnType<AuthClient['request']>>
 
 /** An upload that is under way. */
 interface Upload {
   key: string
-  url: URL
+  /** The permission to write this object. */
+  url: string
   md5: Hash
   size: number
+  signal: AbortSignal | undefined
 }
 
 interface GcsObject {
@@ -54,18 +66,21 @@ interface GcsObject {
   metadata?: Metadata
 }
 
-/** A store in Google Cloud Storage, by its JSON API. */
+/**
+ * A store in Google Cloud Storage, by its JSON API and Google's client for tokens and requests. `@google-cloud/storage`
+ * sends no digest with the end of an upload, and takes away a damaged object whatever has replaced it.
+ */
 export class GcsStore implements Store {
-  readonly #http: HttpClient
   readonly #options: GcsOptions
-  readonly #base: URL
-  readonly #tokens: TokenSource
+  readonly #agents: Agents
+  readonly #client: Promise<AuthClient>
 
   constructor(options: GcsOptions) {
     this.#options = options
-    this.#http = new HttpClient(options)
-    this.#base = new URL(options.endpoint ?? ENDPOINT)
-    this.#tokens = new TokenSource(this.#http, options.credentials)
+    this.#agents = agentsOf(options.ca)
+    this.#client = clientOf(options.credentials, this.#agents)
+    // A failure is that of the first request.
+    this.#client.catch(() => undefined)
   }
 
   address(key: string): string {
@@ -74,71 +89,81 @@ export class GcsStore implements Store {
 
   /** Stores an object in one part after the other: a resumable upload has one end, to which parts are appended. */
   async put(key: string, source: AsyncIterable<Uint8Array>, options: PutOptions): Promise<number> {
-    const upload: Upload = { key, url: await this.#begin(key, options), md5: createHash('md5'), size: 0 }
+    const { signal } = options
+    const mark = randomUUID()
+    const url = await this.#begin(key, { ...options, metadata: { ...options.metadata, [UPLOAD]: mark } })
+    const upload: Upload = { key, url, md5: createHash('md5'), size: 0, signal }
     try {
       for await (const part of partsOf(source)) {
         upload.md5.update(part.bytes)
         upload.size += part.bytes.length
-        const object = await this.#append(upload, part, options.signal)
+        const append = () => this.#append(upload, part)
+        const object = part.isLast ? await publish(append, mark, () => this.head(key, soon())) : await append()
         part.release()
         if (object) await this.#requireSame(upload, object)
       }
       return upload.size
     } catch (error) {
-      await this.#http.once({ method: 'DELETE', url: upload.url, headers: {}, signal: soon() }).catch(() => undefined)
+      await this.#send({ method: 'DELETE', url, signal: soon() }).catch(() => undefined)
       throw error
     }
   }
 
   async *get(key: string, { range, signal }: GetOptions = {}): AsyncGenerator<Uint8Array> {
-    const headers = range && { range: rangeHeader(range) }
     const what = `GET ${this.address(key)}`
-    const url = this.#object(key, { alt: 'media' })
-    const prepare = () => this.#authorized({ method: 'GET', url, headers, signal })
-    yield* received(this.#http, prepare, what, this.#errorOf)
+    const { data, headers } = await this.#asked(what, {
+      url: this.#url(`o/${encodeURIComponent(key)}`),
+      params: { alt: 'media' },
+      responseType: 'stream',
+      headers: { 'accept-encoding': 'identity', ...(range && { range: rangeHeader(range) }) },
+      ...(signal && { signal }),
+    })
+    const length = headers.get('content-length')
+    yield* received(data as AsyncIterable<Uint8Array>, length === null ? undefined : Number(length), what, signal)
   }
 
   async *list(prefix: string): AsyncGenerator<StoredObject> {
+    const { pageSize: maxResults = MOST_KEYS } = this.#options
     const fields = 'items(name,size),nextPageToken'
-    for (let token: string | undefined = ''; token !== undefined; ) {
-      const query: Record<string, string> = {
-        prefix,
-        fields,
-        maxResults: String(this.#options.pageSize ?? MOST_KEYS),
-        ...(token !== '' && { pageToken: token }),
-      }
-      const { text } = await this.#done('GET', this.#object(undefined, query), `LIST ${this.address(prefix)}`)
-      const page = JSON.parse(text) as { items?: GcsObject[]; nextPageToken?: string }
+    for (let pageToken: string | undefined, isFirst = true; isFirst || pageToken; isFirst = false) {
+      const params = { prefix, fields, maxResults, ...(pageToken !== undefined && { pageToken }) }
+      const { data } = await this.#asked(`LIST ${this.address(prefix)}`, { url: this.#url('o'), params })
+      const page = data as { items?: GcsObject[]; nextPageToken?: string }
       for (const { name, size } of page.items ?? []) yield { key: name, size: Number(size) }
-      token = page.nextPageToken || undefined
+      pageToken = page.nextPageToken
     }
   }
 
   async head(key: string, signal?: AbortSignal): Promise<DescribedObject | undefined> {
-    const what = `GET ${this.address(key)} (metadata)`
-    const url = this.#object(key, { fields: 'name,size,metadata' })
-    const { status, text } = await this.#done('GET', url, what, { accept: [404], signal })
-    if (status === 404) return undefined
-    const { size, metadata = {} } = JSON.parse(text) as GcsObject
+    const url = this.#url(`o/${encodeURIComponent(key)}`)
+    const params = { fields: 'name,size,metadata' }
+    const found = await unlessMissing(
+      this.#asked(`GET ${this.address(key)} (metadata)`, { url, params, ...(signal && { signal }) }),
+    )
+    if (found === undefined) return undefined
+    const { size, metadata = {} } = found.data as GcsObject
     return { key, size: Number(size), metadata }
   }
 
-  async delete(key: string): Promise<void> {
-    await this.#done('DELETE', this.#object(key), `DELETE ${this.address(key)}`, { accept: [404] })
+  async delete(key: string, generation?: string): Promise<void> {
+    const url = this.#url(`o/${encodeURIComponent(key)}`)
+    const params = generation === undefined ? {} : { generation }
+    await unlessMissing(this.#asked(`DELETE ${this.address(key)}`, { method: 'DELETE', url, params }))
   }
 
   /** Returns the URL of a new upload. The URL needs no token. */
-  async #begin(key: string, { metadata, ifAbsent = false, signal }: PutOptions): Promise<URL> {
-    const { bucket } = this.#options
-    const query = { uploadType: 'resumable', name: key, ...(ifAbsent && { ifGenerationMatch: '0' }) }
-    const url = new URL(`/upload/storage/v1/b/${encode(bucket)}/o?${encodeQuery(query)}`, this.#base)
-    const body = Buffer.from(JSON.stringify({ contentType: 'application/octet-stream', metadata }))
-    const headers = { 'content-type': 'application/json' }
+  async #begin(key: string, { metadata, ifAbsent = false, signal }: PutOptions): Promise<string> {
     const what = `POST ${this.address(key)} (begin)`
-    const answer = await this.#http.answer(() => this.#authorized({ method: 'POST', url, headers, body, signal }), what)
-    if (answer.status === 200 && answer.headers.location !== undefined)
-      return new URL(answer.headers.location, this.#base)
-    throw this.#errorOf(answer, what)
+    const { headers } = await this.#asked(what, {
+      method: 'POST',
+      url: this.#url('o').replace('/storage/v1/', '/upload/storage/v1/'),
+      params: { uploadType: 'resumable', name: key, ...(ifAbsent && { ifGenerationMatch: '0' }) },
+      data: { contentType: 'application/octet-stream', metadata },
+      ...(signal && { signal }),
+    })
+    const location = headers.get('location')
+    if (location !== null) return new URL(location, this.#options.endpoint ?? ENDPOINT).href
+    throw new StoreError('refused', `${what}: the answer has no location: is it Google Cloud Storage that answers?`)
   }
 
   /**
@@ -146,38 +171,32 @@ export class GcsStore implements Store {
    * that are sent twice could be stored twice. Returns the object after the last part, which has the digest of all
    * bytes: the service publishes nothing else, and keeps the former object.
    */
-  async #append(
-    { key, url, md5 }: Upload,
-    part: Part,
-    signal: AbortSignal | undefined,
-  ): Promise<GcsObject | undefined> {
+  async #append({ key, url, md5, signal }: Upload, part: Part): Promise<GcsObject | undefined> {
     const hash = part.isLast ? { 'x-goog-hash': `md5=${md5.copy().digest('base64')}` } : undefined
     const end = part.offset + part.bytes.length
     const total = part.isLast ? String(end) : '*'
     const what = `PUT ${this.address(key)}`
-    const next = doubling(FIRST_PAUSE_MS, LAST_PAUSE_MS)
     for (let from = part.offset, tries = 1; ; tries++) {
       const range = from === end ? '*' : `${from}-${end - 1}`
-      const body = part.bytes.subarray(from - part.offset)
       const headers = { 'content-range': `bytes ${range}/${total}`, ...hash }
-      const request = { method: 'PUT', url, headers, body, signal }
-      const sent = await this.#http.once(request).catch(() => undefined)
+      const request: Request = { method: 'PUT', url, headers, responseType: 'json', ...(signal && { signal }) }
+      const data = part.bytes.subarray(from - part.offset)
+      const sent = await this.#send({ ...request, data }).catch(() => undefined)
       signal?.throwIfAborted()
-      const answer = sent === undefined || isPassing(sent.status) ? await this.#asked(url, what, signal) : sent
-      if (answer.status === 200 || answer.status === 201) return JSON.parse(answer.text) as GcsObject
-      if (answer.status !== RESUME) throw this.#errorOf(answer, what)
+      // Without the size of the object, because that could publish it without its digest.
+      const question = { ...request, headers: { 'content-range': 'bytes */*' } }
+      const answer = sent === undefined || isPassing(sent.status) ? await this.#asked(what, question) : sent
+      if (answer.status === 200 || answer.status === 201) return answer.data as GcsObject
+      if (answer.status !== RESUME) throw await this.#refused(answer, what)
       const stored = storedOf(answer)
       if (stored === end && !part.isLast) return undefined
       if (stored < part.offset || tries === TRIES)
         throw new StoreError('unavailable', `${what}: ${stored} of ${end} bytes have arrived after ${tries} tries`)
       from = stored
-      await pause(next(), signal)
+      await pause(Math.min(FIRST_PAUSE_MS * 2 ** (tries - 1), LAST_PAUSE_MS), undefined, { signal }).catch(() =>
+        signal?.throwIfAborted(),
+      )
     }
-  }
-
-  /** Asks how much has arrived. Without the size of the object, because that could publish it without its digest. */
-  #asked(url: URL, what: string, signal: AbortSignal | undefined): Promise<HttpAnswer> {
-    return this.#http.answer(() => ({ method: 'PUT', url, headers: { 'content-range': 'bytes */*' }, signal }), what)
   }
 
   /**
@@ -187,150 +206,133 @@ export class GcsStore implements Store {
   async #requireSame({ key, size, md5 }: Upload, object: GcsObject): Promise<void> {
     const digest = md5.digest('base64')
     if (Number(object.size) === size && (object.md5Hash ?? digest) === digest) return
-    const { generation } = object
-    if (generation !== undefined)
-      await this.#done('DELETE', this.#object(key, { generation }), `DELETE ${this.address(key)}`, { accept: [404] })
+    if (object.generation !== undefined) await this.delete(key, object.generation)
     const found = `${object.size} bytes with the MD5 ${object.md5Hash}`
     throw new StoreError('refused', `PUT ${this.address(key)}: ${found} were stored, ${size} with ${digest} were sent`)
   }
 
-  #done(
-    method: string,
-    url: URL,
-    what: string,
-    { accept = [], signal }: { accept?: number[]; signal?: AbortSignal } = {},
-  ): Promise<HttpAnswer> {
-    return this.#http.done(() => this.#authorized({ method, url, signal }), what, this.#errorOf, accept)
+  #url(path: string): string {
+    return new URL(
+      `/storage/v1/b/${encodeURIComponent(this.#options.bucket)}/${path}`,
+      this.#options.endpoint ?? ENDPOINT,
+    ).href
   }
 
-  async #authorized({ headers, ...request }: Unauthorized): Promise<HttpRequest> {
-    return { ...request, headers: { ...headers, authorization: `Bearer ${await this.#tokens.token()}` } }
+  /** Sends a request with a token, with retries. Throws the error of the store. */
+  async #asked(what: string, request: Request): Promise<Answer> {
+    const client = await this.#authenticated(what, request.signal)
+    try {
+      const answer = await client.request({ ...this.#sent(request), retryConfig: RETRIES })
+      if (isDone(answer.status)) return answer
+      throw await this.#refused(answer, what)
+    } catch (error) {
+      request.signal?.throwIfAborted()
+      if (error instanceof StoreError) throw error
+      const { response } = error as { response?: Answer }
+      throw response === undefined ? unanswered(what, error) : await this.#refused(response, what)
+    }
   }
 
-  #object(key: string | undefined, query: Record<string, string> = {}): URL {
-    const path = `/storage/v1/b/${encode(this.#options.bucket)}/o${key === undefined ? '' : `/${encode(key)}`}`
-    return new URL(`${path}?${encodeQuery(query)}`, this.#base)
+  /** Returns a client that has a token. */
+  async #authenticated(what: string, signal: Request['signal']): Promise<AuthClient> {
+    try {
+      const client = await this.#client
+      await client.getAccessToken()
+      return client
+    } catch (error) {
+      signal?.throwIfAborted()
+      const isKey = this.#options.credentials !== undefined
+      const advice = isKey ? 'is the key of the service account still valid, and the clock right?' : ADVICE_ON_IDENTITY
+      const reason = (error as { response?: Answer }).response === undefined && isKey ? 'unavailable' : 'refused'
+      throw new StoreError(reason, `${what}: no credentials: ${textOf(error)}: ${advice}`)
+    }
   }
 
-  #errorOf = ({ status, text }: HttpAnswer, what: string): StoreError => {
-    const advice = adviceOn(status, this.#options)
-    return new StoreError(REASONS[status] ?? 'refused', `${what}: ${status} ${messageOf(text)}${advice}`)
+  /** Sends a request to the URL of an upload once. The URL needs no token. */
+  async #send(request: Request): Promise<Answer> {
+    return (await this.#client).transporter.request({ ...this.#sent(request), retryConfig: { retry: 0 } })
+  }
+
+  #sent(request: Request): Request {
+    const agent = chooser(this.#agents)
+    const validateStatus = (status: number) => !isPassing(status)
+    return { ...request, agent, redirect: 'manual', validateStatus, adapter: withStream }
+  }
+
+  async #refused({ status, data }: Answer, what: string): Promise<StoreError> {
+    const text = data instanceof Readable ? Buffer.concat(await data.toArray()).toString() : data
+    return new StoreError(
+      REASONS[status] ?? 'refused',
+      `${what}: ${status} ${messageOf(text)}${this.#adviceOn(status)}`,
+    )
+  }
+
+  #adviceOn(status: number): string {
+    const { bucket, endpoint, credentials } = this.#options
+    const place = endpoint === undefined ? '' : ` (endpoint ${endpoint})`
+    if (status === 401)
+      return `: ${credentials === undefined ? ADVICE_ON_IDENTITY : 'renew access-token or credentials.json in the Secret'}${place}`
+    if (status === 403) return `: grant roles/storage.objectAdmin on the bucket ${bucket} to the account${place}`
+    if (status === 404) return `: is there such an object, and the bucket ${bucket}?${place}`
+    return ''
   }
 }
+
+const ADVICE_ON_IDENTITY =
+  'name a Secret, or bind the ServiceAccount of the pod to the bucket by Workload Identity Federation for GKE'
+
+const chooser =
+  ({ http, https }: Agents) =>
+  ({ protocol }: URL) =>
+    protocol === 'https:' ? https : http
+
+/** Sends a body as a stream: node-fetch 3 ends the process when a request with another body is aborted. */
+const withStream: NonNullable<Request['adapter']> = (options, send) => {
+  const { body, headers } = options
+  if (typeof body !== 'string' && !(body instanceof Uint8Array)) return send(options)
+  headers.set('content-length', String(Buffer.byteLength(body)))
+  return send({ ...options, body: Readable.from([body], { objectMode: false }) })
+}
+
+async function clientOf(credentials: GcsCredentials | undefined, agents: Agents): Promise<AuthClient> {
+  const transporterOptions = { agent: chooser(agents) }
+  if (credentials === undefined)
+    return new GoogleAuth({ scopes: SCOPE, clientOptions: { transporterOptions } }).getClient()
+  if ('accessToken' in credentials) {
+    const client = new OAuth2Client({ transporterOptions })
+    client.setCredentials({ access_token: credentials.accessToken })
+    return client
+  }
+  const { client_email: email, private_key: key, private_key_id: keyId } = credentials.serviceAccount
+  return new JWT({ email, key, scopes: [SCOPE], transporterOptions, ...(keyId !== undefined && { keyId }) })
+}
+
+const RETRIES = {
+  retry: TRIES - 1,
+  noResponseRetries: TRIES - 1,
+  retryDelay: FIRST_PAUSE_MS,
+  maxRetryDelay: LAST_PAUSE_MS,
+  httpMethodsToRetry: ['GET', 'POST', 'PUT', 'DELETE'],
+}
+
+/** Whether a status is temporary: overload, time-out, or a gateway without its server. */
+const isPassing = (status: number): boolean => [408, 429, 500, 502, 503, 504].includes(status)
+
+const isDone = (status: number): boolean => (status >= 200 && status < 300) || status === RESUME
 
 const REASONS: Record<number, StoreReason> = { 404: 'missing', 412: 'exists' }
 
 /** Returns the offset at which an upload continues. The header is missing as long as nothing is stored. */
-function storedOf({ headers }: HttpAnswer): number {
-  const [, last] = /^bytes=0-(\d+)$/.exec(String(headers.range)) ?? []
+function storedOf({ headers }: Answer): number {
+  const [, last] = /^bytes=0-(\d+)$/.exec(headers.get('range') ?? '') ?? []
   return last === undefined ? 0 : Number(last) + 1
 }
 
-function adviceOn(status: number, { bucket, endpoint }: GcsOptions): string {
-  const place = endpoint === undefined ? '' : ` (endpoint ${endpoint})`
-  if (status === 401) return `: renew access-token or credentials.json in the Secret${place}`
-  if (status === 403) return `: grant roles/storage.objectAdmin on the bucket ${bucket} to the account${place}`
-  if (status === 404) return `: is there such an object, and the bucket ${bucket}?${place}`
-  return ''
-}
-
-function messageOf(text: string): string {
+function messageOf(data: unknown): string {
+  if (typeof data === 'object' && data !== null) return (data as { error?: { message?: string } }).error?.message ?? ''
   try {
-    return (JSON.parse(text) as { error?: { message?: string } }).error?.message ?? ''
+    return messageOf(JSON.parse(String(data)) ?? undefined)
   } catch {
-    return text.slice(0, 200)
+    return String(data).slice(0, 200)
   }
-}
-
-/** A token that was requested elsewhere, or the key of a service account, with which tokens are requested. */
-export type GcsCredentials = { accessToken: string } | { serviceAccount: ServiceAccountKey }
-
-/** The fields of the file credentials.json. */
-export interface ServiceAccountKey {
-  client_email: string
-  private_key: string
-  private_key_id?: string
-  token_uri?: string
-}
-
-const SCOPE = 'https://www.googleapis.com/auth/devstorage.read_write'
-const TOKEN_URI = 'https://oauth2.googleapis.com/token'
-const GRANT = 'urn:ietf:params:oauth:grant-type:jwt-bearer'
-const LIFE_SECONDS = 3600
-/** How long before its expiry a token is renewed. */
-const SPARE_MS = 300_000
-
-/** Parses the key file. Throws an Error that names the missing field, without any value of the file. */
-export function parseServiceAccount(text: string): ServiceAccountKey {
-  const file = parsed(text) as Partial<ServiceAccountKey> & { type?: string }
-  if (file.type !== undefined && file.type !== 'service_account')
-    throw new Error(
-      `the file credentials.json is of the type ${JSON.stringify(file.type)}: give the key of a service account`,
-    )
-  const { client_email, private_key } = file
-  if (client_email === undefined || private_key === undefined)
-    throw new Error(
-      'the file credentials.json lacks client_email or private_key: give the JSON key of a service account',
-    )
-  return { client_email, private_key, private_key_id: file.private_key_id, token_uri: file.token_uri }
-}
-
-function parsed(text: string): object {
-  try {
-    return JSON.parse(text) as object
-  } catch {
-    throw new Error('the file credentials.json is not JSON: give the JSON key of a service account')
-  }
-}
-
-/** Provides access tokens for requests: requested when the first is needed, and again before each expires. */
-export class TokenSource {
-  readonly #http: HttpClient
-  readonly #credentials: GcsCredentials
-  #token: { text: string; until: number } | undefined
-
-  constructor(http: HttpClient, credentials: GcsCredentials) {
-    this.#http = http
-    this.#credentials = credentials
-  }
-
-  async token(): Promise<string> {
-    if ('accessToken' in this.#credentials) return this.#credentials.accessToken
-    if (this.#token === undefined || Date.now() > this.#token.until - SPARE_MS)
-      this.#token = await this.#draw(this.#credentials.serviceAccount)
-    return this.#token.text
-  }
-
-  async #draw(account: ServiceAccountKey): Promise<{ text: string; until: number }> {
-    const url = new URL(account.token_uri ?? TOKEN_URI)
-    const what = `POST ${url.href} for ${account.client_email}`
-    const headers = { 'content-type': 'application/x-www-form-urlencoded' }
-    const { status, text } = await this.#http.answer(() => {
-      const body = new URLSearchParams({ grant_type: GRANT, assertion: assertion(account, url.href, Date.now()) })
-      return { method: 'POST', url, headers, body: Buffer.from(body.toString()) }
-    }, what)
-    if (status !== 200)
-      throw new StoreError(
-        'refused',
-        `${what}: ${status}: is the key of the service account still valid, and the clock right?`,
-      )
-    const { access_token, expires_in = LIFE_SECONDS } = JSON.parse(text) as {
-      access_token: string
-      expires_in?: number
-    }
-    return { text: access_token, until: Date.now() + expires_in * 1000 }
-  }
-}
-
-/** Returns a JSON Web Token, signed with RS256. */
-function assertion(
-  { client_email, private_key, private_key_id }: ServiceAccountKey,
-  audience: string,
-  now: number,
-): string {
-  const issued = Math.floor(now / 1000)
-  const head = { alg: 'RS256', typ: 'JWT', ...(private_key_id !== undefined && { kid: private_key_id }) }
-  const claims = { iss: client_email, scope: SCOPE, aud: audience, iat: issued, exp: issued + LIFE_SECONDS }
-  const text = [head, claims].map((part) => Buffer.from(JSON.stringify(part)).toString('base64url')).join('.')
-  return `${text}.${createSign('RSA-SHA256').update(text).sign(private_key, 'base64url')}`
 }

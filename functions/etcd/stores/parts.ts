@@ -1,4 +1,3 @@
-import { forEachAtMost } from '#primitives'
 import { type Store, StoreError } from './types.ts'
 
 /** The size of a part. S3 accepts 10,000 parts, so an object may have 156 GiB; ABS accepts 50,000. */
@@ -59,19 +58,29 @@ export async function sendParts(
   source: AsyncIterable<Uint8Array>,
   signal: AbortSignal | undefined,
   send: (part: Part, signal: AbortSignal) => Promise<void>,
+  partBytes = PART_BYTES,
 ): Promise<number> {
   const failed = new AbortController()
   const signals = signal === undefined ? failed.signal : AbortSignal.any([signal, failed.signal])
+  // A generator answers concurrent calls of next() one by one, in order.
+  const parts = partsOf(source, partBytes)
   let size = 0
-  try {
-    await forEachAtMost(PARTS_UNDER_WAY, partsOf(source), async (part) => {
+  const sender = async () => {
+    for (let next = await parts.next(); next.done !== true; next = await parts.next()) {
+      const part = next.value
+      signals.throwIfAborted()
       size += part.bytes.length
       await send(part, signals)
       part.release()
-    })
+    }
+  }
+  try {
+    await Promise.all(Array.from({ length: PARTS_UNDER_WAY }, sender))
     return size
   } catch (error) {
     failed.abort(error)
+    // Not awaited: the source may be silent.
+    void parts.return(undefined).catch(() => undefined)
     throw error
   }
 }

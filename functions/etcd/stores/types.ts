@@ -79,16 +79,16 @@ export class StoreError extends Error {
   }
 }
 
-/** Escapes a text as in RFC 3986: all characters but letters, digits and -._~. */
-export const encode = (text: string): string =>
-  encodeURIComponent(text).replaceAll(/[!'()*]/g, (sign) => `%${sign.charCodeAt(0).toString(16).toUpperCase()}`)
+/** Returns the value of the header Range. */
+export const rangeHeader = ({ start, length }: Range): string =>
+  `bytes=${start}-${length === undefined ? '' : start + length - 1}`
 
-/** Encodes a key as the path of a URL. Slashes stay. */
-export const encodePath = (key: string): string => key.split('/').map(encode).join('/')
-
-/** Encodes a query, sorted by name. */
-export const encodeQuery = (query: Record<string, string>): string =>
-  Object.keys(query)
-    .sort()
-    .map((name) => `${encode(name)}=${encode(query[name] ?? '')}`)
-    .join('&')
+/** Returns undefined instead of the error of a missing object. */
+export async function unlessMissing<T>(asked: Promise<T>): Promise<T | undefined> {
+  try {
+    return await asked
+  } catch (error) {
+    if (error instanceof StoreError && error.reason === 'missing') return undefined
+    throw error
+  }
+}

@@ -202,7 +202,7 @@ describe('the pod of a backup', () => {
       '--store-secret=/etc/fairlead/store',
       '--report=/dev/termination-log',
     ])
-    expect(spec?.volumes?.map(({ secret }) => secret?.secretName)).toEqual(['aws', 'tls'])
+    expect(spec?.volumes?.map(({ secret }) => secret?.secretName)).toEqual(['tls', 'aws'])
   })
 
   it.each<[string, object, string[]]>([
@@ -211,6 +211,34 @@ describe('the pod of a backup', () => {
   ])('knows %s', async (storageType, block, args) => {
     const { spec } = await podOf({ storageType, ...block })
     expect(spec?.containers[0]?.args).toEqual(expect.arrayContaining(args))
+  })
+
+  it.each<[string, object, object]>([
+    ['S3', { s3: { path: 'bucket/k' } }, {}],
+    [
+      'ABS',
+      { abs: { path: 'c/k', endpoint: 'https://a.blob.core.windows.net' } },
+      { 'azure.workload.identity/use': 'true' },
+    ],
+    ['GCS', { gcs: { path: 'b/k' } }, {}],
+  ])('has an identity for %s without a Secret: that of its ServiceAccount, and not of its node', async (...given) => {
+    const [storageType, block, labels] = given
+    const { metadata, spec } = await podOf({ storageType, s3: undefined, ...block, agentServiceAccount: 'backups' })
+    expect(spec).toMatchObject({ serviceAccountName: 'backups', automountServiceAccountToken: false, volumes: [] })
+    expect(metadata.labels).toEqual({ app: 'etcd-backup', etcd_backup: 'example', ...labels })
+    const { args, env } = spec?.containers[0] ?? {}
+    expect(args?.join(' ')).not.toContain('--store-secret')
+    expect(env).toEqual([
+      { name: 'AWS_EC2_METADATA_DISABLED', value: 'true' },
+      { name: 'AZURE_TOKEN_CREDENTIALS', value: 'WorkloadIdentityCredential' },
+      { name: 'METADATA_SERVER_DETECTION', value: 'assume-present' },
+    ])
+  })
+
+  it('has the ServiceAccount of its namespace, and no label of Azure, with a Secret', async () => {
+    const { metadata, spec } = await podOf({ storageType: 'ABS', abs: { path: 'c/k', absSecret: 'azure' } })
+    expect(spec?.serviceAccountName).toBe(undefined)
+    expect(Object.keys(metadata.labels ?? {})).toEqual(['app', 'etcd_backup'])
   })
 
   it('is refused with a condition where the block of the store is missing', async () => {

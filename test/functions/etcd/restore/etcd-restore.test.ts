@@ -4,6 +4,7 @@ import type { KubeObject } from '#contracts'
 import { EtcdRestore, etcdRestore, restoreContainer } from '#functions/etcd/restore'
 import { kind, Pod } from '#sdk'
 import { lawsOf, type Simulation, simulate } from '#testing'
+import { withParts } from '../../../../functions/etcd/operator/restoration.ts'
 import { endAgent, podsOf, STORED } from '../backup/agent.ts'
 
 const Cluster = kind({
@@ -219,6 +220,25 @@ describe('the container that restores', () => {
     )
     expect(initContainer.volumeMounts).toContainEqual({ name: 'etcd-data', mountPath: '/var/etcd' })
     expect(volumes.map(({ secret }) => secret?.secretName)).toEqual(['aws'])
+  })
+
+  it('has the identity of the ServiceAccount of the EtcdRestore without a Secret of the store', async () => {
+    const abs = { path: 'c/k', endpoint: 'https://a.blob.core.windows.net' }
+    const spec = { etcdCluster: { name: 'prod' }, backupStorageType: 'ABS', abs, agentServiceAccount: 'backups' }
+    const { verified } = { verified: { path: 'abs://c/k', size: 1, sha256: 'a', etcdRevision: 1 } }
+    const restore = { ...example, metadata: { name: 'prod' }, spec, status: { verified } }
+    const parts = restoreContainer(EtcdRestore.parse(restore), seed)!
+    expect(parts).toMatchObject({
+      volumes: [],
+      serviceAccount: 'backups',
+      labels: { 'azure.workload.identity/use': 'true' },
+    })
+    const pod = withParts(
+      Pod.of({ metadata: { name: 'prod-abc', labels: { app: 'etcd' } }, spec: { containers: [] } }),
+      parts,
+    )
+    expect(pod.metadata.labels).toEqual({ app: 'etcd', 'azure.workload.identity/use': 'true' })
+    expect(pod.spec?.serviceAccountName).toBe('backups')
   })
 
   it('is none before the snapshot was read to its end', () => {

@@ -2,7 +2,9 @@ import { createVerify, generateKeyPairSync, randomBytes } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import { Readable } from 'node:stream'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { AbsStore, GcsStore, PART_BYTES, S3Store, type Store, whole } from '#functions/etcd/stores'
+import { openAbs, openGcs, openS3, PART_BYTES, type Store, whole } from '#functions/etcd/stores'
+import { startCloudFront } from '../../../support/cloud-front.ts'
+import { withEnv } from '../../../support/env.ts'
 import { type Fault, startFaultyProxy } from '../../../support/faulty-proxy.ts'
 import { startHttpReceiver } from '../../../support/http-receiver.ts'
 import {
@@ -42,7 +44,7 @@ const once =
 
 interface Provider {
   start: () => Promise<TestStore>
-  open: (endpoint: string) => Store
+  open: (endpoint: string) => Promise<Store>
   part: RegExp
   last: RegExp
   /** The requests with the bytes of the object. */
@@ -54,7 +56,7 @@ const providers: [string, Provider][] = [
     'S3',
     {
       start: startS3,
-      open: (endpoint) => new S3Store({ bucket: BUCKET, region: REGION, endpoint, credentials: S3_CREDENTIALS }),
+      open: (endpoint) => openS3({ bucket: BUCKET, region: REGION, endpoint, credentials: S3_CREDENTIALS }),
       part: /^PUT .*partNumber=1&/,
       last: /^POST .*uploadId=/,
       data: /^PUT .*partNumber=/,
@@ -64,17 +66,18 @@ const providers: [string, Provider][] = [
     'ABS',
     {
       start: startAbs,
-      open: (endpoint) => new AbsStore({ ...ACCOUNT, container: BUCKET, endpoint: `${endpoint}/${ACCOUNT.account}` }),
-      part: /^PUT .*comp=block$/,
-      last: /^PUT .*comp=blocklist$/,
-      data: /^PUT .*comp=block$/,
+      open: (endpoint) =>
+        openAbs({ credentials: ACCOUNT, container: BUCKET, endpoint: `${endpoint}/${ACCOUNT.account}` }),
+      part: /^PUT .*comp=block&/,
+      last: /^PUT .*comp=blocklist/,
+      data: /^PUT .*comp=block&/,
     },
   ],
   [
     'GCS',
     {
       start: startGcs,
-      open: (endpoint) => new GcsStore({ bucket: BUCKET, endpoint, credentials: { accessToken: 'x' } }),
+      open: (endpoint) => openGcs({ bucket: BUCKET, endpoint, credentials: { accessToken: 'x' } }),
       part: /^POST .*uploadType=resumable/,
       last: /^POST .*uploadType=resumable/,
       data: /^PUT .*upload_id=/,
@@ -95,14 +98,14 @@ describe.each(providers)('%s over a network that fails', (name, { start, open, p
     ['whose answer is lost', part, 'lost'],
   ])('sends a part again %s, and the stream goes on', async (_, pattern, fault) => {
     await using proxy = await startFaultyProxy(new URL(server.url).origin, once(pattern, fault))
-    await open(proxy.url).put('part', bytes(), { metadata: {} })
+    await (await open(proxy.url)).put('part', bytes(), { metadata: {} })
     expect(proxy.requests.filter((request) => pattern.test(request)).length).toBeGreaterThan(1)
     expect((await all(whole(server.store, 'part'))).equals(BYTES)).toBe(true)
   })
 
   it.skipIf(name === 'GCS')('knows its own object when the answer that it is published is lost', async () => {
     await using proxy = await startFaultyProxy(new URL(server.url).origin, once(last, 'lost'))
-    await open(proxy.url).put('published', bytes(), { metadata: {}, ifAbsent: true })
+    await (await open(proxy.url)).put('published', bytes(), { metadata: {}, ifAbsent: true })
     expect((await server.store.head('published'))?.size).toBe(BYTES.length)
   })
 
@@ -113,7 +116,7 @@ describe.each(providers)('%s over a network that fails', (name, { start, open, p
     await using proxy = await startFaultyProxy(new URL(server.url).origin, (request) =>
       data.test(request) && ++parts === damaged ? 'flipped' : undefined,
     )
-    const put = open(proxy.url).put('former', bytes(), { metadata: {} })
+    const put = (await open(proxy.url)).put('former', bytes(), { metadata: {} })
     await expect(put).rejects.toMatchObject({ name: 'StoreError', reason: 'refused' })
     expect(parts).toBeGreaterThanOrEqual(damaged)
     expect(await all(whole(server.store, 'former'))).toEqual(former)
@@ -122,13 +125,23 @@ describe.each(providers)('%s over a network that fails', (name, { start, open, p
   it('goes on with a download where it was cut off', async () => {
     await server.store.put('download', bytes(), { metadata: {} })
     await using proxy = await startFaultyProxy(new URL(server.url).origin, once(/^GET/, 'half'))
-    expect((await all(whole(open(proxy.url), 'download'))).equals(BYTES)).toBe(true)
+    expect((await all(whole(await open(proxy.url), 'download'))).equals(BYTES)).toBe(true)
     expect(proxy.requests.length).toBe(2)
+  })
+
+  it('follows no redirect to another server', async () => {
+    await using other = await startHttpReceiver((_, response) => response.end('{}'))
+    const moved = { status: 307, body: '', headers: { location: `${other.url}/elsewhere` } }
+    await using proxy = await startFaultyProxy(new URL(server.url).origin, () => moved)
+    const store = await open(proxy.url)
+    await expect(store.head('k')).rejects.toMatchObject({ name: 'StoreError', reason: 'refused' })
+    await expect(store.put('k', bytes(), { metadata: {} })).rejects.toMatchObject({ reason: 'refused' })
+    expect(other.received).toEqual([])
   })
 
   it('says which request had no answer, and how often it was tried', async () => {
     await using proxy = await startFaultyProxy(new URL(server.url).origin, () => 'cut')
-    await expect(open(proxy.url).head('k')).rejects.toThrow(
+    await expect((await open(proxy.url)).head('k')).rejects.toThrow(
       /(HEAD|GET) \w+:\/\/backups\/k.*: no answer after 6 tries: /,
     )
   })
@@ -148,7 +161,7 @@ describe('GCS, whose parts go to a URL of their own', () => {
       return isFirst ? (range.endsWith('*') ? 'busy' : 'cut') : ranges.length === 3 ? 'lost' : undefined
     }
     await using proxy = await startFaultyProxy(server.url, put)
-    const store = new GcsStore({ bucket: BUCKET, endpoint: proxy.url, credentials: { accessToken: 'x' } })
+    const store = await openGcs({ bucket: BUCKET, endpoint: proxy.url, credentials: { accessToken: 'x' } })
     expect(await store.put('resumed', bytes(), { metadata: {} })).toBe(BYTES.length)
     expect((await all(whole(server.store, 'resumed'))).equals(BYTES)).toBe(true)
     const [first, last] = [`bytes 0-${PART_BYTES - 1}/*`, `bytes ${PART_BYTES}-${BYTES.length - 1}/${BYTES.length}`]
@@ -166,7 +179,7 @@ describe('GCS, whose parts go to a URL of their own', () => {
       await using proxy = await startFaultyProxy(server.url, (_, __, headers) =>
         String(headers['content-range']).endsWith(`/${BYTES.length}`) ? { status: 200, body: other } : undefined,
       )
-      const store = new GcsStore({ bucket: BUCKET, endpoint: proxy.url, credentials: { accessToken: 'x' } })
+      const store = await openGcs({ bucket: BUCKET, endpoint: proxy.url, credentials: { accessToken: 'x' } })
       await expect(store.put('other', bytes(), { metadata: {} })).rejects.toThrow(/MD5 AAAA were stored/)
       return server.store.head('other')
     }
@@ -176,27 +189,33 @@ describe('GCS, whose parts go to a URL of their own', () => {
 
   it('draws a token by the key of a service account, signed with RS256, and draws no second one', async () => {
     const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
-    await using tokens = await startHttpReceiver((_, response) =>
-      response.end(JSON.stringify({ access_token: 'drawn', expires_in: 3600 })),
-    )
+    const asked: string[] = []
+    await using google = await startCloudFront({
+      'oauth2.googleapis.com': (body, _, response) => {
+        asked.push(body)
+        response.setHeader('content-type', 'application/json')
+        response.end(JSON.stringify({ access_token: 'drawn', expires_in: 3600 }))
+      },
+    })
     await using server = await startGcs()
     const serviceAccount = {
       client_email: 'backup@project.example',
       private_key: privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(),
-      token_uri: `${tokens.url}/token`,
     }
-    const store = new GcsStore({ bucket: BUCKET, endpoint: server.url, credentials: { serviceAccount } })
+    using _proxy = withEnv(google.env)
+    const credentials = { serviceAccount }
+    const store = await openGcs({ bucket: BUCKET, endpoint: server.url, ca: google.ca, credentials })
     await store.put('a', bytes(), { metadata: {} })
     await store.head('a')
-    expect(tokens.received).toHaveLength(1)
-    const form = new URLSearchParams(tokens.received[0]?.body.toString())
+    expect(asked).toHaveLength(1)
+    const form = new URLSearchParams(asked[0])
     expect(form.get('grant_type')).toBe('urn:ietf:params:oauth:grant-type:jwt-bearer')
     const [head = '', claims = '', signature = ''] = form.get('assertion')?.split('.') ?? []
     const isSigned = createVerify('RSA-SHA256').update(`${head}.${claims}`).verify(publicKey, signature, 'base64url')
     expect(isSigned).toBe(true)
     expect(JSON.parse(Buffer.from(claims, 'base64url').toString())).toMatchObject({
       iss: 'backup@project.example',
-      aud: `${tokens.url}/token`,
+      aud: 'https://oauth2.googleapis.com/token',
       scope: 'https://www.googleapis.com/auth/devstorage.read_write',
     })
   })

@@ -1,28 +1,21 @@
+import { get } from 'node:http'
 import { expect, it } from 'vitest'
-import { parseServiceAccount, readProfile } from '#functions/etcd/stores'
-import { forEachAtMost } from '#primitives'
-import { sharedKey } from '../../../../functions/etcd/stores/abs.ts'
-import { partsOf } from '../../../../functions/etcd/stores/parts.ts'
-import { signed } from '../../../../functions/etcd/stores/s3.ts'
+import { PARTS_UNDER_WAY, parseServiceAccount, readProfile } from '#functions/etcd/stores'
+import { agentsOf, textOf } from '../../../../functions/etcd/stores/connection.ts'
+import { partsOf, sendParts } from '../../../../functions/etcd/stores/parts.ts'
+import { startHttpReceiver } from '../../../support/http-receiver.ts'
 
-// The example of "Signature Calculations for the Authorization Header" in the S3 API reference.
-it('signs as AWS documents it', () => {
-  const url = new URL('https://examplebucket.s3.amazonaws.com/test.txt')
-  const credentials = {
-    accessKeyId: 'AKIAIOSFODNN7EXAMPLE',
-    secretAccessKey: 'wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY',
-  }
-  const request = { method: 'GET', url, headers: { range: 'bytes=0-9' } }
-  const { authorization } = signed(request, 'us-east-1', credentials, new Date('2013-05-24T00:00:00Z'))
-  expect(authorization).toMatch(/Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41$/)
+it('closes a connection that is silent', async () => {
+  await using deaf = await startHttpReceiver(() => {})
+  const { http } = agentsOf(undefined, 20)
+  const failed = new Promise<Error>((resolve) => get(deaf.url, { agent: http }).on('error', resolve))
+  expect(await failed).toMatchObject({ code: 'ETIMEDOUT', message: 'silent for 0.02 s' })
 })
 
-it('sends the token of a session, and signs it', () => {
-  const credentials = { accessKeyId: 'a', secretAccessKey: 'b', sessionToken: 'c' }
-  const request = { method: 'GET', url: new URL('https://s3.example/b/k'), headers: {} }
-  const headers = signed(request, 'eu-central-1', credentials, new Date(0))
-  expect(headers['x-amz-security-token']).toBe('c')
-  expect(headers['authorization']).toContain('SignedHeaders=host;x-amz-content-sha256;x-amz-date;x-amz-security-token,')
+it('shows no URL of an error, because that of an upload is a permission to write', () => {
+  const url = 'https://storage.example.com/upload?upload_id=secret'
+  const errors = [`request to ${url} failed, reason: socket hang up`, `could not reach ${url} now`]
+  expect(errors.map((text) => textOf(new Error(text)))).toEqual(['socket hang up', 'could not reach the URL now'])
 })
 
 it('reads the profile default of both files, whatever else is in them', () => {
@@ -45,14 +38,6 @@ it('says what the key of a service account lacks, without a value of it', () => 
   expect(() => parseServiceAccount('{')).toThrow('the file credentials.json is not JSON')
   expect(() => parseServiceAccount('{"type":"authorized_user"}')).toThrow('give the key of a service account')
   expect(() => parseServiceAccount('{"private_key":"visible"}')).toThrow(/lacks client_email/)
-})
-
-it('signs the empty body of a request of ABS as no length', () => {
-  const account = { account: 'a', key: Buffer.from('k').toString('base64') }
-  const url = new URL('https://a.blob.core.windows.net/c/b?comp=block&blockid=x')
-  const sign = (body?: Uint8Array) => sharedKey({ method: 'PUT', url, headers: {}, body }, account)['authorization']
-  expect(sign(new Uint8Array())).toBe(sign())
-  expect(sign(new Uint8Array(1))).not.toBe(sign())
 })
 
 const cut = async (sizes: number[], size: number) => {
@@ -95,12 +80,36 @@ it('has no more parts in memory than are under way, however long the stream is',
     for (let n = 0; n < 100; n++) yield new Uint8Array(4)
   }
   const memory = new Set<ArrayBufferLike>()
-  await forEachAtMost(3, partsOf(source(), 4), async ({ bytes, release }) => {
-    memory.add(bytes.buffer)
-    await new Promise((resolve) => setImmediate(resolve))
-    release()
-  })
-  expect(memory.size).toBe(3)
+  const size = await sendParts(
+    source(),
+    undefined,
+    async ({ bytes }) => {
+      memory.add(bytes.buffer)
+      await new Promise((resolve) => setImmediate(resolve))
+    },
+    4,
+  )
+  expect([size, memory.size]).toEqual([400, PARTS_UNDER_WAY])
+})
+
+it('stops the other parts when one fails, and does not wait for a source that is silent', async () => {
+  const source = async function* () {
+    yield new Uint8Array(9)
+    await new Promise(() => {})
+  }
+  const aborted: unknown[] = []
+  const sent = sendParts(
+    source(),
+    undefined,
+    async ({ number }, signal) => {
+      if (number === 2) throw new Error('refused')
+      await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))
+      aborted.push((signal.reason as Error).message)
+    },
+    4,
+  )
+  await expect(sent).rejects.toThrow('refused')
+  expect(aborted).toEqual(['refused'])
 })
 
 it('uses the memory of parts that are released again', async () => {
