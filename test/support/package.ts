@@ -5,7 +5,6 @@ import { cp, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import etcd from '../../functions/etcd/package.json' with { type: 'json' }
-import source from '../../package.json' with { type: 'json' }
 import { cacheDir } from '../../packages/lab/build.ts'
 import { ASSETS, buildCreatePackage, buildPackage, ROOMS, ROOT } from '../../packages/release/build.ts'
 import { pack } from '../../packages/release/publish.ts'
@@ -47,8 +46,7 @@ export async function packedPackage(): Promise<PackedPackage> {
 export async function agentProject(): Promise<string> {
   const { tarball } = await packedPackage()
   const dir = join(dirname(tarball), 'agent')
-  const versions: Record<string, string> = source.devDependencies
-  const clients = Object.keys(etcd.peerDependencies).map((name) => `${name}@${versions[name]}`)
+  const clients = Object.entries(etcd.devDependencies).map(([name, version]) => `${name}@${version}`)
   await madeOnce(dir, join(dir, 'package-lock.json'), () => npmInstall(dir, [tarball, ...clients]))
   return dir
 }
