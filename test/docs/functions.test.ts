@@ -53,14 +53,17 @@ const INNER = [
   ...keysOf<sdk.Rollout>({ ready: true, isComplete: true, isStuck: true }),
 ]
 
-let page: string
+const PARTS = ['schema', 'options', 'outcome', 'ownership', 'related', 'errors', 'configuration', 'running']
+const REFERENCE = ['functions', ...PARTS.map((part) => `functions/${part}`)]
+
+let reference: string
 beforeAll(async () => {
-  page = await pageOf('functions')
+  reference = (await Promise.all(REFERENCE.map(pageOf))).join('\n')
 })
 
 /** Rows of the tables under a heading, by the code in their first cells. */
 function rowsUnder(heading: string): Map<string, string> {
-  const [, rest = ''] = page.split(`\n## ${heading}\n`)
+  const [, rest = ''] = reference.split(`\n## ${heading}\n`)
   const [section = ''] = rest.split('\n## ')
   const rows = section.matchAll(/^\| `(\w+)` \| .*$/gm)
   return new Map([...rows].map(([row, name = '']) => [name, row]))
@@ -71,7 +74,7 @@ describe('the reference of functions', () => {
     ['`resource()`', RESOURCE_OPTIONS],
     ['Rules in CEL', RULE_OPTIONS],
     ['`reconciler()`', RECONCILER_OPTIONS],
-    ['Related objects', RELATED_OPTIONS],
+    ['Declare a relation', RELATED_OPTIONS],
     ['The input of a function', RUN],
     ['The outcome of a function', OUTCOME],
   ])('%s has a row for each option that there is, and for no other', (heading, options) => {
@@ -79,7 +82,7 @@ describe('the reference of functions', () => {
   })
 
   it('names what these are made of, and everything that the package exports', () => {
-    const code = new Set([...page.matchAll(/`[^`\n]+`/g)].flatMap(([span]) => span.match(/\w+/g) ?? []))
+    const code = new Set([...reference.matchAll(/`[^`\n]+`/g)].flatMap(([span]) => span.match(/\w+/g) ?? []))
     const names = [...INNER, ...Object.keys(sdk), ...Object.keys(testing)]
     expect(names.filter((name) => !code.has(name))).toEqual([])
   })
@@ -102,7 +105,7 @@ describe('the reference of functions', () => {
   })
 })
 
-const PAGES = ['functions', 'external', 'guides/related-objects', 'guides/finalizers']
+const PAGES = [...REFERENCE, 'external', 'guides/related-objects', 'guides/finalizers']
 const blocksFor = async (pages: string[]) => (await Promise.all(pages.map(blocksOf))).flat()
 
 describe('the code of the pages for authors', () => {

@@ -24,7 +24,11 @@ export const SECTIONS: Record<string, string[]> = {
     'debugging',
   ].map(guide),
   Reference: [
-    ...['functions', 'external', 'http-functions', 'cli', 'events', 'versions'].map(doc),
+    doc('functions'),
+    ...['schema', 'options', 'outcome', 'ownership', 'related', 'errors', 'configuration', 'running'].map((page) =>
+      doc(`functions/${page}`),
+    ),
+    ...['external', 'http-functions', 'cli', 'events', 'versions'].map(doc),
     'sdk/testing/README.md',
     ...Object.keys(MODULES).map((path) => `${path}.md`),
   ],

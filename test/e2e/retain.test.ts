@@ -109,7 +109,7 @@ it('what is retained stays when its object is deleted, belongs to the next one o
 })
 
 it('the command of the reference lists what is retained, and for what', async () => {
-  const page = await readFile(new URL('../../docs/functions.md', import.meta.url), 'utf8')
+  const page = await readFile(new URL('../../docs/functions/ownership.md', import.meta.url), 'utf8')
   const [, path = ''] = /kubectl get configmaps -A -o (jsonpath='.+')$/m.exec(page) ?? []
   const { uid } = (await operators.kube.get('/apis/example.com/v1/namespaces/default/vaults/v')).metadata
   const earlier = (await operators.get(ConfigMap, 'v-backup'))?.metadata.annotations?.['fairlead.dev/retained-for']
