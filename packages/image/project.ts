@@ -9,6 +9,8 @@ import { type Packed, packed } from './packed.ts'
 const APP = 'app'
 const COMMAND = 'node_modules/fairlead/cli/bin.js'
 const TEST = /\.test\.[cm]?[jt]sx?$/
+/** Files of installed packages that only editors and debuggers read: a third of what the dependencies take. */
+const FOR_EDITORS = /\.(d\.[cm]?ts|map)$/
 
 export interface Project {
   name: string
@@ -73,7 +75,8 @@ async function dependencyEntries({ packages, links }: Dependencies): Promise<Pac
   for (const { folder, path } of packages) {
     // An installed package was packed by npm before. Its scripts may have added files that `files` does not name.
     const asPackage = !folder.split('/').includes('node_modules')
-    const found = await packed(folder, posix.join(APP, path), { asPackage })
+    const without = (name: string) => !asPackage && FOR_EDITORS.test(name)
+    const found = await packed(folder, posix.join(APP, path), { asPackage, without })
     entries.push(...found.entries)
     credentials.push(...found.credentials)
   }

@@ -23,8 +23,10 @@ export function underFaultsOnNode(clusters: EtcdClusters): void {
     )
     const random = randomFrom(SEED)
     const happenings = await faultsUntil(AbortSignal.timeout(MINUTES * 60_000), { clusters, names: NAMES, random })
+    const ended = performance.now()
     await Promise.all(NAMES.map((name) => clusters.edit(name, { size: SIZE })))
     await Promise.all(NAMES.map((name) => until(() => clusters.isSettled(name))))
+    console.log(`whole again ${Math.round((performance.now() - ended) / 1_000)} s after the last fault`)
 
     for (const [index, name] of NAMES.entries()) {
       const { violations, done, failed, outages } = await traffic[index]!.stop()

@@ -173,6 +173,17 @@ describe('the image of a project', () => {
     expect(await inImage()).toBeGreaterThan(2)
   })
 
+  it('has no type declarations and source maps of installed packages, which no program reads', async () => {
+    const made = await writeProject(join(dir, 'with-types'))
+    const folder = join(made, 'node_modules/fairlead/cli')
+    for (const name of ['bin.d.ts', 'bin.d.mts', 'bin.js.map', 'map.js']) await writeFile(join(folder, name), '')
+    await writeFile(join(made, 'src/own.d.ts'), '')
+    const { entries } = await listImage(made, { include: ['src'], platforms: PLATFORMS })
+    const paths = entries.map(({ path }) => path)
+    expect(paths.filter((path) => /\.(d\.m?ts|map)$/.test(path))).toEqual(['app/src/own.d.ts'])
+    expect(paths).toContain('app/node_modules/fairlead/cli/map.js')
+  })
+
   it('of one whose packages are linked, as pnpm does it, has the links too', async () => {
     const linked = await writeProject(join(dir, 'linked'))
     const modules = join(linked, 'node_modules')
