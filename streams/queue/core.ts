@@ -6,7 +6,7 @@ import type { Bed, Ending } from './finish.ts'
 import { drive, type Machine, type Terms } from './machine.ts'
 import type { Answer, Io, Lane, Publish } from './record.ts'
 import type { ProcessSlots } from './slots.ts'
-import { transitions } from './transitions.ts'
+import { type OnceResult, once, tokenOf } from './tokens.ts'
 import type { KeyOf, QueueObserver } from './types.ts'
 import type { Names } from './wire.ts'
 import { type Address, recordFrom, toWire } from './wire.ts'
@@ -44,6 +44,7 @@ export interface Core {
   nonce: () => string
   log: RunLog
   observer: QueueObserver
+  /** Called before each access to the stream. */
   onIo: ((io: Io, key: string) => void | Promise<void>) | undefined
 }
 
@@ -89,30 +90,27 @@ export async function measured(
   }
 }
 
+/** Stores one message that is not needed if another one was first. Waits as long as NATS does not answer. */
+export const publishOnce = (core: Core, of: KeyOf, message: Publish, patience?: Patience): Promise<OnceResult> =>
+  operate(core, once, message, of, patience)
+
 export async function enqueueKey(
   core: Core,
   of: KeyOf,
   { lane, attempt }: { lane: Lane; attempt: number },
 ): Promise<'queued' | 'coalesced'> {
-  const result = await operate(core, transitions.enqueue, { lane, attempt }, of)
+  const result = (await publishOnce(core, of, tokenOf(lane, attempt))) === 'stored' ? 'queued' : 'coalesced'
   core.observer.onEnqueue?.(of.reconciler, result)
   return result
 }
 
-export interface StreamAccess {
-  js: JetStream
-  random: () => number
-  /** Called before each access to the stream. */
-  onIo: ((io: Io, key: string) => void | Promise<void>) | undefined
-}
-
 /** Performs the IO of a machine on JetStream, and maps each outcome to one of the answers that machines know. */
-export async function perform(io: Io, access: StreamAccess, address: Address, delivery?: Delivery): Promise<Answer> {
-  if (access.onIo) await access.onIo(io, address.key)
+async function perform(io: Io, core: Core, address: Address, delivery: Delivery | undefined): Promise<Answer> {
+  if (core.onIo) await core.onIo(io, address.key)
   try {
-    return await doIo(io, access.js, address, delivery)
+    return await doIo(io, core.js, address, delivery)
   } catch (error) {
-    return answerTo(error, access.random)
+    return answerTo(error, core.random)
   }
 }
 

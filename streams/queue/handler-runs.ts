@@ -4,9 +4,8 @@ import { type Core, measured, operate } from './core.ts'
 import { LeasedKey } from './leased-key.ts'
 import type { HeldKey } from './machine.ts'
 import type { KeyRecord } from './record.ts'
-import type { TakeInput } from './take.ts'
+import { type TakeInput, take } from './take.ts'
 import { endingOf, messageOf, timely } from './terms.ts'
-import { transitions } from './transitions.ts'
 import { backoffMs, DEFAULT_BACKOFF, type Finish, type HandBack, type ServeOptions } from './types.ts'
 import { dueOf, isWatchdog } from './wire.ts'
 
@@ -141,7 +140,7 @@ export async function takeKey(
   if (clock.sure() === undefined) await measured(core, { signal })
   const freshUntil = clock.timeOf(claim.cameAt) + claim.freshMs
   const claimed = { ...claim.input, freshUntil, nonce: core.nonce(), by: instance, terms }
-  const result = await operate(core, transitions.take, claimed, of, { delivery, signal })
+  const result = await operate(core, take, claimed, of, { delivery, signal })
   if (result.kind === 'dropped') log.warn({ ...of, because: result.because }, 'token not taken')
   if (result.kind === 'occupied') claim.onOccupied?.()
   if (result.kind !== 'leased') return undefined

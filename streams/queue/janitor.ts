@@ -1,11 +1,10 @@
 import { setImmediate as endOfTurn } from 'node:timers/promises'
 import { ConnectionClosedError, findConsumer, type StoredMessage } from '#nats'
 import { pause } from '#primitives'
-import { bucketIn, type Core, enqueueKey, keyOf, measured, operate, slotsOf } from './core.ts'
+import { bucketIn, type Core, enqueueKey, keyOf, measured, publishOnce, slotsOf } from './core.ts'
 import { declareConsumers } from './declare.ts'
 import type { KeyRecord, Lane } from './record.ts'
-import { deadTokens, type Suspects } from './tokens.ts'
-import { transitions } from './transitions.ts'
+import { deadTokens, type Suspects, timerAgain, tokenAgain } from './tokens.ts'
 import { recordFrom, TIMERS, tokenFrom } from './wire.ts'
 
 /** The shortest time between looks. With jitter, looks are 30 to 60 s apart. */
@@ -147,8 +146,8 @@ export class StuckTokens {
     let revived = 0
     for (const token of deadTokens(this.#suspects, found)) {
       const { key, lane } = token
-      const result = await operate(this.#core, transitions.revive, tokenFrom(token, lane), { reconciler, key })
-      if (result !== 'revived') continue
+      const again = tokenAgain(tokenFrom(token, lane))
+      if ((await publishOnce(this.#core, { reconciler, key }, again)) === 'conflict') continue
       revived++
       observer.onRevive?.(reconciler)
       log.warn({ reconciler, key }, 'token that would never have been delivered replaced')
@@ -258,8 +257,7 @@ export class Overdue {
   async #rearm({ core, reconciler, key, record }: OverdueRecord): Promise<boolean> {
     const { log, observer } = core
     const of = { reconciler, key }
-    const result = await operate(core, transitions.rearm, { record, nonce: core.nonce() }, of)
-    if (result !== 'rearmed') return false
+    if ((await publishOnce(core, of, timerAgain(record, core.nonce()))) === 'conflict') return false
     observer.onRevive?.(reconciler)
     log.warn({ ...of, was: record.state }, 'timer that would never have fired set again')
     return true

@@ -1,8 +1,9 @@
 import type { Delivery } from '#nats'
 import { type Core, enqueueKey, measured, operate } from './core.ts'
-import type { Ending, FinishResult } from './finish.ts'
+import { type Ending, type FinishResult, finish } from './finish.ts'
 import { type HeldKey, leaseEnd } from './machine.ts'
-import { transitions } from './transitions.ts'
+import { renew } from './take.ts'
+import { absorb } from './tokens.ts'
 import { type Lease, LeaseLostError } from './types.ts'
 
 /** The cause of the run. */
@@ -112,7 +113,7 @@ export class LeasedKey implements Lease {
 
   async #absorb(delivery: Delivery): Promise<void> {
     const input = { held: this.#held, terms: this.#core.terms }
-    const result = await operate(this.#core, transitions.absorb, input, this, { delivery, signal: this.signal })
+    const result = await operate(this.#core, absorb, input, this, { delivery, signal: this.signal })
     if (result === 'late') this.#lose('it ran out before it was renewed')
     this.signal.throwIfAborted()
   }
@@ -181,7 +182,7 @@ export class LeasedKey implements Lease {
     const { timers } = this.#core
     const bucket = timers?.bucketFor(ending, this.#held.record.at)
     const bed = bucket && (await timers?.bedIn(bucket, {}))
-    return operate(this.#core, transitions.finish, { held: this.#held, ending, bed }, this)
+    return operate(this.#core, finish, { held: this.#held, ending, bed }, this)
   }
 
   get #end(): number {
@@ -203,7 +204,7 @@ export class LeasedKey implements Lease {
     const { terms, log } = this.#core
     try {
       const input = { held: this.#held, terms, progressed: this.#progressed }
-      const result = await operate(this.#core, transitions.renew, input, this, { until: this.#end })
+      const result = await operate(this.#core, renew, input, this, { until: this.#end })
       if (result.kind === 'lost') return this.#lose('another worker may own the key')
       this.#held = result.held
       log.debug({ reconciler: this.reconciler, key: this.key, leaseUntil: this.until }, 'lease renewed')

@@ -7,16 +7,17 @@ import {
   type Core,
   isIn,
   keyOf,
+  measured,
   opensAt,
-  operate,
   type Patience,
+  publishOnce,
   type SleepingTimers,
   slotOf,
 } from './core.ts'
 import type { Bed, Ending } from './finish.ts'
 import type { KeyRecord } from './record.ts'
 import { ProcessSlots } from './slots.ts'
-import { transitions } from './transitions.ts'
+import { timerAgain, timerOf } from './tokens.ts'
 import type { Finish, HandBack, Lease, ServeOptions, Worker } from './types.ts'
 import { recordFrom, TIMERS } from './wire.ts'
 
@@ -99,8 +100,9 @@ export class Timers implements SleepingTimers {
   async #setAlarm(bucket: Bucket, patience?: Patience): Promise<void> {
     const key = keyOf(bucket)
     if (this.#alarms.has(key)) return
-    const input = { at: opensAt(bucket), nonce: this.#core.nonce() }
-    await operate(this.#core, transitions.alarm, input, { reconciler: TIMERS, key }, patience)
+    const now = await measured(this.#core, patience)
+    const alarm = timerOf({ at: opensAt(bucket), now, nonce: this.#core.nonce() })
+    await publishOnce(this.#core, { reconciler: TIMERS, key }, alarm, patience)
     this.#alarms.set(key, true)
   }
 
@@ -147,8 +149,7 @@ export class Timers implements SleepingTimers {
     const place = this.#core.names.placeOf(subject)
     if (place?.kind !== 'record') return
     if (next) await this.#setAlarm(next)
-    const input = { record, nonce: this.#core.nonce(), ...(next && { slot: slotOf(next) }) }
-    await operate(this.#core, transitions.rearm, input, place)
+    await publishOnce(this.#core, place, timerAgain(record, this.#core.nonce(), next && slotOf(next)))
   }
 }
 

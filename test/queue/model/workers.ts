@@ -12,7 +12,7 @@ import {
   worst,
 } from '../../../streams/queue/record.ts'
 import type { RenewResult, TakeResult } from '../../../streams/queue/take.ts'
-import type { AbsorbResult, RearmResult } from '../../../streams/queue/tokens.ts'
+import type { AbsorbResult, OnceResult } from '../../../streams/queue/tokens.ts'
 import { outcomes } from './network.ts'
 import { changed } from './server.ts'
 import type { Config, Move, Note, Process, Slot, State, Subject } from './state.ts'
@@ -44,9 +44,12 @@ function enqueues(state: State, lane: Lane, subject: Subject, config: Config): M
   if (state.left[lane] === 0) return []
   const counter = state.counter + 1
   const spent = { ...state, counter, left: { ...state.left, [lane]: state.left[lane] - 1 } }
-  const step = begun(subject.machines.enqueue.start({ lane, attempt: 0 }, CLOCKS.inTime))
+  const step = queueing(subject, lane)
   return firstIo(spent, { phase: 'enqueueing', lane, step, nonce: `n${counter}`, ...NEWBORN }, subject, config)
 }
+
+const queueing = ({ machines, messages }: Subject, lane: Lane) =>
+  begun(machines.once.start(messages.tokenOf(lane, 0), CLOCKS.inTime))
 
 const NEWBORN = { overdue: false, fresh: false, passes: passes.none }
 
@@ -103,7 +106,7 @@ function pursue(state: State, note: Note, subject: Subject, config: Config, fail
     return withProcess(next, undefined, { ...common, phase: 'taking', token: note.sequence, step })
   }
   if (!subject.queuesRefused) return next
-  const step = begun(subject.machines.enqueue.start({ lane: note.lane, attempt: 0 }, CLOCKS.inTime))
+  const step = queueing(subject, note.lane)
   return withProcess(next, undefined, { ...common, phase: 'enqueueing', step })
 }
 
@@ -246,11 +249,11 @@ function interventions(state: State, subject: Subject, config: Config): Move[] {
 }
 
 /** A process has read a sleeping timer and will wake it, early or late; other moves on the key may come before that. */
-function awakenings(state: State, { machines }: Subject): Move[] {
+function awakenings(state: State, { machines, messages }: Subject): Move[] {
   const last = state.records.at(-1)
   if (last?.record.slot === undefined || state.processes.some(({ phase }) => phase === 'waking')) return []
   const nonce = `w${state.counter + 1}`
-  const step = begun(machines.rearm.start({ record: last.record, nonce }, CLOCKS.inTime))
+  const step = begun(machines.once.start(messages.timerAgain(last.record, nonce), CLOCKS.inTime))
   const next = { ...state, counter: state.counter + 1 }
   return [
     {
@@ -261,16 +264,16 @@ function awakenings(state: State, { machines }: Subject): Move[] {
 }
 
 /** The janitor looks for dead keys, and may mistake a key that is being removed for one. */
-function revival(state: State, lane: Lane, { machines }: Subject): Move[] {
+function revival(state: State, lane: Lane, subject: Subject): Move[] {
   const slot = state.tokens[lane]
-  if (slot?.dead) return revive(state, lane, slot, machines)
+  if (slot?.dead) return revive(state, lane, slot, subject)
   if (!slot?.gone || state.left.mistakes === 0) return []
-  return revive({ ...state, left: { ...state.left, mistakes: state.left.mistakes - 1 } }, lane, slot, machines)
+  return revive({ ...state, left: { ...state.left, mistakes: state.left.mistakes - 1 } }, lane, slot, subject)
 }
 
-function revive(state: State, lane: Lane, slot: Slot, machines: Subject['machines']): Move[] {
-  const step = machines.revive.start({ lane, sequence: slot.sequence, ...worst(slot) }, CLOCKS.inTime)
-  if (!('io' in step)) return []
+function revive(state: State, lane: Lane, slot: Slot, { machines, messages }: Subject): Move[] {
+  const again = messages.tokenAgain({ lane, sequence: slot.sequence, ...worst(slot) })
+  const step = begun(machines.once.start(again, CLOCKS.inTime))
   return outcomes(state, undefined, step.io, undefined).map((outcome) => ({
     label: () => `janitor: replaces token ${lane} ${slot.sequence}: ${outcome.label}`,
     state: outcome.state,
@@ -278,12 +281,12 @@ function revive(state: State, lane: Lane, slot: Slot, machines: Subject['machine
 }
 
 /** So late that it must have been given up; by mistake, or that the server is slow. */
-function rearming(state: State, { machines }: Subject): Move[] {
+function rearming(state: State, { machines, messages }: Subject): Move[] {
   const last = state.records.at(-1)
   if (!last?.due || (!last.givenUp && state.left.mistakes === 0)) return []
   const left = last.givenUp ? state.left : { ...state.left, mistakes: state.left.mistakes - 1 }
   const counter = state.counter + 1
-  const step = begun(machines.rearm.start({ record: last.record, nonce: `n${counter}` }, CLOCKS.overdue))
+  const step = begun(machines.once.start(messages.timerAgain(last.record, `n${counter}`), CLOCKS.overdue))
   return outcomes({ ...state, counter, left }, undefined, step.io, undefined).map((outcome) => ({
     label: () => `janitor: arms ${last.record.generation} anew: ${outcome.label}`,
     state: stillDue(outcome.state),
@@ -430,7 +433,7 @@ function requeue(state: State, process: Of<'requeueing'>, subject: Subject, conf
   const { lane, nonce } = process
   if (!subject.requeuesFenced)
     return [{ label: () => `${nonce}: fenced, says nothing`, state: changed(withProcess(state, process)) }]
-  const step = process.step ?? begun(subject.machines.enqueue.start({ lane, attempt: 0 }, CLOCKS.inTime))
+  const step = process.step ?? queueing(subject, lane)
   return firstIo(state, { ...process, step }, subject, config, process, 'fenced: ')
 }
 
@@ -476,17 +479,7 @@ const stepOf = (process: Process) => (process.phase === 'running' ? undefined : 
 
 type AnyResult =
   | { io: Io }
-  | Ended<
-      | TakeResult
-      | RenewResult
-      | FinishResult
-      | 'queued'
-      | 'coalesced'
-      | AbsorbResult
-      | RetryResult
-      | WithdrawResult
-      | RearmResult
-    >
+  | Ended<TakeResult | RenewResult | FinishResult | OnceResult | AbsorbResult | RetryResult | WithdrawResult>
 
 /** The next step of the process's machine, or its result. */
 type Advanced = { phase: Process['phase']; out: AnyResult }
@@ -504,11 +497,11 @@ const MACHINE_OF = {
   absorbing: 'absorb',
   renewing: 'renew',
   finishing: 'finish',
-  enqueueing: 'enqueue',
-  requeueing: 'enqueue',
+  enqueueing: 'once',
+  requeueing: 'once',
   retrying: 'retry',
   withdrawing: 'withdraw',
-  waking: 'rearm',
+  waking: 'once',
 } as const satisfies Record<Process['phase'], keyof Subject['machines']>
 
 const summary = ({ out }: Advanced): string => {
