@@ -15,8 +15,6 @@ export async function main(argv: string[]): Promise<void> {
   process.stdout.on('error', ({ code: why }: NodeJS.ErrnoException) =>
     process.exit(why === 'EPIPE' ? EXIT.ok : EXIT.failed),
   )
-  program.exitOverride()
-  for (const command of program.commands) for (const one of [command, ...command.commands]) one.exitOverride()
   try {
     await program.parseAsync(argv)
   } catch (error) {

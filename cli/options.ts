@@ -11,7 +11,11 @@ export interface CommandContext {
   setExitCode: (code: number) => void
 }
 
-export const collect = (value: string, previous: string[]): string[] => [...previous, value]
+const collect = (value: string, previous: string[]): string[] => [...previous, value]
+
+/** Returns an option that may be given several times. `shown`: the default in the help. */
+export const repeatable = (flags: string, description: string, shown = 'none'): Option =>
+  new Option(flags, `${description}; may be repeated`).argParser(collect).default([] as string[], shown)
 
 export const whole = (least: number, most: number) => (text: string) => {
   const value = Number(text)
@@ -40,16 +44,12 @@ export function runNumbers(text: string, before: number[]): number[] {
 
 /** The first choice is the default. */
 export const outputOption = (...choices: string[]): Option =>
-  new Option('-o, --output <format>', 'of the result').choices(choices).default(choices[0])
+  new Option('-o, --output <format>', 'Output format').choices(choices).default(choices[0])
 
-export const functionOption = (): Option =>
-  new Option('-f, --function <file>', 'a module that exports reconcilers; may be repeated')
-    .argParser(collect)
-    .default([] as string[], 'none')
+export const functionOption = (): Option => repeatable('-f, --function <file>', 'Module that exports reconcilers')
 
 /** Returns the option of a command that names one function. */
-export const namedFunctionOption = (): Option =>
-  functionOption().default([] as string[], 'the function of that name among the built-in ones')
+export const namedFunctionOption = (): Option => functionOption().default([] as string[], 'the built-in functions')
 
 const separated = (text: string): string[] => {
   const values = text.split(',').map((value) => value.trim())
@@ -60,7 +60,7 @@ const separated = (text: string): string[] => {
 export const builtinOption = (): Option =>
   new Option(
     '--builtin <names>',
-    'built-in functions, with commas between: at, etcd (with backups and restores), memcached, visitors, or all',
+    'Built-in functions, separated by commas: at, etcd (with backups and restores), memcached, visitors, or all',
   )
     .argParser((text, previous: string[]) => [...previous, ...separated(text)])
     .default([] as string[], 'none')
@@ -68,22 +68,26 @@ export const builtinOption = (): Option =>
 export const namespacesOption = (): Option =>
   new Option(
     '--namespaces <names>',
-    'restrict the built-in functions to these, with commas between: their permissions are bound only there',
+    'Namespaces of the built-in functions, separated by commas; permissions are bound only there (default: all)',
   ).argParser((text) => separated(text).map(objectName))
 
 export const revisionOption = (): Option =>
   new Option(
     '--revision <text>',
-    'of the functions, e.g. a commit: where it is another one, every object runs again',
+    'Revision of the functions, e.g. a commit; every object runs again when it changes',
   ).argParser((text) => {
     if (text.length >= 1 && text.length <= 253) return text
     throw new InvalidArgumentError(`give 1 to 253 characters, not ${text.length}.`)
   })
 
-export const dirOption = (): Option => new Option('--dir <folder>', 'where the cluster lives (default: one per user)')
+export const dirOption = (): Option =>
+  new Option('--dir <folder>', 'Folder of the local cluster (default: one per user)')
 
 export const nodeOption = (): Option =>
-  new Option('--node <kind>', 'real: pods run; kwok: pods only change their phase; auto: real if the machine can')
+  new Option(
+    '--node <kind>',
+    'Node: real runs pods, kwok only changes their phase, none has no node, auto is real if the machine can',
+  )
     .choices(['auto', 'real', 'kwok', 'none'])
     .default('auto')
 
@@ -93,7 +97,10 @@ export type Format = (typeof FORMATS)[number]
 export type Target = { kind: 'http'; url: string } | { kind: 'nats'; subject: string }
 
 export const modeOption = () =>
-  new Option('--mode <mode>', 'attributes in headers, or everything in the body')
+  new Option(
+    '--mode <mode>',
+    'Content mode of CloudEvents; binary: attributes in headers, structured: everything in the body',
+  )
     .choices(['binary', 'structured'])
     .default('binary')
 

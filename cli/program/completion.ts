@@ -1,7 +1,8 @@
-import type { Command } from 'commander'
+import { type Command, InvalidArgumentError } from 'commander'
+import type { CommandContext } from '../options.ts'
 
-export const shells = ['bash', 'zsh', 'fish'] as const
-export type Shell = (typeof shells)[number]
+const shells = ['bash', 'zsh', 'fish'] as const
+type Shell = (typeof shells)[number]
 
 interface Word {
   /** The command path before the word, e.g. `queue`; empty at the top level. */
@@ -95,3 +96,14 @@ ${words.map(line).join('\n')}
 }
 
 export const completionScript = (program: Command, shell: Shell): string => scripts[shell](completionWords(program))
+
+export function completionCommand(program: Command, { print }: CommandContext): void {
+  program
+    .command('completion')
+    .description('Print a completion script for a shell: source <(fairlead completion bash)')
+    .argument('<shell>', `Shell: ${shells.join(', ')}`, (text: string) => {
+      if (!shells.includes(text as Shell)) throw new InvalidArgumentError(`give one of ${shells.join(', ')}.`)
+      return text as Shell
+    })
+    .action((shell: Shell) => print(completionScript(program, shell)))
+}

@@ -1,67 +1,70 @@
 import { type Command, Option } from 'commander'
 import type { CommonOptions } from '#process/config'
 import { UsageError } from '#process/exit'
-import type { Selection } from '#process/functions'
 import type { DevOptions } from '../commands/dev.ts'
 import type { DiffOptions } from '../commands/diff.ts'
-import type {
-  BundleCommandOptions,
-  ChartOptions,
-  CrdsOptions,
-  KnativeOfOptions,
-  ManifestsOptions,
-} from '../commands/generate.ts'
-import type { ImageCommandOptions } from '../commands/image.ts'
+import type { LocalOptions, LocalUpOptions } from '../commands/local.ts'
 import type { NewKindOptions, NewOptions } from '../commands/new.ts'
 import type { PublishOptions } from '../commands/publish.ts'
+import type { ReplayOptions } from '../commands/replay.ts'
 import type { RunOptions } from '../commands/run.ts'
-import type { ServeOptions } from '../commands/serve.ts'
 import {
   builtinOption,
   type CommandContext,
-  collect,
   dirOption,
   functionOption,
   modeOption,
   namedFunctionOption,
-  namespacesOption,
   nodeOption,
   objectName,
   outputOption,
-  revisionOption,
-  streamPrefixes,
+  repeatable,
+  runNumbers,
   target,
   whole,
 } from '../options.ts'
 
+/** Declares the commands for work on functions. */
+export function developCommands(program: Command, context: CommandContext): void {
+  program.commandsGroup('Develop:')
+  newCommands(program, context)
+  devCommand(program)
+  localCommands(program, context)
+  demoCommand(program, context)
+  runCommand(program, context)
+  diffCommand(program, context)
+  replayCommand(program, context)
+  publishCommand(program, context)
+}
+
 const TEMPLATES = `
 Templates:
-  resource      a custom resource of yours, and its function (default)
-  objects       a function for objects that others create, here Namespaces
-  existing      a function for a custom resource that is defined already: give --crd
-  http-python   a function in Python, over HTTP
-  http-go       a function in Go, over HTTP
+  resource      custom resource of your own, and its function (default)
+  objects       function for objects that others create, here Namespaces
+  existing      function for a custom resource that exists: give --crd
+  http-python   function in Python, over HTTP
+  http-go       function in Go, over HTTP
 `
 
 /** `fairlead new NAME` and `fairlead new kind NAME` */
-export function newCommands(program: Command, context: CommandContext): void {
+function newCommands(program: Command, context: CommandContext): void {
   const command = program
     .command('new')
-    .description('a project for functions of yours, in a new folder')
-    .argument('<folder>', 'to make; . for this one, if it is empty')
+    .description('Create a project for your own functions in a new folder')
+    .argument('<folder>', 'Folder to create; . is this folder, if it is empty')
     .addOption(
-      new Option('--template <name>', 'what to begin with')
+      new Option('--template <name>', 'Template of the project')
         .choices(['resource', 'objects', 'existing', 'http-python', 'http-go'])
         .default('resource'),
     )
-    .option('--kind <Name>', 'of the custom resource (default: Website)')
-    .option('--plural <name>', 'of the kind, where adding an s is wrong')
+    .option('--kind <Name>', 'Kind of the custom resource (default: Website)')
+    .option('--plural <name>', 'Plural name of the kind (default: its name with an s)')
     .option('--group <domain>', 'API group of the kind (default: example.com)')
     .option(
       '--crd <file or name>',
-      'the definition that exists: a file, or its name on the cluster, e.g. shops.example.com',
+      'CustomResourceDefinition that exists: a file, or its name on the cluster, e.g. shops.example.com',
     )
-    .option('--fairlead <version>', 'what npm installs: a version, or file:PATH (default: this version)')
+    .option('--fairlead <version>', 'Fairlead that npm installs: a version, or file:PATH (default: this version)')
     .addHelpText('after', TEMPLATES)
     .action(async (folder: string, options: NewOptions) => {
       const { newProject } = await import('../commands/new.ts')
@@ -70,9 +73,9 @@ export function newCommands(program: Command, context: CommandContext): void {
 
   command
     .command('kind')
-    .description('one more kind in the project of this folder: its function, tests and example')
-    .argument('<Name>', 'e.g. Shop')
-    .option('--plural <name>', 'where adding an s is wrong')
+    .description('Add a kind to the project in this folder: its function, tests and example')
+    .argument('<Name>', 'Name of the kind, e.g. Shop')
+    .option('--plural <name>', 'Plural name of the kind (default: its name with an s)')
     .option('--group <domain>', 'API group of the kind', 'example.com')
     // The parent command parses the options of the same names.
     .action(async (kind: string, _: NewKindOptions, own: Command) => {
@@ -81,35 +84,91 @@ export function newCommands(program: Command, context: CommandContext): void {
     })
 }
 
-export function devCommand(program: Command): void {
+function devCommand(program: Command): void {
   program
     .command('dev')
-    .description('work on a function: runs it on the local cluster, and starts it again at each change of its files')
+    .description('Run a function on the local cluster, and restart it when its files change')
     .addOption(dirOption())
     .addOption(functionOption())
     .addOption(nodeOption())
-    .option(
-      '--apply <file>',
-      'also apply its objects, or those of a folder, and show their conditions; may be repeated',
-      collect,
-      [],
-    )
-    .option('--open', 'open the console in a browser', false)
+    .addOption(repeatable('--apply <file>', 'File or folder of objects to apply; shows their conditions'))
+    .option('--open', 'Open the console in a browser', false)
     .action(async (options: DevOptions) => {
       const { dev } = await import('../commands/dev.ts')
       await dev(options, program.opts<CommonOptions>())
     })
 }
 
+function localCommands(program: Command, { print, setExitCode }: CommandContext): void {
+  const local = program.command('local').description('Manage real servers on this machine for development')
+
+  local
+    .command('up')
+    .description('Start etcd, kube-apiserver, controllers, nats-server and a node; builds them on first use')
+    .addOption(dirOption())
+    .addOption(nodeOption())
+    .action(async (options: LocalUpOptions) => {
+      const { localUp } = await import('../commands/local.ts')
+      print(await localUp(options))
+    })
+
+  local
+    .command('down')
+    .description('Stop all servers')
+    .addOption(dirOption())
+    .action(async (options: LocalOptions) => {
+      const { localDown } = await import('../commands/local.ts')
+      print(await localDown(options))
+    })
+
+  local
+    .command('status')
+    .description('Show the servers; exit code 1 if one does not run')
+    .addOption(dirOption())
+    .addOption(outputOption('table', 'json'))
+    .action(async (options: LocalOptions & { output: 'table' | 'json' }) => {
+      const { localStatus } = await import('../commands/local.ts')
+      const { text, running } = localStatus(options)
+      print(text)
+      if (!running) setExitCode(1)
+    })
+
+  local
+    .command('env')
+    .description('Print variables for kubectl, nats and fairlead: eval "$(fairlead local env)"')
+    .addOption(dirOption())
+    .addOption(outputOption('shell', 'json'))
+    .action(async (options: LocalOptions & { output: 'shell' | 'json' }) => {
+      const { localEnv } = await import('../commands/local.ts')
+      localEnv(options, print)
+    })
+}
+
+function demoCommand(program: Command, { setExitCode }: CommandContext): void {
+  program
+    .command('demo')
+    .description('Show one object from its creation to DONE on real servers')
+    .option('--keep', 'Keep everything running, and print commands to continue by hand', false)
+    .option('--no-node', 'Start no node, which halves the first build; the demo itself reports the pod as succeeded')
+    .action(async (options: { keep: boolean; node: boolean }) => {
+      if (options.keep && !options.node)
+        throw new UsageError('--keep leaves a cluster that runs pods: leave --no-node out, or use local up --node none')
+      const { context, ...given } = program.opts<CommonOptions>()
+      if (context !== undefined) throw new UsageError('the demo uses the current context: give it a kubeconfig instead')
+      const { showDemo } = await import('../commands/demo.ts')
+      setExitCode(await showDemo(options, given))
+    })
+}
+
 /** `fairlead run NAME OBJECT --dry-run` */
-export function runCommand(program: Command, context: CommandContext): void {
+function runCommand(program: Command, context: CommandContext): void {
   program
     .command('run')
-    .description('what a function would do for one object, on the cluster as it is now')
-    .argument('<function>', 'its name, e.g. at', objectName)
-    .argument('<object>', 'the name of the object', objectName)
-    .option('-n, --namespace <name>', 'of the object (default: default)', objectName)
-    .option('--dry-run', 'write nothing: show the outcome, and what would differ')
+    .description('Show what a function would do for one object on the cluster as it is now')
+    .argument('<function>', 'Name of the function, e.g. at', objectName)
+    .argument('<object>', 'Name of the object', objectName)
+    .option('-n, --namespace <name>', 'Namespace of the object (default: default)', objectName)
+    .option('--dry-run', 'Write nothing; show the outcome and the differences (required)')
     .addOption(namedFunctionOption())
     .addOption(outputOption('text', 'json'))
     .action(async (name: string, object: string, { dryRun: isDry, ...options }: RunOptions & { dryRun?: true }) => {
@@ -122,171 +181,25 @@ export function runCommand(program: Command, context: CommandContext): void {
     })
 }
 
-export function serveCommand(program: Command, context: CommandContext): void {
-  program
-    .command('serve')
-    .description('one function over HTTP, as in a Knative Service: a dispatcher calls it')
-    .argument('[name]', 'of the function, where there are several')
-    .addOption(namedFunctionOption())
-    .addOption(new Option('--port <n>', 'to listen on').env('PORT').argParser(whole(0, 65_535)).default(8080))
-    .addOption(revisionOption())
-    .option('--grace-seconds <n>', 'for requests under way at a stop', whole(0, 3600), 20)
-    .action(async (name: string | undefined, options: ServeOptions) => {
-      const { serveFunction } = await import('../commands/serve.ts')
-      await serveFunction(name, options, context)
-    })
-}
-
-export function generateCommands(program: Command, { print }: CommandContext): void {
-  const generate = program.command('generate').description('manifests from the functions’ code, as YAML')
-
-  generate
-    .command('crds')
-    .description('the custom resources of the functions')
-    .addOption(functionOption())
-    .addOption(builtinOption())
-    .option('--platform', 'and Reconciler, the custom resource of Fairlead itself', false)
-    .option('--compatible-with <file>', 'fail if objects stored under that definition would not survive', collect, [])
-    .option('--new <name>', 'a definition that is in none of those files yet, e.g. shops.example.com', collect, [])
-    .action(async (options: CrdsOptions) => {
-      const { generateCrds } = await import('../commands/generate.ts')
-      print(await generateCrds(options))
-    })
-
-  generate
-    .command('rbac')
-    .description('what the functions may do, each with an account of its own, and bridge and dispatcher for them')
-    .addOption(functionOption())
-    .addOption(builtinOption())
-    .addOption(namespacesOption())
-    .action(async (options: Selection) => {
-      const { generateRbac } = await import('../commands/generate.ts')
-      print(await generateRbac(options))
-    })
-
-  generate
-    .command('manifests')
-    .description('crds.yaml and rbac.yaml of the functions, in a folder; fails if stored objects would not survive')
-    .addOption(functionOption())
-    .addOption(builtinOption())
-    .addOption(namespacesOption())
-    .requiredOption('--to <folder>', 'whose crds.yaml has the earlier definitions')
-    .option('--force', 'also where stored objects would lose something or be refused', false)
-    .action(async (options: ManifestsOptions) => {
-      const { generateManifests } = await import('../commands/generate.ts')
-      for (const file of await generateManifests(options)) print(file)
-    })
-
-  generate
-    .command('knative')
-    .description('Knative Services that run the functions, and the Reconcilers that call them there')
-    .argument('[name]', 'only of this function')
-    .addOption(functionOption())
-    .addOption(builtinOption())
-    .requiredOption('--image <image>', 'with the fairlead command as its entrypoint, and the functions’ modules')
-    .option('-n, --namespace <name>', 'of the Services', objectName, 'fairlead-functions')
-    .option('--module <path>', 'of the functions inside the image; left out: built-in functions')
-    .action(async (name: string | undefined, options: KnativeOfOptions) => {
-      const { generateKnative } = await import('../commands/generate.ts')
-      print(await generateKnative(name, options))
-    })
-
-  generate
-    .command('nats-users')
-    .description('users.conf of NATS, with the permissions for these shards or prefixes too')
-    .argument(
-      '<name...>',
-      'values of FAIRLEAD_SHARD or FAIRLEAD_PREFIX; PREFIX-SHARD where both are set',
-      streamPrefixes,
-    )
-    .action(async (names: string[]) => {
-      const { natsUsers } = await import('#install')
-      print((await natsUsers(names)).trimEnd())
-    })
-
-  generate
-    .command('chart')
-    .description('a Helm chart of the functions: definitions, rights and Reconcilers, with values for each of them')
-    .addOption(functionOption())
-    .addOption(builtinOption())
-    .addOption(namespacesOption())
-    .requiredOption('--to <folder>', 'its files are written again, and others there are left')
-    .requiredOption('--image <image>', 'with the functions, which checks the definitions before each upgrade')
-    .option('--module <path>', 'of the functions inside the image; left out: built-in functions')
-    .option('--name <name>', 'of the chart', objectName, 'functions')
-    .option('--chart-version <version>', 'of the chart', '0.1.0')
-    .action(async (options: ChartOptions) => {
-      const { generateChart } = await import('../commands/generate.ts')
-      for (const file of await generateChart(options)) print(file)
-    })
-
-  generate
-    .command('bundle')
-    .description('a bundle of the functions for the Operator Lifecycle Manager (OLM), which runs them over HTTP')
-    .addOption(functionOption())
-    .addOption(builtinOption())
-    .requiredOption('--to <folder>', 'its manifests and metadata are made again, and other files there are left')
-    .requiredOption('--image <image>', 'with the fairlead command as its entrypoint, and the functions’ modules')
-    .option('--module <path>', 'of the functions inside the image; left out: built-in functions')
-    .option('--package <file>', 'with name, version, description, author and links', 'package.json')
-    .option('--examples <file>', 'objects of each kind, or a folder of such files; may be repeated', collect, [])
-    .option('-n, --namespace <name>', 'where OLM is to install it', objectName, 'fairlead-functions')
-    .option('--icon <file>', 'SVG, PNG, JPEG or GIF')
-    .option('--replaces <version>', 'of the bundle that this one is an upgrade of')
-    .action(async (options: BundleCommandOptions) => {
-      const { generateBundle } = await import('../commands/generate.ts')
-      for (const file of await generateBundle(options)) print(file)
-    })
-}
-
-const EPILOGUE = `
-The reference of the pushed image, by its digest, is all that is printed. Credentials are those of docker login and podman login.
-Nothing is run, so that no container engine is needed: package.json, the dependencies as they are installed here, and the
-functions are put on top of the base. Linked packages are packed as npm pack does it (files, .npmignore). Files whose names are those of
-credentials (.env*, .npmrc, kubeconfig, *.pem, *.key, id_rsa …) are left out, unless --include names the file.
-`
-
-export function imageCommand(program: Command, { print }: CommandContext): void {
-  program
-    .command('image')
-    .description('make an image of the functions of a project, without a container engine')
-    .argument('[folder]', 'of the project', '.')
-    .option('--push <reference>', 'store it in a registry, e.g. registry.example.com/team/my-operator:1')
-    .option('--output <file>', 'store it as an OCI archive')
-    .option(
-      '--base <reference>',
-      'with Node.js, by digest; or an OCI layout or archive (default: distroless, Node.js 24)',
-    )
-    .option('--include <path>', 'of the project, that the functions need; may be repeated (default: src)', collect, [])
-    .option('--add <file:path>', 'another file, e.g. bin/helm-{arch}:/usr/local/bin/helm; may be repeated', collect, [])
-    .option('--platform <list>', 'with commas between', 'linux/amd64,linux/arm64')
-    .option('--start <arguments>', 'of fairlead, where a pod gives none, e.g. "serve -f src/index.ts"')
-    .option('--bundle', 'the folder is a bundle for OLM, by generate bundle: its files alone, without a base', false)
-    .option('--list', 'print the paths of all files that are packed, and make nothing', false)
-    .option('--plain-http', 'talk to registries without TLS; those of this machine are talked to so anyway', false)
-    .addHelpText('after', EPILOGUE)
-    .action(async (folder: string, options: ImageCommandOptions) => {
-      const { image } = await import('../commands/image.ts')
-      await image(folder, options, print)
-    })
-}
-
 const DIFF_HELP = `
-Exit codes: 0 nothing would change, 1 something would change, 5 a run would fail or the schema refuses an object.
+Exit codes:
+  0 nothing would change   1 something would change
+  5 a run would fail, or the schema rejects an object
+
 In a pipeline:
   fairlead diff -f website.ts --all -o json > diff.json || test $? = 1`
 
 /** `fairlead diff -f website.ts --all` */
-export function diffCommand(program: Command, context: CommandContext): void {
+function diffCommand(program: Command, context: CommandContext): void {
   program
     .command('diff')
-    .description('what a new version of functions would change, over all objects of the cluster')
-    .argument('[objects...]', 'names of objects; left out: those that --all, -n or -l select')
-    .option('--all', 'all objects of all namespaces')
-    .option('-n, --namespace <name>', 'of the objects', objectName)
-    .option('-l, --selector <labels>', "of the objects, e.g. 'tier=web'")
-    .option('--reconciler <name>', 'one of the functions of the file', objectName)
-    .option('--concurrency <number>', 'dry runs at a time', whole(1, 64), 8)
+    .description('Show what a new version of functions would change on the cluster')
+    .argument('[objects...]', 'Names of objects (default: those that --all, -n or -l select)')
+    .option('--all', 'Select the objects of all namespaces')
+    .option('-n, --namespace <name>', 'Namespace of the objects (default: default; with --all or -l, all)', objectName)
+    .option('-l, --selector <labels>', 'Label selector of the objects, e.g. tier=web')
+    .option('--reconciler <name>', 'Name of one function of the module (default: all)', objectName)
+    .option('--concurrency <number>', 'Maximum concurrent dry runs', whole(1, 64), 8)
     .addOption(functionOption())
     .addOption(builtinOption())
     .addOption(outputOption('text', 'json'))
@@ -297,32 +210,51 @@ export function diffCommand(program: Command, context: CommandContext): void {
     })
 }
 
-const PUBLISH_HELP = `
-Publishes the event that the bridge would publish:
-  fairlead publish at example-at                           the object in the cluster, into EVENTS
-  fairlead publish pod web-0 --to http://localhost:8080    … to a function, or whatever takes CloudEvents
-  fairlead publish -f at.yaml --to nats:trial.ats          a manifest as the API server would have it
-  fairlead publish -f at.yaml --offline --curl             the same as a command, without any server`
+const REPLAY_HELP = `
+The exit code is 1 if the outcomes differ. Under a debugger:
+  node --inspect-brk node_modules/fairlead/cli/bin.js replay --from run.json`
 
-export function publishCommand(program: Command, context: CommandContext): void {
+/** `fairlead replay RUN -f website.ts` */
+function replayCommand(program: Command, context: CommandContext): void {
+  program
+    .command('replay')
+    .description('Repeat recorded runs with the function on disk, and compare the outcomes')
+    .argument('[runs...]', 'Numbers that runs ls shows', runNumbers, [])
+    .option('--from <file>', 'File with records that runs get has printed; needs neither cluster nor NATS')
+    .addOption(namedFunctionOption())
+    .addOption(outputOption('text', 'json'))
+    .addHelpText('after', REPLAY_HELP)
+    .action(async (ids: number[], options: ReplayOptions) => {
+      const { replayRuns } = await import('../commands/replay.ts')
+      await replayRuns(ids, options, context)
+    })
+}
+
+const PUBLISH_HELP = `
+Examples:
+  fairlead publish at example-at                         object, to EVENTS
+  fairlead publish pod web-0 --to http://localhost:8080  object, to a function
+  fairlead publish -f at.yaml --to nats:trial.ats        file, to a subject
+  fairlead publish -f at.yaml --offline --curl           curl command, no server`
+
+function publishCommand(program: Command, context: CommandContext): void {
   program
     .command('publish')
-    .description('the event that the bridge would publish of an object, to NATS or over HTTP')
-    .argument('[kind]', 'as kubectl takes it')
-    .argument('[name]', 'of the object')
-    .option('-f, --file <file>', 'YAML or JSON instead of an object in the cluster; - is standard input')
-    .option('-n, --namespace <name>', 'of the object (default: that of the file, else default)')
-    .option('--to <target>', 'http://…, https://… or nats:SUBJECT (default: EVENTS)', target)
+    .description('Publish the event that the bridge would publish of an object')
+    .argument('[kind]', 'Resource or kind, as in kubectl')
+    .argument('[name]', 'Name of the object')
+    .option('-f, --file <file>', 'YAML or JSON file, instead of an object in the cluster; - is standard input')
+    .option('-n, --namespace <name>', 'Namespace of the object (default: that of the file, else default)')
+    .option('--to <target>', 'Target: http://…, https://… or nats:SUBJECT (default: EVENTS)', target)
     .addOption(
-      new Option(
-        '--type <verb>',
-        'what happened to it (default: added if it has not changed since its creation)',
-      ).choices(['added', 'modified', 'deleted']),
+      new Option('--type <verb>', 'Type of the event')
+        .choices(['added', 'modified', 'deleted'])
+        .default(undefined, 'added for an object without changes, else modified'),
     )
     .addOption(modeOption())
-    .addOption(new Option('--dry-run', 'print the event instead').conflicts('curl'))
-    .option('--curl', 'print a curl command instead')
-    .option('--offline', 'ask no API server: guess the resource of a kind, make uid and version up')
+    .addOption(new Option('--dry-run', 'Print the event; publish nothing').conflicts('curl'))
+    .option('--curl', 'Print a curl command; publish nothing')
+    .option('--offline', 'Ask no API server: guess the resource of a kind, invent uid and resourceVersion')
     .addHelpText('after', PUBLISH_HELP)
     .action(async (kind: string | undefined, name: string | undefined, options: PublishOptions) => {
       const { publish } = await import('../commands/publish.ts')

@@ -4,18 +4,19 @@ import type { DeadReason } from '#events'
 import type { DeadFilter } from '#inspect'
 import { type Act, STATES, STATES_OF, type State } from '#inspect/states'
 import { UsageError } from '#process/exit'
+import type { ConsoleFlags } from '../commands/console.ts'
+import type { ConsoleInClusterOptions } from '../commands/console-in-cluster.ts'
 import type { DeadLsOptions } from '../commands/dead.ts'
 import type { EventsReplayOptions, GetOptions } from '../commands/events.ts'
 import type { ExplainOptions } from '../commands/explain.ts'
 import type { GivenActOptions, RunNowOptions, ShowOptions, WatchOptions } from '../commands/queue.ts'
-import type { ReplayOptions } from '../commands/replay.ts'
 import type { RunsLsOptions, RunsTailOptions } from '../commands/runs.ts'
 import {
   type CommandContext,
   FORMATS,
+  functionOption,
   modeOption,
   momentFrom,
-  namedFunctionOption,
   objectName,
   outputOption,
   runNumbers,
@@ -24,13 +25,24 @@ import {
   whole,
 } from '../options.ts'
 
+/** Declares the commands that show the state of objects, queue, runs and events. */
+export function inspectCommands(program: Command, context: CommandContext): void {
+  program.commandsGroup('Inspect:')
+  explainCommand(program, context)
+  consoleCommand(program, context)
+  queueCommands(program, context)
+  runsCommands(program, context)
+  eventsCommands(program, context)
+  deadCommands(program, context)
+}
+
 /** `fairlead explain KIND/NAME` */
-export function explainCommand(program: Command, context: CommandContext): void {
+function explainCommand(program: Command, context: CommandContext): void {
   program
     .command('explain')
-    .description('why an object is as it is, and the one step to take')
-    .argument('<kind/name>', 'as kubectl takes it, e.g. website/hello')
-    .option('-n, --namespace <name>', 'of the object (default: default)', objectName)
+    .description('Show why an object is in its state, and the one next step')
+    .argument('<kind/name>', 'Object, as in kubectl, e.g. website/hello')
+    .option('-n, --namespace <name>', 'Namespace of the object (default: default)', objectName)
     .addOption(outputOption('text', 'json'))
     .action(async (asked: string, options: ExplainOptions) => {
       const { printExplanation } = await import('../commands/explain.ts')
@@ -38,18 +50,53 @@ export function explainCommand(program: Command, context: CommandContext): void 
     })
 }
 
-export function queueCommands(program: Command, context: CommandContext): void {
-  const queue = program.command('queue').description('look into the work queue, and act on it')
+/** `fairlead console` */
+function consoleCommand(program: Command, context: CommandContext): void {
+  program
+    .command('console')
+    .description('Show the queue, objects, runs and events of the cluster in a browser')
+    .option('--port <n>', 'TCP port on 127.0.0.1 (default: 8484, or a free one)', whole(1, 65_535))
+    .option('--no-open', 'Do not open a browser')
+    .option(
+      '--allow-writes',
+      'Allow users to run, retry, park and purge keys, replay dead letters and publish events',
+      false,
+    )
+    .addOption(functionOption())
+    .addOption(
+      new Option(
+        '--in-cluster <address>',
+        'Address to serve in a cluster, e.g. :8090; users sign in with a token of the API server (see FAIRLEAD_CONSOLE_HOSTS)',
+      ).conflicts(['port', 'allowWrites', 'function']),
+    )
+    .addOption(
+      new Option(
+        '--listen <address>',
+        'Address for /metrics, /healthz and /readyz with --in-cluster, e.g. :8080 (default: none)',
+      ),
+    )
+    .action(async ({ inCluster, listen, ...flags }: ConsoleFlags & Partial<ConsoleInClusterOptions>) => {
+      if (inCluster !== undefined) {
+        const { consoleInCluster } = await import('../commands/console-in-cluster.ts')
+        return consoleInCluster(await context.config(), { inCluster, listen })
+      }
+      const { serveConsole } = await import('../commands/console.ts')
+      return serveConsole(flags, context)
+    })
+}
+
+function queueCommands(program: Command, context: CommandContext): void {
+  const queue = program.command('queue').description('Show and change the work queue')
 
   queue
     .command('ls')
-    .description('keys that are queued, running, waiting or parked; idle ones leave nothing behind')
-    .argument('[reconciler]', 'only of this one', objectName)
-    .argument('[names...]', 'only these: name, or namespace/name')
-    .addOption(namespaceOption())
-    .addOption(statesOption('only in these states', STATES))
-    .option('--limit <n>', 'at most so many keys', whole(1, 1_000_000), 1000)
-    .option('-w, --watch', 'go on: in place on a terminal, line by line in a pipe')
+    .description('List keys that are queued, running, waiting or parked')
+    .argument('[reconciler]', 'Name of the Reconciler (default: all)', objectName)
+    .argument('[names...]', 'Objects: NAME or NAMESPACE/NAME (default: all)')
+    .addOption(namespaceOption('all'))
+    .addOption(statesOption('State of the keys', STATES))
+    .option('--limit <n>', 'Maximum number of keys', whole(1, 1_000_000), 1000)
+    .option('-w, --watch', 'Keep watching: in place on a terminal, line by line in a pipe')
     .addOption(outputOption('table', 'wide', 'json'))
     .action(async (reconciler: string | undefined, names: string[], { state: states, ...rest }: GivenLsOptions) => {
       const { ls } = await import('../commands/queue.ts')
@@ -58,10 +105,10 @@ export function queueCommands(program: Command, context: CommandContext): void {
 
   queue
     .command('show')
-    .description('everything that is known of one key')
-    .argument('<reconciler>', 'whose key', objectName)
-    .argument('<key>', 'name, or namespace/name')
-    .addOption(namespaceOption())
+    .description('Show everything that is known of one key')
+    .argument('<reconciler>', 'Name of the Reconciler', objectName)
+    .argument('<key>', 'Object: NAME or NAMESPACE/NAME')
+    .addOption(namespaceOption('that of the key'))
     .addOption(outputOption('text', 'json'))
     .action(async (reconciler: string, key: string, options: Pick<ShowOptions, 'namespace' | 'output'>) => {
       const { show } = await import('../commands/queue.ts')
@@ -70,10 +117,10 @@ export function queueCommands(program: Command, context: CommandContext): void {
 
   queue
     .command('run')
-    .description('run objects now, idle ones too, as if they had changed')
-    .argument('<reconciler>', 'whose objects', objectName)
-    .argument('<keys...>', 'name, or namespace/name')
-    .addOption(namespaceOption())
+    .description('Run objects now, also idle ones, as if they had changed')
+    .argument('<reconciler>', 'Name of the Reconciler', objectName)
+    .argument('<keys...>', 'Objects: NAME or NAMESPACE/NAME')
+    .addOption(namespaceOption('that of the key'))
     .addOption(outputOption('text', 'json'))
     .action(async (reconciler: string, keys: string[], options: Pick<RunNowOptions, 'namespace' | 'output'>) => {
       const { run } = await import('../commands/queue.ts')
@@ -84,11 +131,11 @@ export function queueCommands(program: Command, context: CommandContext): void {
     queue
       .command(act)
       .description(description)
-      .argument('<reconciler>', 'whose keys', objectName)
-      .argument('[keys...]', 'name, or namespace/name')
-      .addOption(namespaceOption())
-      .option('--all', `every key that is ${STATES_OF[act].join(' or ')}`, false)
-      .addOption(statesOption('with --all: only in these states', STATES_OF[act]))
+      .argument('<reconciler>', 'Name of the Reconciler', objectName)
+      .argument('[keys...]', 'Objects: NAME or NAMESPACE/NAME')
+      .addOption(namespaceOption('that of the key; with --all, all'))
+      .option('--all', `Select every key that is ${STATES_OF[act].join(' or ')}`, false)
+      .addOption(statesOption('State of the keys that --all selects', STATES_OF[act]))
       .addOption(outputOption('text', 'json'))
       .action(async (reconciler: string, keys: string[], { state, ...rest }: ActFlags) => {
         if (state.length > 0 && !rest.all) throw new UsageError('--state goes with --all')
@@ -97,15 +144,19 @@ export function queueCommands(program: Command, context: CommandContext): void {
         await actOnSelected({ ...rest, act, reconciler, keys, states }, context)
       })
 
-  acting('retry', 'run waiting or parked keys now; their counts of failures stay')
-  acting('park', 'keep keys from running until they are retried or something changes')
-  acting('purge', 'throw away what keys are due, until something changes').option('-y, --yes', 'do not ask', false)
+  acting('retry', 'Run waiting or parked keys now; their counts of failures stay')
+  acting('park', 'Stop keys from running until they are retried or something changes')
+  acting('purge', 'Delete queue entry, timer and parking of keys; they run again with the next change').option(
+    '-y, --yes',
+    'Do not ask for confirmation',
+    false,
+  )
 
   queue
     .command('drain')
-    .description('wait until nothing of a reconciler is queued or running; timers may go on waiting')
-    .argument('<reconciler>', 'of which', objectName)
-    .option('--timeout <seconds>', 'then end with 1', whole(0, 86_400), 60)
+    .description('Wait until no key of a Reconciler is queued or running; timers may still wait')
+    .argument('<reconciler>', 'Name of the Reconciler', objectName)
+    .option('--timeout <seconds>', 'Seconds to wait; then the exit code is 1', whole(0, 86_400), 60)
     .action(async (reconciler: string, { timeout }: { timeout: number }) => {
       const { drain } = await import('../commands/queue.ts')
       await drain({ reconciler, timeoutSeconds: timeout }, context)
@@ -115,7 +166,8 @@ export function queueCommands(program: Command, context: CommandContext): void {
 type GivenLsOptions = Omit<WatchOptions, 'reconciler' | 'names' | 'states'> & { state: State[] }
 type ActFlags = Omit<GivenActOptions, 'act' | 'reconciler' | 'keys' | 'states'> & { state: State[] }
 
-const namespaceOption = () => new Option('-n, --namespace <name>', 'of the keys').argParser(objectName)
+const namespaceOption = (shown: string) =>
+  new Option('-n, --namespace <name>', 'Namespace of the keys').argParser(objectName).default(undefined, shown)
 
 const statesOption = (text: string, states: readonly State[]) =>
   new Option('--state <state>', `${text}: ${states.join(', ')}; may be repeated`)
@@ -124,7 +176,139 @@ const statesOption = (text: string, states: readonly State[]) =>
       if (state === undefined) throw new InvalidArgumentError(`give one of ${states.join(', ')}.`)
       return [...before, state]
     })
-    .default([] as State[], 'all of them')
+    .default([] as State[], 'all')
+
+/** The compiler requires every result as a key. */
+const RESULTS: Record<RunResult, true> = {
+  success: true,
+  requeue_after: true,
+  error: true,
+  terminal: true,
+  fenced: true,
+}
+
+type Flags<Options> = Omit<Options, 'results'> & { result: RunResult[] }
+
+function runsCommands(program: Command, context: CommandContext): void {
+  const group = program
+    .command('runs')
+    .description('Show recorded runs: why they started, what they read, returned and wrote')
+  const selecting = (command: Command) =>
+    command
+      .argument('[reconciler]', 'Name of the Reconciler (default: all)', objectName)
+      .argument('[object]', 'Object: NAME or NAMESPACE/NAME (default: all)')
+      .option('-n, --namespace <name>', 'Namespace of the objects (default: all)', objectName)
+      .addOption(
+        new Option('--result <result>', `Result of the runs: ${Object.keys(RESULTS).join(', ')}; may be repeated`)
+          .argParser(resultFrom)
+          .default([] as RunResult[], 'all'),
+      )
+      .addOption(outputOption('table', 'wide', 'json'))
+
+  selecting(group.command('ls'))
+    .description('List recorded runs, oldest first')
+    .option(
+      '--since <time>',
+      'Earliest end of a run: a time, or a duration before now such as 10m or 2h (default: any)',
+      (text) => momentFrom(text),
+    )
+    .option('--limit <n>', 'Maximum number of runs, the latest ones', whole(1, 1_000_000), 100)
+    .option('-w, --watch', 'Keep watching: show each run as it ends')
+    .action(async (reconciler: string | undefined, object: string | undefined, flags: Flags<RunsLsOptions>) => {
+      const { result: results, ...options } = flags
+      const { ls } = await import('../commands/runs.ts')
+      await ls({ ...options, reconciler, object, results }, context)
+    })
+
+  selecting(group.command('tail'))
+    .description('Show runs as they end, one per line')
+    .action(async (reconciler: string | undefined, object: string | undefined, flags: Flags<RunsTailOptions>) => {
+      const { result: results, ...options } = flags
+      const { tail } = await import('../commands/runs.ts')
+      await tail({ ...options, reconciler, object, results }, context)
+    })
+
+  group
+    .command('show')
+    .description('Show one run: causes, waiting time, calls, and writes with their differences')
+    .argument('<run>', 'Number that ls shows', (text: string) => runNumbers(text, [])[0])
+    .action(async (id: number) => {
+      const { show } = await import('../commands/runs.ts')
+      await show(id, context)
+    })
+
+  group
+    .command('get')
+    .description('Print whole records as JSON, one per line, for fairlead replay --from')
+    .argument('<runs...>', 'Numbers that ls shows', runNumbers, [])
+    .action(async (ids: number[]) => {
+      const { get } = await import('../commands/runs.ts')
+      await get(ids, context)
+    })
+}
+
+function resultFrom(text: string, before: RunResult[]): RunResult[] {
+  if (!Object.hasOwn(RESULTS, text)) throw new InvalidArgumentError(`give one of ${Object.keys(RESULTS).join(', ')}.`)
+  return [...before, text as RunResult]
+}
+
+const EVENTS_HELP = `
+KIND is a resource that a bridge watches: pods, pod, Pod, po,
+ats.cnat.programming-kubernetes.info. Only resources of Kubernetes have short
+names here. EVENTS keeps the last event of each object, and a deletion for one
+hour: docs/events.md`
+
+type GetFlags = Omit<GetOptions, 'kinds' | 'name'>
+type ReplayFlags = Omit<EventsReplayOptions, 'kinds' | 'name'>
+
+function eventsCommands(program: Command, context: CommandContext): void {
+  const events = program.command('events').description('Show the changes of the cluster, as CloudEvents in NATS')
+  const selecting = (command: Command, since = 'any') =>
+    command
+      .argument('[kind]', 'Resources, separated by commas (default: all)', (text: string) => text.split(','))
+      .argument('[name]', 'Name of the object (default: all)')
+      .option('-n, --namespace <name>', 'Namespace of the objects (default: all)')
+      .addOption(
+        new Option('--type <verbs>', 'Types of events, separated by commas: added, modified, deleted, moved')
+          .argParser(verbsFrom)
+          .default([] as string[], 'all but moved'),
+      )
+      .addOption(
+        new Option('--since <time>', 'Earliest time of storage: a time, or a duration before now such as 10m or 2h')
+          .argParser((text) => momentFrom(text))
+          .default(undefined, since),
+      )
+      .addHelpText('after', EVENTS_HELP)
+  const format = () =>
+    new Option('-o, --output <format>', 'Output format, one event per line').choices(FORMATS).default('text')
+
+  selecting(events.command('tail'), 'now')
+    .description('Show changes as they come')
+    .addOption(format())
+    .action(async (kinds: string[] = [], name: string | undefined, options: GetFlags) => {
+      const { tail } = await import('../commands/events.ts')
+      await tail({ ...options, kinds, name }, context)
+    })
+
+  selecting(events.command('get'))
+    .description('Show the last event of each object')
+    .addOption(format())
+    .addHelpText('after', '\nThe exit code is 1 if no event has the given NAME.')
+    .action(async (kinds: string[] = [], name: string | undefined, options: GetFlags) => {
+      const { get } = await import('../commands/events.ts')
+      await get({ ...options, kinds, name }, context)
+    })
+
+  selecting(events.command('replay'))
+    .description('Send the last event of each object to a target, oldest first')
+    .requiredOption('--to <target>', 'Target: http://…, https://… or nats:SUBJECT', target)
+    .addOption(modeOption())
+    .option('--follow', 'Send later events too, as they come')
+    .action(async (kinds: string[] = [], name: string | undefined, options: ReplayFlags) => {
+      const { replay } = await import('../commands/events.ts')
+      await replay({ ...options, kinds, name }, context)
+    })
+}
 
 /** The compiler requires every reason as a key. */
 const REASONS: Record<DeadReason, true> = {
@@ -138,17 +322,23 @@ const REASONS: Record<DeadReason, true> = {
   'unknown-reconciler': true,
 }
 
-export function deadCommands(program: Command, context: CommandContext): void {
-  const group = program.command('dead').description('messages that cannot be read, and keys that cannot be run')
+function deadCommands(program: Command, context: CommandContext): void {
+  const group = program
+    .command('dead')
+    .description('Show and replay dead letters: messages that cannot be read, keys that cannot be run')
 
   const filtered = (command: Command) =>
     command
-      .option('-r, --reconciler <name>', 'only of this one', objectName)
-      .addOption(new Option('--reason <reason>', 'only of this one').choices(Object.keys(REASONS)))
+      .option('-r, --reconciler <name>', 'Name of the Reconciler (default: all)', objectName)
+      .addOption(
+        new Option('--reason <reason>', 'Reason of the dead letters')
+          .choices(Object.keys(REASONS))
+          .default(undefined, 'all'),
+      )
 
   filtered(group.command('ls'))
-    .description('dead letters, oldest first')
-    .option('--limit <n>', 'at most so many, the latest', whole(1, 1_000_000), 1000)
+    .description('List dead letters, oldest first')
+    .option('--limit <n>', 'Maximum number of dead letters, the latest ones', whole(1, 1_000_000), 1000)
     .addOption(outputOption('table', 'json'))
     .action(async (options: DeadLsOptions) => {
       const { ls } = await import('../commands/dead.ts')
@@ -157,8 +347,8 @@ export function deadCommands(program: Command, context: CommandContext): void {
 
   group
     .command('show')
-    .description('one of them, with its headers and body')
-    .argument('<id>', 'from ls', letterId)
+    .description('Show one dead letter with its headers and body')
+    .argument('<id>', 'Number that ls shows', letterId)
     .addOption(outputOption('text', 'json'))
     .action(async (id: number, { output }: { output: 'text' | 'json' }) => {
       const { show } = await import('../commands/dead.ts')
@@ -166,9 +356,11 @@ export function deadCommands(program: Command, context: CommandContext): void {
     })
 
   filtered(group.command('replay'))
-    .description('put them back where they came from, for software that can read them or a reconciler that is back')
-    .argument('[ids...]', 'from ls', letterIds, [])
-    .option('--all', 'all that the other options select', false)
+    .description(
+      'Put dead letters back where they came from, for software that can read them or a Reconciler that is back',
+    )
+    .argument('[ids...]', 'Numbers that ls shows', letterIds, [])
+    .option('--all', 'Select all that the other options match', false)
     .action(async (ids: number[], { all, ...filter }: DeadFilter & { all: boolean }) => {
       if (all === ids.length > 0) throw new UsageError('give either ids or --all')
       const isFiltered = filter.reason !== undefined || filter.reconciler !== undefined
@@ -183,142 +375,4 @@ const letterIds = (text: string, before: number[]): number[] => [...before, lett
 function letterId(text: string): number {
   if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('give the number that `dead ls` shows.')
   return Number(text)
-}
-
-const EVENTS_HELP = `
-KIND is a resource that a bridge watches: pods, pod, Pod, po, ats.cnat.programming-kubernetes.info, or several with
-commas between. Short names are known of Kubernetes' own resources only. EVENTS keeps the last event of each object, and deletions for an hour; docs/events.md has details.`
-
-type GetFlags = Omit<GetOptions, 'kinds' | 'name'>
-type ReplayFlags = Omit<EventsReplayOptions, 'kinds' | 'name'>
-
-export function eventsCommands(program: Command, context: CommandContext): void {
-  const events = program.command('events').description('the changes of the cluster, as CloudEvents in NATS')
-  const selecting = (command: Command) =>
-    command
-      .argument('[kind]', 'only of these resources', (text: string) => text.split(','))
-      .argument('[name]', 'only of this object')
-      .option('-n, --namespace <name>', 'only of this namespace')
-      .option('--type <verbs>', 'of added, modified, deleted, moved; with commas between', verbsFrom, [] as string[])
-      .option('--since <time>', 'stored then or later: 10m, 2h, or a time', (text) => momentFrom(text))
-      .addHelpText('after', EVENTS_HELP)
-  const format = () => new Option('-o, --output <format>', 'one event a line').choices(FORMATS).default('text')
-
-  selecting(events.command('tail'))
-    .description('changes as they come')
-    .addOption(format())
-    .action(async (kinds: string[] = [], name: string | undefined, options: GetFlags) => {
-      const { tail } = await import('../commands/events.ts')
-      await tail({ ...options, kinds, name }, context)
-    })
-
-  selecting(events.command('get'))
-    .description('the last event of each object')
-    .addOption(format())
-    .addHelpText(
-      'after',
-      '\nIf nothing is found, a message is on standard error; the exit code is 1 if a name was given, else 0.',
-    )
-    .action(async (kinds: string[] = [], name: string | undefined, options: GetFlags) => {
-      const { get } = await import('../commands/events.ts')
-      await get({ ...options, kinds, name }, context)
-    })
-
-  selecting(events.command('replay'))
-    .description('send the last event of each object somewhere, oldest first')
-    .requiredOption('--to <target>', 'http://…, https://… or nats:SUBJECT', target)
-    .addOption(modeOption())
-    .option('--follow', 'then every later one, as it comes')
-    .action(async (kinds: string[] = [], name: string | undefined, options: ReplayFlags) => {
-      const { replay } = await import('../commands/events.ts')
-      await replay({ ...options, kinds, name }, context)
-    })
-}
-
-/** The compiler requires every result as a key. */
-const RESULTS: Record<RunResult, true> = {
-  success: true,
-  requeue_after: true,
-  error: true,
-  terminal: true,
-  fenced: true,
-}
-
-type Flags<Options> = Omit<Options, 'results'> & { result: RunResult[] }
-
-export function runsCommands(program: Command, context: CommandContext): void {
-  const group = program.command('runs').description('what runs saw, returned and wrote, and why they came')
-  const selecting = (command: Command) =>
-    command
-      .argument('[reconciler]', 'only of this one', objectName)
-      .argument('[object]', 'only of this one: name, or namespace/name')
-      .option('-n, --namespace <name>', 'only of this namespace', objectName)
-      .addOption(
-        new Option('--result <result>', `only these: ${Object.keys(RESULTS).join(', ')}; may be repeated`)
-          .argParser(resultFrom)
-          .default([] as RunResult[], 'all of them'),
-      )
-      .addOption(outputOption('table', 'wide', 'json'))
-
-  selecting(group.command('ls'))
-    .description('recorded runs, oldest first')
-    .option('--since <time>', 'ended then or later: 10m, 2h, or a time', (text) => momentFrom(text))
-    .option('--limit <n>', 'at most so many, the latest', whole(1, 1_000_000), 100)
-    .option('-w, --watch', 'go on: each run as it ends')
-    .action(async (reconciler: string | undefined, object: string | undefined, flags: Flags<RunsLsOptions>) => {
-      const { result: results, ...options } = flags
-      const { ls } = await import('../commands/runs.ts')
-      await ls({ ...options, reconciler, object, results }, context)
-    })
-
-  selecting(group.command('tail'))
-    .description('runs as they end, one a line')
-    .action(async (reconciler: string | undefined, object: string | undefined, flags: Flags<RunsTailOptions>) => {
-      const { result: results, ...options } = flags
-      const { tail } = await import('../commands/runs.ts')
-      await tail({ ...options, reconciler, object, results }, context)
-    })
-
-  group
-    .command('show')
-    .description('one run: causes, waiting, calls, and writes with their differences')
-    .argument('<run>', 'its number, from ls', (text: string) => runNumbers(text, [])[0])
-    .action(async (id: number) => {
-      const { show } = await import('../commands/runs.ts')
-      await show(id, context)
-    })
-
-  group
-    .command('get')
-    .description('whole records as JSON, one a line: fairlead replay --from takes them')
-    .argument('<runs...>', 'their numbers, from ls', runNumbers, [])
-    .action(async (ids: number[]) => {
-      const { get } = await import('../commands/runs.ts')
-      await get(ids, context)
-    })
-}
-
-function resultFrom(text: string, before: RunResult[]): RunResult[] {
-  if (!Object.hasOwn(RESULTS, text)) throw new InvalidArgumentError(`give one of ${Object.keys(RESULTS).join(', ')}.`)
-  return [...before, text as RunResult]
-}
-
-const REPLAY_HELP = `
-The exit code is 1 if a function decides otherwise than it did. Under a debugger:
-  node --inspect-brk node_modules/fairlead/cli/bin.js replay --from run.json -f website.ts`
-
-/** `fairlead replay RUN -f website.ts` */
-export function replayCommand(program: Command, context: CommandContext): void {
-  program
-    .command('replay')
-    .description('recorded runs against the function as it is on disk: what it decided then and decides now')
-    .argument('[runs...]', 'their numbers, from `runs ls`', runNumbers, [])
-    .option('--from <file>', 'what `runs get` has printed, instead: neither cluster nor NATS is needed')
-    .addOption(namedFunctionOption())
-    .addOption(outputOption('text', 'json'))
-    .addHelpText('after', REPLAY_HELP)
-    .action(async (ids: number[], options: ReplayOptions) => {
-      const { replayRuns } = await import('../commands/replay.ts')
-      await replayRuns(ids, options, context)
-    })
 }

@@ -1,88 +1,113 @@
-import { Command } from 'commander'
+import { type Argument, Command, type Option } from 'commander'
 import type { CommonOptions } from '#process/config'
 import { version } from '#process/version'
+import manifest from '../../package.json' with { type: 'json' }
 import type { CommandContext, Print } from '../options.ts'
-import {
-  devCommand,
-  diffCommand,
-  generateCommands,
-  imageCommand,
-  newCommands,
-  publishCommand,
-  runCommand,
-  serveCommand,
-} from './develop.ts'
-import { deadCommands, eventsCommands, explainCommand, queueCommands, replayCommand, runsCommands } from './inspect.ts'
-import {
-  completionCommand,
-  consoleCommand,
-  demoCommand,
-  etcdAgentCommands,
-  installCommand,
-  localCommands,
-  uninstallCommand,
-  upCommands,
-} from './operate.ts'
+import { completionCommand } from './completion.ts'
+import { developCommands } from './develop.ts'
+import { inspectCommands } from './inspect.ts'
+import { installCommands } from './install.ts'
+import { operateCommands } from './operate.ts'
+
+const DESCRIPTION = `${manifest.description}.
+
+Start here:
+  fairlead demo                       one object's life on local servers
+  fairlead new my-operator            create a project for your own functions
+  fairlead dev -f my-operator.ts      run a function while you write it
+  fairlead install -f my-operator.ts  bring a function to a cluster
+  fairlead explain website/hello      why an object is in its state; next step
+  fairlead console                    queue, objects, runs, events in a browser`
 
 const EPILOGUE = `
 Environment:
-  KUBECONFIG         the cluster (default ~/.kube/config; in a pod its own cluster)
-  NATS_URL           nats://host:port, or several with commas between (default nats://127.0.0.1:4222)
-  NATS_CA            file of the certificate authority of a TLS server
-  NATS_CERT          file of the certificate by which the server knows this client,
-  NATS_KEY           and of its key
-  NATS_API_PREFIX    where this NATS user finds the JetStream API (default $JS.API)
-  FAIRLEAD_PREFIX    before the names of streams and subjects, so that clusters can share a NATS account
-  FAIRLEAD_SHARD     serves only Reconcilers with the label fairlead.dev/shard=NAME, on streams of its own
-  FAIRLEAD_REFERENCE_ONLY  kinds whose contents stay in the API server, e.g. configmaps,widgets.example.com
-  FAIRLEAD_EVENTS_MAX_BYTES  of the stream EVENTS, such as 7Gi (default no limit)
-  FAIRLEAD_STORAGE_MAX_BYTES  of NATS for all streams, such as 9Gi: for the metrics only
-  FAIRLEAD_REPLICAS  1 or 3, of the streams (default 1)
-  FAIRLEAD_RUNS      whether runs that write something or fail are recorded: on or off (default on)
-  FAIRLEAD_RUNS_MAX_BYTES  of the stream RUNS, when it is made (default 256Mi)
-  FAIRLEAD_CONSOLE_HOSTS  names by which fairlead console --in-cluster is reached, e.g. console.example.com
-  FAIRLEAD_CONSOLE_AUDIENCES  of the tokens that it takes (default those of the API server)
-  FAIRLEAD_CONSOLE_WRITES  true: people may change the queue by it, where they have the right (default false)
-  FAIRLEAD_CONSOLE_CERT  file of its certificate for TLS,
-  FAIRLEAD_CONSOLE_KEY   and of its key
-  FAIRLEAD_LEASE_SECONDS  how long a silent worker keeps a key (default 5)
-  FAIRLEAD_FUNCTION_ACCESS  file with authorities, tokens and certificates for calls of functions over HTTP
-  FAIRLEAD_REVISION  of the functions in this process: by another one every object runs again (default the image's digest)
-  FAIRLEAD_MAX_STATE_MIB  what one run may read, in MiB (default 16; six times as much for all runs of a process)
-  LOG_LEVEL          trace, debug, info, warn, error or silent (default info)
-  LOG_FORMAT         json or text (default text on a terminal)
-  FAIRLEAD_DEBUG     set it to see stack traces
+  KUBECONFIG                  Kubeconfig file (~/.kube/config; in a pod its own
+                              cluster)
+  NATS_URL                    URLs of NATS, separated by commas
+                              (nats://127.0.0.1:4222)
+  NATS_CA                     Certificate authority file of a TLS server
+                              (authorities of the system)
+  NATS_CERT, NATS_KEY         Certificate and key files of this client (none)
+  NATS_API_PREFIX             Prefix of the JetStream API for this user of NATS
+                              ($JS.API)
+  FAIRLEAD_PREFIX             Prefix of streams and subjects, for clusters that
+                              share an account of NATS (none)
+  FAIRLEAD_SHARD              Value of the label fairlead.dev/shard of the
+                              Reconcilers to serve, on their own streams (none)
+  FAIRLEAD_REPLICAS           Replicas of each stream, 1 or 3 (1)
+  FAIRLEAD_REFERENCE_ONLY     Kinds whose contents stay in the API server, for
+                              example configmaps,widgets.example.com (none)
+  FAIRLEAD_EVENTS_MAX_BYTES   Maximum size of the stream EVENTS, for example 7Gi
+                              (no limit)
+  FAIRLEAD_RUNS               Record of runs that write or fail, on or off (on)
+  FAIRLEAD_RUNS_MAX_BYTES     Maximum size of a new stream RUNS (256Mi)
+  FAIRLEAD_STORAGE_MAX_BYTES  Storage of NATS for all streams, for example 9Gi;
+                              only for the metrics (unknown)
+  FAIRLEAD_LEASE_SECONDS      Seconds that a silent worker keeps a key, 2 to 300
+                              (5)
+  FAIRLEAD_MAX_STATE_MIB      MiB that one run may read, 1 to 1024; all runs of
+                              a process may read six times as much (16)
+  FAIRLEAD_REVISION           Revision of the functions in this process; every
+                              object runs again when it changes (digest of the
+                              image in a pod of deploy/fairlead, else none)
+  FAIRLEAD_FUNCTION_ACCESS    File with authorities, tokens and certificates for
+                              calls of functions over HTTP (none)
+  FAIRLEAD_CONSOLE_HOSTS      Host names of console --in-cluster, separated by
+                              commas (localhost)
+  FAIRLEAD_CONSOLE_AUDIENCES  Audiences of accepted tokens, separated by commas
+                              (those of the API server)
+  FAIRLEAD_CONSOLE_WRITES     Permission to change the queue for users who have
+                              the rights, true or false (false)
+  FAIRLEAD_CONSOLE_CERT, FAIRLEAD_CONSOLE_KEY
+                              Certificate and key files for TLS (none)
+  LOG_LEVEL                   trace, debug, info, warn, error or silent (info)
+  LOG_FORMAT                  json or text (text on a terminal, else json)
+  FAIRLEAD_DEBUG              Stack traces of errors, if set (unset)
 
 Exit codes:
-  0 done   1 failed while running   2 wrong arguments or configuration
-  3 the API server cannot be reached, or refuses   4 NATS cannot be reached, or refuses
-  5 a function blocked or ended the process, or ignored its signal   130 interrupted
-
-Start here:
-  fairlead demo                         one object's life on real servers of this machine
-  fairlead new my-operator              a project for functions of yours
-  fairlead dev -f my-operator.ts        a function of yours on the same servers, reloaded as you write
-  fairlead local up                     the same servers for your own development
-  fairlead up --install --builtin at    bridge and dispatcher on the cluster of KUBECONFIG
-  fairlead explain website/hello        why an object is as it is, and what to do
-  fairlead console                      queue, objects, runs and events in a browser
-  fairlead queue ls                     keys that are queued, running, waiting or parked
-  fairlead events tail                  every change of the cluster, as it comes
+  0    success
+  1    failure while running
+  2    wrong arguments or configuration
+  3    API server not reachable, or request rejected
+  4    NATS not reachable, or request rejected
+  5    process blocked or ended by a function, or a signal ignored by it
+  130  interrupted
 `
 
+/** Returns a description with the values and the default in one pair of brackets, without defaults that say nothing. */
+function described(one: Option | Argument): string {
+  const { description, argChoices, defaultValue: value, defaultValueDescription } = one
+  const isSilent = value === undefined || value === false || (Array.isArray(value) && value.length === 0)
+  const shown = defaultValueDescription ?? (isSilent ? undefined : String(value))
+  const facts = [
+    argChoices?.join(', '),
+    'mandatory' in one && one.mandatory ? 'required' : undefined,
+    shown && `default: ${shown}`,
+    'envVar' in one && one.envVar ? `variable: ${one.envVar}` : undefined,
+  ].filter(Boolean)
+  return facts.length === 0 ? description : `${description} (${facts.join('; ')})`
+}
+
+/** Groups of commands inherit it. */
+const HELP_COMMAND = ['help [command]', 'Print the help of a command'] as const
+
 /**
- * Declares all commands in the order of the help. A file of commands/ only declares the arguments; it imports the code
- * (actions/, and through it the rooms) when the command runs, so that help and completion load little.
+ * Declares all commands, in the order of the help. The files beside this one only declare arguments; they import the
+ * code of a command when it runs, so that help and completion load little.
  */
 export function createProgram(print: Print, setExitCode: (code: number) => void): Command {
   const program = new Command('fairlead')
-    .description('Write Kubernetes operators as TypeScript functions; Fairlead runs all of them on one platform.')
-    .version(version)
-    .option('--kubeconfig <file>', 'instead of KUBECONFIG')
-    .option('--context <name>', 'of the kubeconfig')
-    .option('--nats <url>', 'instead of NATS_URL')
-    .option('--prefix <name>', 'instead of FAIRLEAD_PREFIX')
-    .option('--shard <name>', 'instead of FAIRLEAD_SHARD')
+    .description(DESCRIPTION)
+    .version(version, '-V, --version', 'Print the version')
+    .helpOption('-h, --help', 'Print this help')
+    .helpCommand(...HELP_COMMAND)
+    .configureHelp({ optionDescription: described, argumentDescription: described, minWidthToWrap: 30 })
+    .exitOverride()
+    .option('--kubeconfig <file>', 'Kubeconfig file (default: KUBECONFIG)')
+    .option('--context <name>', 'Context of the kubeconfig (default: its current context)')
+    .option('--nats <url>', 'URLs of NATS, separated by commas (default: NATS_URL)')
+    .option('--prefix <name>', 'Prefix of streams and subjects (default: FAIRLEAD_PREFIX)')
+    .option('--shard <name>', 'Shard of Reconcilers to serve (default: FAIRLEAD_SHARD)')
     .addHelpText('after', EPILOGUE)
     .showHelpAfterError('(fairlead --help lists commands, variables and exit codes)')
   const context: CommandContext = {
@@ -94,27 +119,11 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
     },
   }
 
-  newCommands(program, context)
-  installCommand(program, context)
-  uninstallCommand(program, context)
-  generateCommands(program, context)
-  imageCommand(program, context)
-  runCommand(program, context)
-  diffCommand(program, context)
-  upCommands(program, context)
-  explainCommand(program, context)
-  consoleCommand(program, context)
-  queueCommands(program, context)
-  runsCommands(program, context)
-  replayCommand(program, context)
-  deadCommands(program, context)
-  serveCommand(program, context)
-  eventsCommands(program, context)
-  publishCommand(program, context)
-  etcdAgentCommands(program, context)
-  localCommands(program, context)
-  devCommand(program)
-  demoCommand(program, context)
+  developCommands(program, context)
+  installCommands(program, context)
+  operateCommands(program, context)
+  inspectCommands(program, context)
+  program.commandsGroup('Help:').helpCommand(...HELP_COMMAND)
   completionCommand(program, context)
   return program
 }

@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process'
+import type { Command } from 'commander'
 import { describe, expect, it } from 'vitest'
 import { filtersOf } from '#inspect'
 import { ApiError } from '#kube'
@@ -10,6 +11,7 @@ import { errorFields } from '../../cli/process/logging.ts'
 import { parseAddress } from '../../cli/process/metrics.ts'
 import { completionScript, completionWords } from '../../cli/program/completion.ts'
 import { createProgram } from '../../cli/program/program.ts'
+import manifest from '../../package.json' with { type: 'json' }
 
 const program = createProgram(
   () => {},
@@ -153,6 +155,33 @@ describe('an error in a log', () => {
     const forbidden = new ApiError('POST /x', { apiVersion: 'v1', kind: 'Status', code: 403, message: 'no' })
     expect(errorFields(forbidden)).toEqual({ type: 'ApiError', message: 'POST /x: no (403)' })
     expect(errorFields({ type: 'RefusedError', message: 'no' })).toEqual({ type: 'RefusedError', message: 'no' })
+  })
+})
+
+describe('the help of every command', () => {
+  const all = (one: Command): Command[] => [one, ...one.commands.flatMap(all)]
+  const pathOf = (one: Command): string => (one.parent ? `${pathOf(one.parent)} ${one.name()}` : one.name())
+  const commands = all(program).map((one) => [pathOf(one), one] as const)
+
+  it.each(commands)('%s: descriptions begin with a noun or a verb', (_, one) => {
+    const texts = [
+      one.description(),
+      ...[...one.options, ...one.registeredArguments].map(({ description }) => description),
+    ]
+    const NEITHER =
+      /^(?:a|an|the|of|for|to|in|on|at|by|with|from|under|where|which|whose|what|who|why|how|that|as|also|and|or|only|then|its|their|this|these|e\.g)\b/i
+    expect(texts.filter((text) => NEITHER.test(text) || !/^[A-Z]/.test(text))).toEqual([])
+  })
+
+  it.each(commands)('%s: fits 80 columns', (_, one) => {
+    let text = ''
+    one.configureOutput({ writeOut: (part) => (text += part), getOutHelpWidth: () => 80 }).outputHelp()
+    expect(text).toMatch(/^Usage: fairlead/)
+    expect(text.split('\n').filter((line) => line.length > 80)).toEqual([])
+  })
+
+  it('begins with the sentence of the package, and with what to do first', () => {
+    expect(program.description()).toMatch(new RegExp(`^${manifest.description}\\.\n\nStart here:`))
   })
 })
 
