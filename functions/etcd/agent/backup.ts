@@ -75,9 +75,12 @@ async function deleteOld({ store, key, owner }: BackupJob, most: number, newest:
     const keys: string[] = []
     for await (const object of store.list(key)) keys.push(object.key)
     const { old, ahead } = surplus(keys, key, most, newest)
-    for (const one of old) {
-      // Another EtcdBackup may have the same path, and its backups must not be deleted.
-      if ((await store.head(one))?.metadata[OWNER] !== owner) continue
+    // Another EtcdBackup may have the same path. Its backups do not count, and must not be deleted.
+    const own: string[] = []
+    if (old.length > 0)
+      for (const one of keys)
+        if (stamped(one, key) !== undefined && (await store.head(one))?.metadata[OWNER] === owner) own.push(one)
+    for (const one of surplus(own, key, most, newest).old) {
       await store.delete(one)
       deleted.push(one)
     }

@@ -122,6 +122,23 @@ describe('the agent on a real etcd and a real S3', () => {
     expect(await reported()).toMatchObject({ deleted: [String(paths[0]).replace('s3://backups/', '')] })
   })
 
+  it('keeps so many of its own, however many of another owner are between them', async () => {
+    using client = etcd.open('a')
+    const paths: Record<string, unknown[]> = { mine: [], other: [] }
+    for (let n = 0; n < 6; n++) {
+      await client.call('put', { key: Buffer.from('again'), value: Buffer.from(String(n)) }, SOON)
+      const who = n % 3 === 0 ? 'mine' : 'other'
+      const often = [...from(), '--periodic', `--owner=default/${who}`, ...(who === 'mine' ? ['--keep=2'] : [])]
+      paths[who]!.push((await agent('backup', 'shared', often))['path'])
+    }
+    await client.call('put', { key: Buffer.from('again'), value: Buffer.from('last') }, SOON)
+    const often = [...from(), '--periodic', '--keep=2', '--owner=default/mine']
+    paths['mine']!.push((await agent('backup', 'shared', often))['path'])
+    const kept: string[] = []
+    for await (const { key } of store.list('shared')) kept.push(store.address(key))
+    expect(new Set(kept)).toEqual(new Set([...paths['other']!, ...paths['mine']!.slice(-2)]))
+  })
+
   it('keeps so many of the present when a clock that was wrong has left backups of the future, and names those', async () => {
     const owner = { 'fairlead-backup': 'default/mine' }
     const future = ['clock_v7_2131-01-01-00:00:00', 'clock_v8_2131-01-01-01:00:00']
