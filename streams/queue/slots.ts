@@ -165,12 +165,17 @@ export class ProcessSlots {
     })
   }
 
-  /** Offers the free slots to each waiting worker once. A worker that gets too few of them waits again. */
+  /**
+   * Offers the free slots to each waiting worker once. A worker that gets too few of them waits again. Where low work may
+   * have more slots and the process has none, as many workers go on to wait for those of the process, among changes.
+   */
   #offerOnce(pool: Pool): void {
     let left = pool.waiting.size
+    let moves = pool.unused
     for (const sharer of pool.waiting) {
       this.#count()
-      if (left-- === 0 || pool.unused <= 0 || this.#all.unused <= 0) return
+      if (left-- === 0 || pool.unused <= 0) return
+      if (this.#all.unused <= 0 && moves-- <= 0) return
       pool.waiting.delete(sharer)
       sharer.pull()
     }

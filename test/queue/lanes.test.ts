@@ -269,6 +269,38 @@ describe('the slots of a process', () => {
     },
   )
 
+  it('come in turn to low work too, however many changes of other functions wait', () => {
+    const slots = new ProcessSlots(2, outbox)
+    const began: string[] = []
+    const running: (() => void)[] = []
+    for (const [name, lane] of [
+      ['low', 'low'],
+      ['change', 'high'],
+      ['other low', 'low'],
+      ['other change', 'high'],
+    ] as const) {
+      const one = worker({
+        [lane]: { ...NONE, backlog: 1000 },
+        pull() {
+          if (slots.free(1, one)[lane] === 0) return
+          began.push(name)
+          one[lane] = { ...one[lane], busy: one[lane].busy + 1 }
+          slots.changed(one)
+          running.push(() => {
+            one[lane] = { ...one[lane], busy: one[lane].busy - 1 }
+            slots.released(one)
+            one.pull()
+          })
+        },
+      })
+      slots.join(one)
+      one.pull()
+    }
+    for (let ended = 0; ended < 40; ended++) running.shift()!()
+    for (const name of new Set(began)) expect(began.filter((one) => one === name).length).toBeGreaterThanOrEqual(6)
+    expect(new Set(began).size).toBe(4)
+  })
+
   it('are as many as the functions have, if there is no limit', () => {
     const slots = new ProcessSlots(Number.POSITIVE_INFINITY, outbox)
     const one = worker({ high: { ...NONE, busy: 900 } })
