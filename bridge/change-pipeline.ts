@@ -1,4 +1,5 @@
 import { type ResourceRef, type RunLog, resourceName } from '#contracts'
+import { KeyedSerial } from '#primitives'
 import type { Publication, Publisher } from './publisher.ts'
 import type { Selection } from './reconcilers.ts'
 import type { ListedChange } from './relist.ts'
@@ -117,50 +118,27 @@ export class ChangePipeline {
  * once, including those that wait, so that the caller is slowed down. Tasks must not reject.
  */
 export class KeyedLimiter {
-  readonly #limit: number
-  readonly #tails = new Map<string, Promise<void>>()
-  #active = 0
-  #waiters: (() => void)[] = []
+  readonly #permits: Semaphore
+  readonly #tasks = new KeyedSerial()
 
   constructor(limit: number) {
-    this.#limit = limit
+    this.#permits = new Semaphore(limit)
   }
 
   /** The number of tasks that are admitted and not finished. */
   get active(): number {
-    return this.#active
+    return this.#permits.held
   }
 
   /** Resolves when the task has been admitted. The task may end later. */
   async admit(key: string, task: () => Promise<void>): Promise<void> {
-    while (this.#active >= this.#limit) await this.#nextEnd()
-    this.#active++
-    const tail = this.#runAfter(this.#tails.get(key), task).then(() => {
-      this.#active--
-      if (this.#tails.get(key) === tail) this.#tails.delete(key)
-      this.#wake()
-    })
-    this.#tails.set(key, tail)
+    const release = await this.#permits.acquire()
+    void this.#tasks.run(key, task).then(release)
   }
 
   /** Resolves when every task that was admitted before the call has ended. */
-  async idle(): Promise<void> {
-    await Promise.all(this.#tails.values())
-  }
-
-  async #runAfter(before: Promise<void> | undefined, task: () => Promise<void>): Promise<void> {
-    await before
-    await task()
-  }
-
-  #nextEnd(): Promise<void> {
-    return new Promise((resolve) => this.#waiters.push(resolve))
-  }
-
-  #wake(): void {
-    const waiters = this.#waiters
-    this.#waiters = []
-    for (const wake of waiters) wake()
+  idle(): Promise<void> {
+    return this.#tasks.idle()
   }
 }
 
@@ -175,12 +153,17 @@ interface SemaphoreOptions {
 export class Semaphore {
   readonly #perTurn: number
   readonly #waiting: (() => void)[] = []
-  #free: number
+  readonly #permits: number
+  #held = 0
   #admittedThisTurn = 0
 
   constructor(permits: number, { perTurn = Number.POSITIVE_INFINITY }: SemaphoreOptions = {}) {
-    this.#free = permits
+    this.#permits = permits
     this.#perTurn = perTurn
+  }
+
+  get held(): number {
+    return this.#held
   }
 
   /** Resolves with a function that releases the permit. */
@@ -193,17 +176,17 @@ export class Semaphore {
     return () => {
       if (!isHeld) return
       isHeld = false
-      this.#free++
+      this.#held--
       this.#admit()
     }
   }
 
   #admit(): void {
-    while (this.#free > 0 && this.#admittedThisTurn < this.#perTurn) {
+    while (this.#held < this.#permits && this.#admittedThisTurn < this.#perTurn) {
       const next = this.#waiting.shift()
       if (!next) return
       if (this.#admittedThisTurn++ === 0) setImmediate(() => this.#nextTurn())
-      this.#free--
+      this.#held++
       next()
     }
   }

@@ -1,6 +1,6 @@
 import { apiVersionOf, type KubeObject, type ResourceRef, type RunLog, resourceName } from '#contracts'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
-import { pause } from '#primitives'
+import { pause, Wake } from '#primitives'
 import type { WorkQueue } from '#queue'
 import { holderOf, nameOfShard, RECONCILERS, RELEASED, shardOf } from '#spec'
 import { asksOf, type Reconciler, type RefusedReconciler } from './reconcilers.ts'
@@ -190,8 +190,7 @@ const FIELD_MANAGER = 'fairlead-bridge'
 export class ConditionWriter {
   readonly #deps: ConditionWriterDeps
   readonly #said = new Map<string, Said>()
-  #wake = () => {}
-  #isDirty = false
+  readonly #wake = new Wake()
 
   constructor(deps: ConditionWriterDeps) {
     this.#deps = deps
@@ -199,20 +198,16 @@ export class ConditionWriter {
 
   /** Notes that conditions may have changed. */
   poke(): void {
-    this.#isDirty = true
-    this.#wake()
+    this.#wake.poke()
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    signal.addEventListener('abort', () => this.#wake(), { once: true })
     while (!signal.aborted) {
-      if (!this.#isDirty) await new Promise<void>((resolve) => (this.#wake = resolve))
-      if (signal.aborted) return
+      await this.#wake.next(Number.POSITIVE_INFINITY, signal)
       // A condition that changes back within this time is not written.
       await pause(AT_MOST_EVERY_MS, signal)
-      this.#isDirty = false
-      if (await this.#sayAll(signal)) continue
-      this.#isDirty = true
+      if (signal.aborted || (await this.#sayAll(signal))) continue
+      this.#wake.poke()
       await pause(WRITE_RETRY_MS, signal)
     }
   }

@@ -1,6 +1,6 @@
 import { type ResourceRef, type RunLog, resourceName } from '#contracts'
 import { type EventStore, type Finalized, keyOf, type StoredCursor, type StoredEvent } from '#events'
-import { pause, unlessAborted } from '#primitives'
+import { pause, unlessAborted, Wake } from '#primitives'
 import type { WorkQueue } from '#queue'
 import { finalizerOf, identityOf } from '#spec'
 import type { Reconciler } from './reconcilers.ts'
@@ -50,7 +50,7 @@ const KEEP_MS = 600_000
 export class OrphanedFinalizers implements OrphanedKeys {
   readonly #deps: OrphanedFinalizersDeps
   readonly #orphans = new Map<string, Orphan>()
-  #poked = new AbortController()
+  readonly #wake = new Wake()
 
   constructor(deps: OrphanedFinalizersDeps) {
     this.#deps = deps
@@ -59,19 +59,18 @@ export class OrphanedFinalizers implements OrphanedKeys {
   async run(signal: AbortSignal): Promise<void> {
     const { log, orphans: { everyMs } = { everyMs: EVERY_MS } } = this.#deps
     while (!signal.aborted) {
-      this.#poked = new AbortController()
       await this.#look(signal).catch((error: unknown) => {
         if (!signal.aborted) log.warn({ err: error }, 'finalizers of Reconcilers that are gone could not be looked for')
       })
       await pause(Math.min(AT_MOST_EVERY_MS, everyMs), signal)
-      await pause(everyMs, AbortSignal.any([signal, this.#poked.signal]))
+      await this.#wake.next(everyMs, signal)
     }
     for (const orphan of this.#orphans.values()) orphan.stop()
   }
 
   /** Notes that the Reconcilers have changed. */
   poke(): void {
-    this.#poked.abort()
+    this.#wake.poke()
   }
 
   asks(): KeptAsk[] {

@@ -53,8 +53,9 @@ export function createOrphanedKeySweeper(options: OrphanedKeysOptions): Runnable
 }
 
 /**
- * Returns the shard of each Reconciler, by name. Rejects if the resource itself is not served, because that proves
- * nothing about its objects.
+ * Returns the shard of each Reconciler, by name, from the API server itself: before keys are removed, the Registry of
+ * this process may be behind that of another bridge, which enqueues keys of a Reconciler that was created again. Rejects
+ * if the resource itself is not served, because that proves nothing about its objects.
  */
 async function shardsByName(kube: OrphanedKeysOptions['kube'], fieldSelector?: string): Promise<Map<string, string>> {
   const shards = new Map<string, string>()

@@ -1,6 +1,6 @@
 import type { KubeObject, RunLog } from '#contracts'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
-import { pause } from '#primitives'
+import { pause, Wake } from '#primitives'
 import type { WorkQueue } from '#queue'
 import { RECONCILERS } from '#spec'
 import { releasedStatus } from './conditions.ts'
@@ -29,7 +29,7 @@ export class Releases {
   readonly #deps: ReleasesDeps
   /** The number of looks in a row that found no process, by name. */
   readonly #quiet = new Map<string, number>()
-  #poked = new AbortController()
+  readonly #wake = new Wake()
 
   constructor(deps: ReleasesDeps) {
     this.#deps = deps
@@ -37,16 +37,15 @@ export class Releases {
 
   /** Notes that the Reconcilers have changed. */
   poke(): void {
-    this.#poked.abort()
+    this.#wake.poke()
   }
 
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      this.#poked = new AbortController()
       const leaving = this.#deps.leaving()
       for (const object of leaving) await this.#consider(object, signal)
       if (leaving.length > 0) await pause(LOOK_EVERY_MS, signal)
-      else await pause(IDLE_MS, AbortSignal.any([signal, this.#poked.signal]))
+      else await this.#wake.next(IDLE_MS, signal)
     }
   }
 

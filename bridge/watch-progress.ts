@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type ResourceRef, type RunLog, resourceName } from '#contracts'
 import type { Cursor, EventStore } from '#events'
-import { repeat } from '#primitives'
+import { repeat, Serial, Wake } from '#primitives'
 import type { CoveredUpTo } from './relist.ts'
 import type { BridgeOptions, Watermark } from './types.ts'
 import type { Input, Relist } from './watch-state.ts'
@@ -171,8 +171,8 @@ export class CursorWriter {
   /** The sequence of the cursor, from whichever bridge wrote it. 0: there is no cursor. */
   #sequence = 0
   #isSwept = false
-  #writing: Promise<void> = Promise.resolve()
-  #wake = () => {}
+  readonly #writes = new Serial()
+  readonly #wake = new Wake()
 
   /** `scope`: the namespace that is watched. Undefined: all namespaces. */
   constructor(ref: ResourceRef, scope: string | undefined, checkpoint: Checkpoint<Position>, deps: CursorDeps) {
@@ -198,7 +198,7 @@ export class CursorWriter {
    */
   async begin(): Promise<number> {
     const { events, now } = this.#deps
-    await this.#writing.catch(() => undefined)
+    await this.#writes.idle()
     this.#isSwept = false
     this.#checkpoint.void()
     for (;;) {
@@ -212,12 +212,12 @@ export class CursorWriter {
 
   /** Notes that the safe position may have moved. */
   poke(): void {
-    this.#wake()
+    if (this.#hasMoved) this.#wake.poke()
   }
 
   run(signal: AbortSignal): Promise<void> {
     const flushMoved = async () => {
-      await this.#moved(signal)
+      if (!this.#hasMoved) await this.#wake.next(Number.POSITIVE_INFINITY, signal)
       await this.flush()
     }
     const failed = (error: unknown) => {
@@ -229,8 +229,7 @@ export class CursorWriter {
 
   /** Writes the cursor, one write at a time, so that an older position never replaces a newer one. */
   flush(): Promise<void> {
-    this.#writing = this.#writing.catch(() => undefined).then(() => this.#write())
-    return this.#writing
+    return this.#writes.run(() => this.#write())
   }
 
   async #write(): Promise<void> {
@@ -274,21 +273,9 @@ export class CursorWriter {
     return found?.unlisted ? undefined : found
   }
 
-  #moved(signal: AbortSignal): Promise<void> {
+  get #hasMoved(): boolean {
     const { safe } = this.#checkpoint
-    if (safe !== undefined && safe !== this.#position) return Promise.resolve()
-    return new Promise((resolve) => {
-      this.#wake = () => {
-        if (this.#checkpoint.safe === undefined || this.#checkpoint.safe === this.#position) return
-        done()
-      }
-      const done = () => {
-        this.#wake = () => {}
-        signal.removeEventListener('abort', done)
-        resolve()
-      }
-      signal.addEventListener('abort', done, { once: true })
-    })
+    return safe !== undefined && safe !== this.#position
   }
 }
 

@@ -1,5 +1,5 @@
 import type { FunctionInput, Invoke, RunContext } from '#contracts'
-import { unlessAborted } from '#primitives'
+import { KeyedSerial } from '#primitives'
 import { RunTimeoutError } from '#reconcile'
 
 export interface FunctionCall {
@@ -20,7 +20,8 @@ const IGNORED_AFTER_TIMEOUTS = 5
  * waited for, and its run keeps the key meanwhile. An endless loop without an await stops the whole process.
  */
 export class FunctionCalls {
-  readonly #underWay = new Map<string, { of: FunctionCall; ended: Promise<unknown> }>()
+  readonly #turns = new KeyedSerial()
+  readonly #underWay = new Set<FunctionCall>()
   readonly #ignored: (call: IgnoredSignal) => void
 
   constructor(ignored: (call: IgnoredSignal) => void = () => undefined) {
@@ -28,18 +29,30 @@ export class FunctionCalls {
   }
 
   get underWay(): FunctionCall[] {
-    return Array.from(this.#underWay.values(), ({ of }) => of)
+    return [...this.#underWay]
   }
 
   /** Settles when the function has settled. Rejects with the reason of its signal if that was aborted. */
-  async within(
+  within(
+    timeoutSeconds: number,
+    of: FunctionCall,
+    invoke: Invoke,
+    input: FunctionInput,
+    context: RunContext,
+  ): Promise<unknown> {
+    // Only a run that lost its lease leaves a call to wait for.
+    const call = () => this.#call(timeoutSeconds, of, invoke, input, context)
+    return this.#turns.run(`${of.reconciler} ${of.key}`, call, context.signal)
+  }
+
+  async #call(
     timeoutSeconds: number,
     of: FunctionCall,
     invoke: Invoke,
     input: FunctionInput,
     { signal, ...context }: RunContext,
   ): Promise<unknown> {
-    await this.#endOfThatBefore(of, signal)
+    signal.throwIfAborted()
     // AbortSignal.any() would cost more than the rest of this method.
     const call = new AbortController()
     const giveUp = () => call.abort(signal.reason)
@@ -48,35 +61,21 @@ export class FunctionCalls {
       timeoutSeconds * 1000,
     )
     signal.addEventListener('abort', giveUp, { once: true })
-    const called = (async () => invoke(input, { signal: call.signal, ...context }))()
-    const ended = this.#note(of, called)
+    this.#underWay.add(of)
     const unwatch = this.#watch(call.signal, of, IGNORED_AFTER_TIMEOUTS * timeoutSeconds)
     try {
-      await ended
+      const outcome = await invoke(input, { signal: call.signal, ...context })
       call.signal.throwIfAborted()
-      return await called
+      return outcome
+    } catch (error) {
+      call.signal.throwIfAborted()
+      throw error
     } finally {
+      this.#underWay.delete(of)
       clearTimeout(timer)
       signal.removeEventListener('abort', giveUp)
       unwatch()
     }
-  }
-
-  /** Waits for an earlier call of the key. Only a run that lost its lease leaves one. */
-  async #endOfThatBefore(of: FunctionCall, signal: AbortSignal): Promise<void> {
-    for (;;) {
-      signal.throwIfAborted()
-      const before = this.#underWay.get(nameOf(of))
-      if (before === undefined) return
-      await unlessAborted(before.ended, signal)
-    }
-  }
-
-  #note(of: FunctionCall, called: Promise<unknown>): Promise<unknown> {
-    const forget = () => this.#underWay.delete(nameOf(of))
-    const ended = called.then(forget, forget)
-    this.#underWay.set(nameOf(of), { of, ended })
-    return ended
   }
 
   #watch(signal: AbortSignal, of: FunctionCall, seconds: number): () => void {
@@ -91,5 +90,3 @@ export class FunctionCalls {
     }
   }
 }
-
-const nameOf = ({ reconciler, key }: FunctionCall): string => `${reconciler} ${key}`

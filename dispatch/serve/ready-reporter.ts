@@ -1,5 +1,6 @@
 import type { KubeObject, RunLog } from '#contracts'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
+import { Serial } from '#primitives'
 import { conditionPatch, type StatusPatch } from '#reconcile'
 import { RECONCILERS, type ReconcilerSpec } from '#spec'
 import { type Gate, PRIORITY } from '../gate.ts'
@@ -15,7 +16,7 @@ export interface ReadyReporterDependencies {
 export class ReadyReporter {
   readonly #name: string
   readonly #deps: ReadyReporterDependencies
-  #writing: Promise<unknown> = Promise.resolve()
+  readonly #writes = new Serial()
   #latest: StatusPatch | undefined
   /** The reason why the function is unreachable, until the Reconciler shows it. */
   #unreachable: string | undefined
@@ -32,7 +33,7 @@ export class ReadyReporter {
     const patch = conditionPatch(object, { type: 'Ready', ...condition }, this.#deps.now())
     if (patch === undefined) return
     this.#latest = patch
-    this.#writing = this.#writing.then(() => (this.#latest === patch ? this.#write(object, patch) : undefined))
+    void this.#writes.run(() => (this.#latest === patch ? this.#write(object, patch) : undefined))
   }
 
   /**
@@ -71,12 +72,12 @@ export class ReadyReporter {
       const patch = { apiVersion, kind, metadata: { name, ...(uid && { uid }) }, status: { conditions: [condition] } }
       return this.#send(() => kube.applyStatus(path, patch, { fieldManager: 'fairlead', force: true }))
     }
-    this.#writing = this.#writing.then(write)
+    void this.#writes.run(write)
   }
 
   /** Resolves when all reports are written or have failed. */
   async flush(): Promise<void> {
-    await this.#writing
+    await this.#writes.idle()
   }
 
   async #write(object: KubeObject, patch: StatusPatch): Promise<void> {

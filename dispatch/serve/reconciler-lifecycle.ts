@@ -1,7 +1,7 @@
 import { type Invoke, type KubeObject, type ResourceRef, type RunLog, resourceName } from '#contracts'
 import type { StoredEvent } from '#events'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
-import { TokenBucket } from '#primitives'
+import { Serial, TokenBucket } from '#primitives'
 import type { WorkQueue } from '#queue'
 import { reconciled, sameJson } from '#reconcile'
 import {
@@ -61,7 +61,7 @@ export class ReconcilerLifecycle {
   /** The newest known event of the Reconciler. */
   #event: StoredEvent | undefined
   #current: { spec: ReconcilerSpec; callee: Callee; worker: ReconcilerWorker } | undefined
-  #work: Promise<void> = Promise.resolve()
+  readonly #work = new Serial()
   #retry: NodeJS.Timeout | undefined
   #stopped = false
   #logged = ''
@@ -89,14 +89,13 @@ export class ReconcilerLifecycle {
   /** Serves the Reconciler if it has become possible, and stops serving it if it is no longer possible. */
   reconsider(): void {
     clearTimeout(this.#retry)
-    this.#work = this.#work.then(() => this.#serveIfPossible()).catch((error: unknown) => this.#tryLater(error))
+    void this.#work.run(() => this.#serveIfPossible().catch((error: unknown) => this.#tryLater(error)))
   }
 
   async stop(graceMs: number): Promise<void> {
     this.#stopped = true
     clearTimeout(this.#retry)
-    this.#work = this.#work.then(() => this.#endServing(graceMs))
-    await this.#work
+    await this.#work.run(() => this.#endServing(graceMs))
     await this.#ready.flush()
   }
 

@@ -1,6 +1,6 @@
 import type { KubeObject } from '#contracts'
 import type { PageFrom, StoredMessage } from '#nats'
-import { BoundedMap } from '#primitives'
+import { BoundedMap, Rounds } from '#primitives'
 import type { DeadLettering } from './dead-letters.ts'
 import { copyFrom, expiryOf, storedEventFrom } from './event.ts'
 import { LARGEST_MESSAGE_BYTES, NEXT_PAGE_BYTES, type PagesContext } from './pages.ts'
@@ -43,8 +43,7 @@ export class IndexReader implements Disposable {
   /** All matching messages up to this sequence are known. */
   #position = 0
   #isBuilt = false
-  #underWay: Promise<void> | undefined
-  #next: Promise<void> | undefined
+  readonly #reads = new Rounds(() => this.#readOnce())
   #readAt = Date.now()
   #usedAt = Date.now()
   #received = 0
@@ -94,35 +93,17 @@ export class IndexReader implements Disposable {
    * read.
    */
   catchUp(): Promise<void> {
-    if (this.#next) return this.#next
-    if (this.#underWay === undefined) return this.#start()
-    this.#next = this.#underWay
-      .catch(() => undefined)
-      .then(() => {
-        this.#next = undefined
-        return this.#start()
-      })
-    return this.#next
+    return this.#reads.run()
   }
 
   [Symbol.dispose](): void {
     this.#disposed.abort(new Error('the index is out of use'))
   }
 
-  #start(): Promise<void> {
+  async #readOnce(): Promise<void> {
     const began = Date.now()
-    const reading = this.#read().then(
-      () => {
-        this.#readAt = began
-        this.#underWay = undefined
-      },
-      (error: unknown) => {
-        this.#underWay = undefined
-        throw error
-      },
-    )
-    this.#underWay = reading
-    return reading
+    await this.#read()
+    this.#readAt = began
   }
 
   async #read(): Promise<void> {

@@ -45,10 +45,13 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
 
   const memory = new Memory(options.remember ?? REMEMBERED_OBJECTS)
   const views = new ObservedViews()
-  void forgetOnReconnect(js, memory)
   // After a lost connection, messages may be missing or stored by other processes, so the views are not valid.
   js.onDisconnect(() => views.end())
-  js.onReconnect(() => views.end())
+  js.onReconnect(() => {
+    views.end()
+    // The server may have lost the end of the stream, and the memory would hide that.
+    memory.clear()
+  })
   const deadLettering = new DeadLettering({ js, names, isReferenceOnly, deadLetter: options.deadLetter, log, now })
   const context = { js, names, memory, views, cluster, deadLettering, log }
   const writer = new Writer({
@@ -84,14 +87,6 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
     forget: (ref) => memory.forget(`${resourcePrefix(ref)}.`),
     follow: (filter, signal, caughtUp) => reader.follow(filter, signal, caughtUp),
   }
-}
-
-/**
- * Clears the memory after a reconnect, because the server may have lost the end of the stream, and the memory would
- * hide that.
- */
-async function forgetOnReconnect(js: JetStream, memory: Memory): Promise<void> {
-  for await (const status of js.nc.status()) if (status.type === 'reconnect') memory.clear()
 }
 
 function maxObjectBytes(js: JetStream, options: EventStoreOptions): number {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject, ResourceRef, RunLog } from '#contracts'
 import { type Headers, isWrongSequence, type JetStream } from '#nats'
-import { unlessAborted } from '#primitives'
+import { KeyedSerial, unlessAborted } from '#primitives'
 import { PoisonEventError } from './cloudevent.ts'
 import type { NatsMessage } from './codec.ts'
 import type { DeadLettering } from './dead-letters.ts'
@@ -67,8 +67,8 @@ const STALE_READ_PAUSE_MS = 2
 /** The only writer of EVENTS. Each publish states the last sequence of its subject on which the decision was based. */
 export class Writer {
   readonly #context: WriterContext
-  /** The write under way for each identity; never rejects. */
-  readonly #underWay = new Map<string, Promise<unknown>>()
+  /** Writes of one object wait for each other. */
+  readonly #writes = new KeyedSerial()
 
   constructor(context: WriterContext) {
     this.#context = context
@@ -89,22 +89,17 @@ export class Writer {
       identity: identityFilter({ ref, namespace, name }),
       subject: objectSubject({ ref, namespace, name, owner }),
     }
-    for (let other = this.#underWay.get(write.identity); other; other = this.#underWay.get(write.identity))
-      await unlessAborted(other, options.signal)
-    const done = this.#writeOrBury(write)
-    this.#underWay.set(
-      write.identity,
-      done.catch(() => undefined),
-    )
+    return this.#writes.run(write.identity, () => this.#writeAndTell(write), options.signal)
+  }
+
+  async #writeAndTell(write: Write): Promise<PutResult> {
     try {
-      const result = await done
+      const result = await this.#writeOrBury(write)
       this.#tell(write, result)
       return result
     } catch (error) {
       this.#tell(write, undefined)
       throw error
-    } finally {
-      this.#underWay.delete(write.identity)
     }
   }
 

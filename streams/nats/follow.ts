@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type ConsumerConfig, JetStreamApiError } from '@nats-io/jetstream'
 import { type Msg, PermissionViolationError, type Subscription } from 'nats'
-import { pause } from '#primitives'
+import { pause, Wake } from '#primitives'
 import type { JetStream } from './client.ts'
 import { ConnectionClosedError, isPassing } from './errors.ts'
 import { ackMetadata, plainHeaders, type StoredMessage, statusOf } from './messages.ts'
@@ -118,7 +118,7 @@ class Feed implements AsyncIterable<Msg> {
   /** The last sequence of the consumer. */
   #lastSequence = 0
   #arrived: Msg[] = []
-  #wake: (() => void) | undefined
+  readonly #wake = new Wake()
   #ended = false
 
   constructor(js: JetStream, signal: AbortSignal) {
@@ -142,7 +142,7 @@ class Feed implements AsyncIterable<Msg> {
         if (statusOf(message) === 0) yield message
         else message.respond()
       }
-      if (this.#arrived.length === 0 && !this.#ended) await new Promise<void>((wake) => (this.#wake = wake))
+      if (this.#arrived.length === 0 && !this.#ended) await this.#wake.next(Number.POSITIVE_INFINITY)
     }
   }
 
@@ -153,7 +153,7 @@ class Feed implements AsyncIterable<Msg> {
     this.#signal.removeEventListener('abort', this.#end)
     this.#forgetConnection()
     this.#subscription.unsubscribe()
-    this.#wake?.()
+    this.#wake.poke()
   }
 
   #receive(message: Msg): void {
@@ -179,7 +179,7 @@ class Feed implements AsyncIterable<Msg> {
     if (Number(headers?.get('Nats-Last-Consumer')) !== this.#lastSequence) return this.close()
     // The server waits for an answer to a flow control request. If all messages have been read, that request was lost.
     const stalled = headers?.get('Nats-Consumer-Stalled')
-    if (stalled && this.#wake) this.#js.nc.publish(stalled)
+    if (stalled && this.#wake.isAwaited) this.#js.nc.publish(stalled)
   }
 
   /**
@@ -188,8 +188,7 @@ class Feed implements AsyncIterable<Msg> {
    */
   #give(message: Msg): void {
     this.#arrived.push(message)
-    this.#wake?.()
-    this.#wake = undefined
+    this.#wake.poke()
   }
 }
 

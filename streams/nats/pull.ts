@@ -64,6 +64,7 @@ export class Puller {
   /** The ends of requests that were given up. */
   readonly #givenUp = new Set<Promise<unknown>>()
   readonly #stopLooking: () => void
+  readonly #stopListening: () => void
   #next = 0
   #outstanding = 0
   #stopped = false
@@ -74,7 +75,7 @@ export class Puller {
     this.#inbox = `${js.newInbox()}.`
     this.#options = { ...DEFAULTS, ...options }
     this.#stopLooking = js.ticker.on(() => this.#dropExpired())
-    void this.#startAnewOnReconnect()
+    this.#stopListening = js.onReconnect(() => this.#startAnew())
     this.poke()
   }
 
@@ -127,6 +128,7 @@ export class Puller {
   async drain(): Promise<void> {
     this.#stopped = true
     this.#stopLooking()
+    this.#stopListening()
     if (this.#js.nc.isClosed()) return
     for (const { subscription } of this.#answered) subscription.unsubscribe()
     await Promise.all([...this.#givenUp, ...[...this.#requests].map(({ subscription }) => subscription.drain())])
@@ -208,12 +210,8 @@ export class Puller {
     if (this.#requests.size === 0 || this.#options.attentive()) this.poke()
   }
 
-  async #startAnewOnReconnect(): Promise<void> {
-    for await (const status of this.#js.nc.status()) {
-      if (this.#stopped) return
-      if (status.type !== 'reconnect') continue
-      for (const request of this.#requests) this.#end(request)
-      this.poke()
-    }
+  #startAnew(): void {
+    for (const request of this.#requests) this.#end(request)
+    this.poke()
   }
 }

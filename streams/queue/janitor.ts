@@ -1,6 +1,6 @@
 import { setImmediate as endOfTurn } from 'node:timers/promises'
 import { ConnectionClosedError, findConsumer, type StoredMessage } from '#nats'
-import { pause } from '#primitives'
+import { Wake } from '#primitives'
 import { bucketIn, type Core, enqueueKey, keyOf, measured, publishOnce, slotsOf } from './core.ts'
 import { declareConsumers } from './declare.ts'
 import type { KeyRecord, Lane } from './record.ts'
@@ -38,12 +38,13 @@ export class Janitor {
   readonly #served = new Map<string, Served>()
   /** When each chore is due, in milliseconds of this process's monotonic clock. */
   readonly #due = new Map<Chore, number>()
+  readonly #wake = new Wake()
   #stopping: AbortController | undefined
-  #wake = new AbortController()
 
   constructor(core: Core) {
     this.#core = core
     this.#overdue = new Overdue(core, { coreOf: (reconciler) => this.#served.get(reconciler)?.core })
+    core.js.onReconnect(() => this.#lookAtOnce())
   }
 
   /** Looks after a Reconciler until the returned function is called. */
@@ -52,7 +53,8 @@ export class Janitor {
     served.workers++
     this.#served.set(reconciler, served)
     for (const chore of [served.tokens, this.#overdue]) this.#due.set(chore, 0)
-    this.#start()
+    this.#wake.poke()
+    if (this.#stopping === undefined) void this.#keepLooking((this.#stopping = new AbortController()).signal)
     return () => this.#leave(served)
   }
 
@@ -65,24 +67,16 @@ export class Janitor {
     this.#stopping = undefined
   }
 
-  #start(): void {
-    if (this.#stopping) return this.#wake.abort()
-    const { signal } = (this.#stopping = new AbortController())
-    void this.#keepLooking(signal)
-    void this.#lookOnReconnect(signal)
-  }
-
   async #keepLooking(signal: AbortSignal): Promise<void> {
     // Reconcilers that enter in one turn are looked after together.
     await endOfTurn()
     while (!signal.aborted) {
-      this.#wake = new AbortController()
       for (const [chore, due] of this.#due) {
         if (signal.aborted || this.#core.js.nc.isClosed()) return
         if (due <= performance.now()) await this.#look(chore)
       }
       const next = Math.min(...this.#due.values()) - performance.now()
-      if (next > 0) await pause(next, AbortSignal.any([this.#wake.signal, signal]))
+      if (next > 0) await this.#wake.next(next, signal)
     }
   }
 
@@ -103,13 +97,9 @@ export class Janitor {
     if (this.#due.get(chore) === Number.POSITIVE_INFINITY) this.#due.set(chore, performance.now() + pauseMs)
   }
 
-  async #lookOnReconnect(signal: AbortSignal): Promise<void> {
-    for await (const { type } of this.#core.js.nc.status()) {
-      if (signal.aborted) return
-      if (type !== 'reconnect') continue
-      for (const chore of this.#due.keys()) this.#due.set(chore, 0)
-      this.#wake.abort()
-    }
+  #lookAtOnce(): void {
+    for (const chore of this.#due.keys()) this.#due.set(chore, 0)
+    this.#wake.poke()
   }
 }
 

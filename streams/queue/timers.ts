@@ -1,5 +1,5 @@
 import type { StoredMessage } from '#nats'
-import { BoundedMap, forEachAtMost, pause } from '#primitives'
+import { BoundedMap, forEachAtMost, pause, Serial } from '#primitives'
 import {
   type Bucket,
   bucketFor,
@@ -53,7 +53,8 @@ export class Timers implements SleepingTimers {
   #armed = 0
   #uncounted = COUNT_AFTER
   #countedAt = 0
-  #turn: Promise<unknown> = Promise.resolve()
+  /** Opens one bucket after the other, so that other writers to the stream are not held up. */
+  readonly #looks = new Serial()
 
   constructor(core: Core, armedLimit: number) {
     this.#core = core
@@ -77,11 +78,11 @@ export class Timers implements SleepingTimers {
       const bucket = bucketOf(key)
       const early = opensAt(bucket) - this.#core.clock.now()
       if (early > 0) return { kind: 'requeue', at: { afterMs: early } }
-      await this.#inTurn(() => this.#look(bucket, stopped))
+      await this.#looks.run(() => this.#look(bucket, stopped))
       for (;;) {
         await pause(SETTLE_MS, stopped)
         if (stopped.aborted) return { kind: 'handback' }
-        if ((await this.#inTurn(() => this.#look(bucket, stopped))) === 0) return { kind: 'done' }
+        if ((await this.#looks.run(() => this.#look(bucket, stopped))) === 0) return { kind: 'done' }
       }
     }
 
@@ -104,13 +105,6 @@ export class Timers implements SleepingTimers {
     const alarm = timerOf({ at: opensAt(bucket), now, nonce: this.#core.nonce() })
     await publishOnce(this.#core, { reconciler: TIMERS, key }, alarm, patience)
     this.#alarms.set(key, true)
-  }
-
-  /** Opens one bucket after the other, so that other writers to the stream are not held up. */
-  #inTurn<T>(task: () => Promise<T>): Promise<T> {
-    const result = this.#turn.then(task)
-    this.#turn = result.catch(() => undefined)
-    return result
   }
 
   /**

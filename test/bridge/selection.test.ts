@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
+import { Rounds } from '#primitives'
 import { type Ask, namespacesOf, widest } from '../../bridge/reconcilers.ts'
-import { FanOut, FanOuts, NameIndex } from '../../bridge/relation.ts'
+import { FanOuts, NameIndex } from '../../bridge/relation.ts'
 import { pods } from './objects.ts'
 
 const ask = (more: Partial<Ask> = {}): Ask => ({ ref: pods, ...more })
@@ -76,7 +77,7 @@ describe('an index of names', () => {
 describe('what concerns all keys', () => {
   it('is done once for all who ask while it is being done, after they asked, and again after a failure', async () => {
     const rounds: PromiseWithResolvers<void>[] = []
-    const fanOut = new FanOut(() => {
+    const fanOut = new Rounds(() => {
       const round = Promise.withResolvers<void>()
       rounds.push(round)
       return round.promise
