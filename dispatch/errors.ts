@@ -108,7 +108,7 @@ export function undefinedIfGone(error: unknown): undefined {
   if (!isNotFound(error)) throw error
 }
 
-/** Returns a failure in the form of the reconcile machine. */
+/** Returns a failure in the form of a run's answer. */
 export function failedBy(error: unknown): Failed {
   if (error instanceof ApiServerAwayError)
     return { failed: error, server: { retryAfterSeconds: undefined, isAway: true } }

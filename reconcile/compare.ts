@@ -54,13 +54,6 @@ export function sorted(value: unknown): unknown {
   return Object.fromEntries(fields.map((field) => [field, sorted(value[field])]))
 }
 
-/**
- * Writes that are known to change nothing: `<resourceVersion> <fingerprint>` by target. The target is an object's uid,
- * followed by `/status` or `/metadata` for these writes. This is an optimisation: a missing entry costs one request
- * without effect.
- */
-export type Settled = Readonly<Record<string, string>>
-
 /** One value that differs. A side without the value is left out. */
 export interface Difference {
   /** `.spec.containers[0].image` */

@@ -2,16 +2,13 @@ import { apiVersionOf, type KubeObject } from '#contracts'
 import { isRecord } from './compare.ts'
 import type { Consequence } from './errors.ts'
 import { OUTCOME_FIELDS } from './outcome.ts'
-import type { Progress, Reconciled } from './progress.ts'
+import type { Reconciled, Run } from './progress.ts'
 import { type Contents, scrubbedError, scrubber } from './scrub.ts'
 import type { World } from './world.ts'
 
-/**
- * Returns the run with the confidential ones among these objects, so that its failures are scrubbed of their contents.
- */
-export function noting<P extends Progress>(run: P, objects: readonly Contents[]): P {
-  const found = objects.filter((object) => isConfidential(run.of, object))
-  return found.length === 0 ? run : { ...run, confidential: [...run.confidential, ...found] }
+/** Notes the confidential ones among these objects, so that failures of the run are scrubbed of their contents. */
+export function noteConfidential({ of, confidential }: Run, objects: readonly Contents[]): void {
+  confidential.push(...objects.filter((object) => isConfidential(of, object)))
 }
 
 export const objectsOf = ({ object, owned, related }: World): KubeObject[] => [
@@ -56,15 +53,11 @@ export function contentsReturned(returned: unknown): Contents[] {
 }
 
 /** Returns a function that removes confidential contents from a text. */
-export const scrubberOf = ({ confidential }: Progress): ((text: string) => string) =>
+export const scrubberOf = ({ confidential }: Run): ((text: string) => string) =>
   confidential.length === 0 ? (text) => text : scrubber(confidential)
 
 /** Returns the consequence of a failure, and the error as a log may show it, both without confidential contents. */
-export function withheld(
-  run: Progress,
-  error: unknown,
-  { finish, report }: Consequence,
-): Consequence & { shown: unknown } {
+export function withheld(run: Run, error: unknown, { finish, report }: Consequence): Consequence & { shown: unknown } {
   if (run.confidential.length === 0) return { finish, report, shown: error }
   const scrub = scrubberOf(run)
   return {

@@ -1,5 +1,4 @@
 export { asTakenBack, CONTESTED_ANNOTATION, contestOf, delayMs, type TakenField, type Taking } from './brake.ts'
-export type { Settled } from './compare.ts'
 export { type Difference, differences, fingerprint, isRecord, sameJson } from './compare.ts'
 export { contentsReturned, isConfidential } from './confidential.ts'
 export { DESIRED_ANNOTATION } from './desired.ts'
@@ -17,7 +16,6 @@ export {
   UnsettledError,
 } from './errors.ts'
 export { deepFreeze, isFinalizing } from './input.ts'
-export { next, start } from './machine.ts'
 export type { MetadataWrite } from './metadata.ts'
 export { takeOver } from './name-taken.ts'
 export { HUNDRED_YEARS_S, MAX_STATE_BYTES, OUTCOME_FIELDS, parseOutcome } from './outcome.ts'
@@ -29,10 +27,10 @@ export {
   RECONCILER_ANNOTATION,
 } from './ownership.ts'
 export type { Write } from './plan.ts'
-export type { Step } from './progress.ts'
 export { type Reconciled, reconciled } from './progress.ts'
-export { SettledWrites } from './rounds.ts'
+export { run } from './run.ts'
 export { CONFIDENTIAL, type Contents, scrubber, WITHHELD, withoutContents, withoutValues } from './scrub.ts'
+export { type Settled, SettledWrites } from './settled.ts'
 export { CONTESTED, conditionPatch, failurePatch, PAUSED, RECONCILED, type StatusPatch } from './status.ts'
 export type { Answer, Ask, Failed, Note, Observed, Written } from './vocabulary.ts'
 export { called, type OwnedObject, type World } from './world.ts'

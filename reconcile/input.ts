@@ -1,25 +1,25 @@
 import type { KubeObject, Performed, PerformInput, ReadInput, RunInput } from '#contracts'
 import { finalizerOf, finalizersWithout, holdsFinalizer, type ReconcilerSpec } from '#spec'
 import { scrubberOf } from './confidential.ts'
-import type { Pass } from './progress.ts'
+import type { Pass, Run } from './progress.ts'
 import { toldOf } from './refusals.ts'
 import { byKind } from './world.ts'
 
 /** Returns the function's input in this pass, without the state of its external system. */
 export function inputOf(pass: Pass): Omit<RunInput, 'external'> {
-  const { of, world, attempt, seed, now } = pass
-  const { identity, spec } = of
+  const { run, world, seed, now, refused } = pass
+  const { identity, spec } = run.of
   const owned = world.owned.map((child) => child.object)
-  const performed = lastPerformed(pass)
+  const performed = lastPerformed(run)
   return {
     object: world.object,
     owned: byKind(spec.owns, owned),
     related: byKind(spec.related, world.related),
-    attempt,
+    attempt: run.attempt,
     seed,
     now: now.toISOString(),
     finalizing: isFinalizing(world.object, identity),
-    ...(pass.refused.length > 0 && { refused: toldOf(pass.refused, scrubberOf(pass)) }),
+    ...(refused.length > 0 && { refused: toldOf(refused, scrubberOf(run)) }),
     ...(performed && { performed }),
   }
 }
@@ -29,7 +29,7 @@ export const readInput = (pass: Pass): ReadInput => deepFreeze({ ...inputOf(pass
 export const performInput = (pass: Pass, effect: PerformInput['effect']): PerformInput =>
   deepFreeze({ ...inputOf(pass), ask: 'perform', effect })
 
-function lastPerformed({ performed }: Pass): Performed | undefined {
+function lastPerformed({ performed }: Run): Performed | undefined {
   const last = performed.at(-1)
   if (last === undefined) return undefined
   const { effect, result, error } = last

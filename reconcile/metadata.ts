@@ -1,9 +1,9 @@
 import type { KubeObject } from '#contracts'
 import { contestAnnotationOf, metadataManagerOf, parseSelector, type ReconcilerSpec } from '#spec'
 import { braked, type HeldBack, isHeldBack, missingFields, type Taking } from './brake.ts'
-import type { Settled } from './compare.ts'
 import { covers, fingerprint } from './compare.ts'
 import type { PlainOutcome } from './outcome.ts'
+import { metadataTarget, type Settled } from './settled.ts'
 
 /** Server-side apply of all labels and annotations that the function keeps on its object, and of nothing else. */
 export interface MetadataWrite {
@@ -47,8 +47,6 @@ export function metadataWrite(
   const counted = braked(applied, taking, () => isUnchanged)
   return isHeldBack(counted) ? counted : { ...write, ...counted }
 }
-
-export const metadataTarget = ({ metadata }: KubeObject): string => `${metadata.uid}/metadata`
 
 /** Returns the faults of the labels and annotations that a function returned. */
 export function metadataFaults(

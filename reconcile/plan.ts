@@ -10,7 +10,6 @@ import {
   missingFields,
   type Taking,
 } from './brake.ts'
-import type { Settled } from './compare.ts'
 import { covers, fingerprint, sorted } from './compare.ts'
 import {
   completeDesired,
@@ -29,6 +28,7 @@ import {
   retentionFaults,
   retentionPatch,
 } from './ownership.ts'
+import { type Settled, statusTarget } from './settled.ts'
 import { type Failure, type StatusPatch, statusPatch } from './status.ts'
 import { type Family, findOwned, type OwnedObject } from './world.ts'
 
@@ -142,8 +142,6 @@ const strayEffect = ({ external }: Pick<ReconcilerSpec, 'external'>, { effect }:
   effect === undefined || external !== undefined
     ? []
     : [`the function returned the effect ${effect.kind}, but has no external system: give its reconciler "external"`]
-
-export const statusTarget = ({ metadata }: KubeObject): string => `${metadata.uid}/status`
 
 /** Returns the status patch, or undefined if none is necessary. `refusal`: a write of this outcome was refused. */
 export function plannedStatus(

@@ -1,20 +1,13 @@
 import type { EventReport, KubeObject, Performed, ResourceRef, RunInput } from '#contracts'
 import type { Finish } from '#queue/terms'
 import { identityOf, type ReconcilerSpec, selectionOf } from '#spec'
-import type { Settled } from './compare.ts'
 import { MAX_STATE_BYTES, type PlainOutcome } from './outcome.ts'
-import type { FeasiblePlan, RefusedWrite } from './refusals.ts'
+import type { RefusedWrite } from './refusals.ts'
 import type { Contents } from './scrub.ts'
-import type { Ask, Failed, Note } from './vocabulary.ts'
-import type { World } from './world.ts'
+import type { Answer, AnswerTo, Ask, Failed, Note, Observed } from './vocabulary.ts'
 
 /** The number of passes in one run. A conflict, or a change during the run, begins another pass. */
 const MAX_PASSES = 5
-/**
- * The number of decisions in one pass, each on the result of the one before, before the function counts as one that
- * never settles.
- */
-export const MAX_ROUNDS = 8
 
 /** A Reconciler whose function is called. */
 export interface Reconciled {
@@ -48,21 +41,27 @@ export const reconciled = (
   maxStateBytes,
 })
 
-/** One run of one object. The value is immutable. */
-export interface Progress {
-  of: Reconciled
+/** What a driver gives a run at its start. */
+export interface RunStart {
   /** The number of failed runs of the key since the last success. */
   attempt: number
   /** A random number of this run, 0 ≤ x < 1. It spreads the backoff. */
   random: number
+  /** Receives the reports of the run. */
+  tell: (note: Note) => void
+}
+
+/** What a run knows from one pass to the next. */
+export interface Run extends Readonly<RunStart> {
+  readonly of: Reconciled
   /** The number of passes that have begun. */
   passes: number
   /** The Events reported in this run, as JSON. */
-  told: readonly string[]
+  readonly told: Set<string>
   /** The observed objects of confidential kinds. */
-  confidential: readonly Contents[]
+  readonly confidential: Contents[]
   /** The effects of this run in order, including those that failed. */
-  performed: readonly PerformedEffect[]
+  readonly performed: PerformedEffect[]
   /** The last call and its outcome. */
   called?: { input: RunInput; outcome: PlainOutcome }
 }
@@ -73,75 +72,68 @@ export interface PerformedEffect extends Performed {
 }
 
 /** One pass of a run. It begins with an observation, and ends with the run or with the next pass. */
-export interface Pass extends Progress {
-  world: World
-  now: Date
-  seed: string
-  settled: Settled
-  excess?: Error
+export interface Pass extends Omit<Observed, 'excess'> {
+  readonly run: Run
+  /** The objects exceed the driver's limit, and the function is not called. */
+  excess: Error | undefined
   /** The state of the external system after the last observation. */
-  external?: { state: unknown }
-  /** The number of decisions so far. */
-  rounds: number
+  external: { state: unknown } | undefined
   /** The refused writes of this pass. None is sent again, and the function's input has all of them. */
   refused: readonly RefusedWrite[]
   /** The refused writes that the last outcome still requires. */
   standing: readonly RefusedWrite[]
 }
 
-export const isLastPass = ({ passes }: Progress): boolean => passes >= MAX_PASSES
+/** How a pass ends: with another pass, or with the end of the run. */
+export type End = 'again' | { finish: Finish; mayPassAgain: boolean }
+
+/** Ends the run, unless there was a change since the pass began: that may begin another pass. */
+export const ends = (run: Run, finish: Finish): End => ({ finish, mayPassAgain: !isLastPass(run) })
+
+/** Ends the run, whatever has changed meanwhile. */
+export const endsNow = (finish: Finish): End => ({ finish, mayPassAgain: false })
+
+export const isLastPass = ({ passes }: Run): boolean => passes >= MAX_PASSES
+
+/** Thrown in a pass that fails. Without `failure` only its refused writes are the cause. */
+export class FailedPass extends Error {
+  override readonly name = 'FailedPass'
+  readonly failure: Failed | undefined
+  constructor(failure?: Failed) {
+    super('the pass has failed')
+    this.failure = failure
+  }
+}
+
+export const failed = (error: unknown): FailedPass => new FailedPass({ failed: error })
+
+/** A part of a run. It yields what it asks of the driver, and takes the answer. */
+export type Asking<Result> = Generator<Ask, Result, Answer>
+
+/** Asks the driver, and returns its answer. A failure fails the pass. */
+export function* ask<Request extends Ask>(request: Request): Asking<AnswerTo<Request>> {
+  const answer = answerTo(request, yield request)
+  if ('failed' in answer) throw new FailedPass(answer)
+  return answer
+}
+
+/** Asks the driver, and returns its answer or the failure. */
+export function* attempt<Request extends Ask>(request: Request): Asking<AnswerTo<Request> | Failed> {
+  return answerTo(request, yield request)
+}
+
+function answerTo<Request extends Ask>(request: Request, answer: Answer): AnswerTo<Request> | Failed {
+  if ('did' in answer && answer.did !== request.do)
+    throw new TypeError(`the driver answered ${answer.did} to ${request.do}`)
+  return answer as AnswerTo<Request> | Failed
+}
 
 /** Reports each Event once in a run, however often the function returns it. */
-export function tell<P extends Progress>(run: P, object: KubeObject, events: readonly EventReport[]): [P, Note[]] {
-  const told = [...run.told]
-  const notes: Note[] = []
+export function tellEvents({ run, world }: Pass, events: readonly EventReport[]): void {
   for (const event of events) {
     const text = JSON.stringify(event)
-    if (told.includes(text)) continue
-    told.push(text)
-    notes.push({ note: 'event', object, event })
+    if (run.told.has(text)) continue
+    run.told.add(text)
+    run.tell({ note: 'event', object: world.object, event })
   }
-  return [{ ...run, told }, notes]
 }
-
-/**
- * One step of a run: the request to the driver, the notes to report before it, and the place at which the answer
- * continues the run.
- */
-export interface Step {
-  ask: Ask
-  notes: readonly Note[]
-  place: Place
-}
-
-export type Place =
-  | { at: 'observing' | 'finishing'; run: Progress }
-  | { at: 'sayingPaused' | 'addingFinalizer' | 'releasing' | 'reading'; pass: Pass }
-  | { at: 'calling'; pass: Pass; input: RunInput }
-  /** `stage`: the index of the stage that is being written. */
-  | { at: 'writing'; pass: Pass; plan: FeasiblePlan; stage: number }
-  | {
-      at: 'writingStatus' | 'writingMetadata' | 'performing' | 'deleting' | 'lookingAgain'
-      pass: Pass
-      plan: FeasiblePlan
-    }
-  /** A failure is being written to the object. Then the run ends with `finish`, after `holdMs`. */
-  | { at: 'reporting'; pass: Pass; finish: Finish; holdMs: number }
-  | { at: 'holding'; run: Progress; finish: Finish }
-
-export const step = (place: Place, ask: Ask, notes: readonly Note[] = []): Step => ({ place, ask, notes })
-
-/** Returns the same step with more notes to report before it. */
-export const after = (notes: readonly Note[], next: Step): Step => ({ ...next, notes: [...notes, ...next.notes] })
-
-/** Begins another pass with an observation. */
-export const observe = (run: Progress): Step =>
-  step({ at: 'observing', run: { ...run, passes: run.passes + 1 } }, { do: 'observe', begins: true })
-
-/** Observes again in the same pass, because the observation is outdated. */
-export const lookAgain = (pass: Pass, plan: FeasiblePlan): Step =>
-  step({ at: 'lookingAgain', pass, plan }, { do: 'observe', begins: false })
-
-/** Ends the run. `mayLookAgain`: changes during the run may begin another pass instead. */
-export const finish = (run: Progress, how: Finish, { mayLookAgain }: { mayLookAgain: boolean }): Step =>
-  step({ at: 'finishing', run }, { do: 'finish', finish: how, mayLookAgain })

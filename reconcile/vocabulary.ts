@@ -1,8 +1,8 @@
 import type { EventReport, KubeObject, PerformInput, ReadInput, RunInput } from '#contracts'
 import type { Finish } from '#queue/terms'
-import type { Settled } from './compare.ts'
 import type { MetadataWrite } from './metadata.ts'
 import type { Write } from './plan.ts'
+import type { Settled } from './settled.ts'
 import type { StatusPatch } from './status.ts'
 import type { World } from './world.ts'
 
@@ -33,10 +33,10 @@ export type Ask =
   /** Keep the lease of the key for this time. */
   | { do: 'hold'; ms: number }
   /**
-   * End the run. The delay of a requeue counts from `now` of the pass, and the delay of an error from this step. With
-   * `mayLookAgain` a driver that knows of a change since the pass began returns an observation instead.
+   * Prepare the end of the run. The delay of a requeue counts from `now` of the pass, and the delay of an error from
+   * this request. The run ends if nothing has changed since the pass began.
    */
-  | { do: 'finish'; finish: Finish; mayLookAgain: boolean }
+  | { do: 'finish'; finish: Finish }
 
 /** The answer of a driver to an Ask. */
 export type Answer =
@@ -44,17 +44,23 @@ export type Answer =
   | { did: 'call'; returned: unknown }
   | { did: 'read'; external: unknown }
   /** The rate limit allows no read for this time. */
-  | { did: 'limit'; afterMs: number }
+  | { did: 'read'; limitedMs: number }
   | { did: 'perform'; result: unknown }
   /** The driver performs no effects. The run ends here. */
-  | { did: 'skip' }
+  | { did: 'perform'; isSkipped: true }
   /** The results, in the order of the writes. */
   | { did: 'write'; results: readonly (Written | Failed)[] }
   | { did: 'writeStatus'; result: Written | 'dropped' }
-  | { did: 'writeMetadata' | 'writeFinalizers' | 'delete'; result: Written }
+  | { did: 'writeMetadata'; result: Written }
+  | { did: 'writeFinalizers'; result: Written }
+  | { did: 'delete'; result: Written }
   | { did: 'hold' }
-  | { did: 'finish'; changed: true }
+  /** `changed`: the driver knows of a change since the pass began. The run then begins another pass, if it may. */
+  | { did: 'finish'; changed: boolean }
   | Failed
+
+/** The answers to an Ask that has not failed. */
+export type AnswerTo<Request extends Ask> = Extract<Answer, { did: Request['do'] }>
 
 /** The result of one observation. The driver leaves it undefined if the object is gone. */
 export interface Observed {

@@ -21,11 +21,10 @@ import {
   fieldManagerOf,
   NamespaceTerminatingError,
   type Note,
-  next,
   type Observed,
   RefusedError,
   RunTimeoutError,
-  start,
+  run,
   UnsettledError,
 } from '#reconcile'
 import { keepsStatus } from '#spec'
@@ -42,7 +41,7 @@ import { type Logged, RunLines, Trail, type TrailLap } from './trail.ts'
 const LATE_MS = 30_000
 
 /**
- * One run of one key under a lease. Performs the requests of the machine in reconcile/ on EVENTS and the API server.
+ * One run of one key under a lease. Performs the requests of `run` in reconcile/ on EVENTS and the API server.
  */
 export class Reconciliation {
   readonly #deps: ReconciliationDependencies
@@ -115,15 +114,15 @@ export class Reconciliation {
   async toEnd(): Promise<Finish> {
     using _held = this.#state
     const { attempt } = this.#lease
-    for (let step = start(this.#served, { attempt, random: this.#deps.random() }); ; ) {
-      const { ask, notes } = step
-      for (const note of notes) this.#report(note)
-      const isChanged = this.#lease.stale.aborted
-      if (ask.do === 'finish' && !(ask.mayLookAgain && isChanged)) return this.#ended(ask.finish)
-      const answer = await this.#answer(ask)
-      this.#trail?.note(ask, answer)
-      step = next(step, answer)
+    const tell = (note: Note) => this.#report(note)
+    const asks = run(this.#served, { attempt, random: this.#deps.random(), tell })
+    let step = asks.next()
+    while (!step.done) {
+      const answer = await this.#answer(step.value)
+      this.#trail?.note(step.value, answer)
+      step = asks.next(answer)
     }
+    return this.#ended(step.value)
   }
 
   async #answer(ask: Ask): Promise<Answer> {
@@ -166,13 +165,13 @@ export class Reconciliation {
         signal.throwIfAborted()
         return { did: ask.do }
       case 'finish':
-        return { did: ask.do, changed: true }
+        return { did: ask.do, changed: stale.aborted }
     }
   }
 
   /** Effects and owned objects are progress. A status is not, because it may have another time in each run. */
   #progressed(answer: Answer): Answer {
-    if (!('did' in answer && answer.did === 'skip')) this.#lease.progressed()
+    if (!('isSkipped' in answer)) this.#lease.progressed()
     return answer
   }
 
@@ -331,7 +330,7 @@ export class ExternalCalls {
   async read({ input }: Ask & { do: 'read' }): Promise<Answer> {
     const { rateLimit, signal } = this.#options
     const turn = rateLimit?.takeWithin(LONGEST_WAIT_MS) ?? { waitMs: 0 }
-    if ('returnMs' in turn) return { did: 'limit', afterMs: turn.returnMs }
+    if ('returnMs' in turn) return { did: 'read', limitedMs: turn.returnMs }
     if (turn.waitMs > 0) await pause(turn.waitMs, signal)
     signal.throwIfAborted()
     return { did: 'read', external: await this.#call(input, { step: 'read' }) }
@@ -345,7 +344,7 @@ export class ExternalCalls {
     const { rateLimit, skipped, hold } = this.#options
     if (skipped !== undefined) {
       skipped(shown)
-      return { did: 'skip' }
+      return { did: 'perform', isSkipped: true }
     }
     rateLimit?.take()
     hold()
@@ -373,7 +372,7 @@ export class ExternalCalls {
   }
 }
 
-/** Passes a note of the reconcile machine to the component that handles it. */
+/** Passes a note of `run` to the component that handles it. */
 function reportNote(
   { recorder, kube, settled, observe }: ReconciliationDependencies,
   of: { reconciler: string; key: string },

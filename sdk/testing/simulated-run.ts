@@ -8,13 +8,12 @@ import {
   GoneError,
   type MetadataWrite,
   type Note,
-  next,
   type Observed,
   type Reconciled,
   RefusedError,
   reconciled,
+  run as reconcileRun,
   type SettledWrites,
-  start,
   type TakenField,
   takeOver,
   type Write,
@@ -91,12 +90,10 @@ export async function reconcileOnce(run: SimulatedRun): Promise<SimulatedRunEnd>
     if (note.note === 'settled') run.settled.remember(note.target, note.value)
     if (note.note === 'failed' || note.note === 'unreported') failure = note.error as Error
   }
-  for (let step = start(of, { attempt: run.attempt, random: 0 }); ; ) {
-    for (const note of step.notes) tell(note)
-    const { ask } = step
-    if (ask.do === 'finish' && !(ask.mayLookAgain && driver.isStale)) return { finish: ask.finish, failure }
-    step = next(step, await driver.answer(ask))
-  }
+  const asks = reconcileRun(of, { attempt: run.attempt, random: 0, tell })
+  let step = asks.next()
+  while (!step.done) step = asks.next(await driver.answer(step.value))
+  return { finish: step.value, failure }
 }
 
 const isConfidential = ({ group, resource }: ResourceRef): boolean => group === '' && resource === 'secrets'
@@ -105,7 +102,7 @@ class SimulatedDriver {
   readonly #run: SimulatedRun
   readonly #of: Reconciled
   /** Whether another writer has changed the memory since this run has read it. */
-  isStale = false
+  #isStale = false
 
   constructor(run: SimulatedRun, of: Reconciled) {
     this.#run = run
@@ -132,7 +129,7 @@ class SimulatedDriver {
       case 'read':
         return { did: ask.do, external: await this.#run.external?.read(ask.input) }
       case 'perform':
-        if (this.#run.isDry) return { did: 'skip' }
+        if (this.#run.isDry) return { did: ask.do, isSkipped: true }
         return { did: ask.do, result: await this.#run.external?.perform(ask.input) }
       case 'write':
         return { did: ask.do, results: ask.writes.map((write) => this.#tried(write)) }
@@ -150,13 +147,13 @@ class SimulatedDriver {
       case 'hold':
         return { did: ask.do }
       case 'finish':
-        return { did: ask.do, changed: true }
+        return { did: ask.do, changed: this.#isStale }
     }
   }
 
   #observe(): Observed | undefined {
     const { memory, settled, primary, draw } = this.#run
-    this.isStale = false
+    this.#isStale = false
     const object = primary()
     if (object === undefined) return undefined
     const world = worldOf(this.#of, object, memory.all())
@@ -251,7 +248,7 @@ class SimulatedDriver {
       return { object: after, isOld: false }
     const { version } = memory
     wrote({ verb, object: after ?? sent })
-    if (memory.version !== version) this.isStale = true
+    if (memory.version !== version) this.#isStale = true
     const isOld = memory.find(sent)?.metadata.resourceVersion !== after?.metadata.resourceVersion
     return { object: after, isOld }
   }

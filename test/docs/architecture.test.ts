@@ -141,7 +141,7 @@ function namesOnThePage(): { name: string; sources: string[] }[] {
 
 /** As a function, type, constant, method or property. */
 function isDeclared(name: string, text: string): boolean {
-  const declaration = `\\b(?:function|class|const|interface|type) ${name}\\b`
+  const declaration = `\\b(?:function\\*?|class|const|interface|type) ${name}\\b`
   const member = `^ +(?:readonly |async |\\*)*${name}(?:<.*>)?\\??[(:]`
   return new RegExp(`${declaration}|${member}`, 'm').test(text)
 }

@@ -1,5 +1,6 @@
+import { expect } from 'vitest'
 import type { KubeObject } from '#contracts'
-import { type Answer, type Ask, deepFreeze, next, type Reconciled, reconciled, type Step, start } from '#reconcile'
+import { type Answer, type Ask, deepFreeze, type Note, type Reconciled, reconciled, run } from '#reconcile'
 import { finalizerOf, reconcilerSpec } from '#spec'
 import { CONFIG_MAPS, ownedByWidget, PODS, SECRETS, widget, world } from '../dispatch/objects.ts'
 
@@ -22,20 +23,41 @@ export function widgets(more: object = {}): Reconciled {
 /** What a test answers: to each Ask of a kind in turn, then the last again. */
 export type Script = Partial<{ [Kind in Ask['do']]: readonly (Answer | ((ask: Ask) => Answer))[] }>
 
+/** A request of a run, the notes that it has told before, and the answer. */
+export interface Step {
+  ask: Ask
+  notes: readonly Note[]
+  answer: Answer
+}
+
+/** All steps of a run that `answer` answers. */
+export function stepsOf(answer: (ask: Ask) => Answer, of = widgets(), attempt = 0): Step[] {
+  const steps: Step[] = []
+  let notes: Note[] = []
+  const asks = run(of, { attempt, random: 0.5, tell: (note) => notes.push(note) })
+  let asked = asks.next()
+  while (!asked.done) {
+    const step = { ask: asked.value, notes, answer: answer(asked.value) }
+    notes = []
+    // Nothing that the run has asked or told is changed later.
+    steps.push(deepFreeze(step))
+    asked = asks.next(step.answer)
+  }
+  expect(steps.at(-1)?.ask).toEqual({ do: 'finish', finish: asked.value })
+  return steps
+}
+
 /** All steps of a run whose asks are answered by the script; what it leaves out succeeds. */
 export function drive(script: Script, of = widgets(), attempt = 0): Step[] {
   const asked: Record<string, number> = {}
-  const steps: Step[] = []
-  for (let step = start(of, { attempt, random: 0.5 }); ; ) {
-    // Nothing that a step holds is changed by those after it.
-    steps.push(deepFreeze(step))
-    const { ask } = step
+  const answer = (ask: Ask): Answer => {
     const answers = script[ask.do] ?? []
     const count = (asked[ask.do] = (asked[ask.do] ?? 0) + 1)
     const chosen = answers[Math.min(count, answers.length) - 1]
-    if (ask.do === 'finish' && (chosen === undefined || count > answers.length || !ask.mayLookAgain)) return steps
-    step = next(step, (typeof chosen === 'function' ? chosen(ask) : chosen) ?? succeeds(ask))
+    if (chosen === undefined || (ask.do === 'finish' && count > answers.length)) return succeeds(ask)
+    return typeof chosen === 'function' ? chosen(ask) : chosen
   }
+  return stepsOf(answer, of, attempt)
 }
 
 export const sees = (object: KubeObject = widget(), ...owned: KubeObject[]): Answer => ({
@@ -103,7 +125,7 @@ export function succeeds(ask: Ask): Answer {
     case 'hold':
       return { did: 'hold' }
     case 'finish':
-      return { did: 'finish', changed: true }
+      return { did: 'finish', changed: false }
   }
 }
 

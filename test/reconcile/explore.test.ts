@@ -1,11 +1,11 @@
 import { isDeepStrictEqual } from 'node:util'
 import { expect, it } from 'vitest'
 import { ConflictError, type KubeObject, TerminalError } from '#contracts'
-import { type Answer, type Ask, GoneError, RefusedError, type Step } from '#reconcile'
+import { type Answer, type Ask, GoneError, RefusedError } from '#reconcile'
 import { holdsFinalizer, PAUSED_ANNOTATION } from '#spec'
 import { child, widget } from '../dispatch/objects.ts'
 import { randomFrom } from '../support/random.ts'
-import { drive, FINALIZER, fails, GONE, returns, sees, stored, succeeds, widgets } from './driver.ts'
+import { drive, FINALIZER, fails, GONE, returns, type Step, sees, stored, succeeds, widgets } from './driver.ts'
 
 const RUNS = 3000
 const seed = Number(process.env['FAIRLEAD_SEED'] ?? Math.floor(Math.random() * 2 ** 31))
@@ -56,10 +56,10 @@ function anyAnswer(ask: Ask, random: () => number): Answer {
     case 'call':
       return returns(pick(OUTCOMES))
     case 'read':
-      if (random() < 0.1) return { did: 'limit', afterMs: 1000 }
+      if (random() < 0.1) return { did: 'read', limitedMs: 1000 }
       return { did: 'read', external: Math.floor(random() * 3) }
     case 'perform':
-      return random() < 0.05 ? { did: 'skip' } : { did: 'perform', result: null }
+      return random() < 0.05 ? { did: 'perform', isSkipped: true } : { did: 'perform', result: null }
     case 'write':
       return {
         did: 'write',
@@ -78,8 +78,6 @@ function anyAnswer(ask: Ask, random: () => number): Answer {
       return succeeds(ask)
   }
 }
-
-const worldOf = ({ place }: Step) => ('pass' in place ? place.pass.world : undefined)
 
 it(`every run of ${RUNS} with any answers ends, and keeps the rules of a run; FAIRLEAD_SEED=${seed}`, () => {
   const random = randomFrom(seed)
@@ -132,31 +130,31 @@ it(`every run of ${RUNS} with any answers ends, and keeps the rules of a run; FA
 /** Returns forbidden steps of a run. */
 function breaches(steps: readonly Step[]): string[] {
   const found: string[] = []
+  const known = new Known()
   let called: unknown
   let isRead = false
-  for (const step of steps) {
-    const { ask } = step
-    const object = worldOf(step)?.object
+  for (const { ask, answer } of steps) {
+    const { object } = known
     const isWaiting = object !== undefined && holdsFinalizer(object, 'widget')
+    const isRefused = known.isRefused()
     if (ask.do === 'observe' && ask.begins) called = undefined
     if (ask.do === 'write' && object?.metadata.deletionTimestamp !== undefined && !isWaiting)
       found.push('a write for an object that does not wait')
-    const missing = 'pass' in step.place ? step.place.pass.standing.length : 0
-    if (missing > 0 && ask.do === 'write' && ask.writes.some((write) => write.verb === 'delete' && write.isPruned))
+    if (isRefused && ask.do === 'write' && ask.writes.some((write) => write.verb === 'delete' && write.isPruned))
       found.push('a deletion while a write is refused')
-    if (missing > 0 && ask.do === 'perform') found.push('an effect while a write is refused')
+    if (isRefused && ask.do === 'perform') found.push('an effect while a write is refused')
     if (ask.do === 'observe') isRead = false
     if (ask.do === 'read') isRead = true
     if (ask.do === 'call' && !isRead) found.push('a call without a read after the last observation')
-    const done = 'pass' in step.place ? step.place.pass.performed : []
-    if (ask.do === 'perform' && done.some(({ effect }) => effect.kind === ask.input.effect.kind))
+    if (ask.do === 'perform' && known.performed.has(ask.input.effect.kind))
       found.push('an effect that the run has performed')
-    if (missing > 0 && ask.do === 'delete') found.push('the deletion of the object while a write is refused')
-    if (missing > 0 && ask.do === 'writeStatus') {
+    if (isRefused && ask.do === 'delete') found.push('the deletion of the object while a write is refused')
+    if (isRefused && ask.do === 'writeStatus') {
       const { conditions = [] } = ask.patch.status as { conditions?: { type: string; status: string }[] }
       if (conditions.some(({ type, status }) => type === 'Ready' && status === 'True'))
         found.push('a Ready that is True while a write is refused')
     }
+    known.learn(ask, answer)
     if (ask.do !== 'call') continue
     if (isDeepStrictEqual(ask.input, called)) found.push('a call with the input of the call before')
     if (object?.metadata.annotations?.[PAUSED_ANNOTATION] !== undefined) found.push('a call for a paused object')
@@ -165,3 +163,52 @@ function breaches(steps: readonly Step[]): string[] {
   }
   return found
 }
+
+/** What the answers before a step have told the run. */
+class Known {
+  object: KubeObject | undefined
+  /** The kinds of the effects that the run has performed. */
+  readonly performed = new Set<string>()
+  #owned = new Set<string>()
+  #wanted: string[] | undefined
+  readonly #refused = { apply: new Set<string>(), delete: new Set<string>() }
+
+  /** Whether the last outcome requires a write that was refused in this pass. */
+  isRefused(): boolean {
+    const { apply, delete: kept } = this.#refused
+    const wanted = this.#wanted
+    if (wanted === undefined) return false
+    return (
+      wanted.some((name) => apply.has(name)) ||
+      [...kept].some((name) => this.#owned.has(name) && !wanted.includes(name))
+    )
+  }
+
+  learn(ask: Ask, answer: Answer): void {
+    if (ask.do === 'perform' && !('failed' in answer && answer.failed instanceof ConflictError))
+      this.performed.add(ask.input.effect.kind)
+    if ('failed' in answer) return
+    if (ask.do === 'observe' && answer.did === 'observe' && answer.seen !== undefined) {
+      if (ask.begins) for (const names of Object.values(this.#refused)) names.clear()
+      this.object = answer.seen.world.object
+      this.#owned = new Set(answer.seen.world.owned.map((child) => nameOf(child.object)))
+    }
+    if (answer.did === 'call') this.#learnOutcome(answer.returned as { apply?: KubeObject[] | string })
+    if ('result' in answer && answer.did !== 'perform' && answer.result !== 'dropped')
+      this.object = answer.result.object ?? this.object
+    if (ask.do !== 'write' || answer.did !== 'write') return
+    for (const [index, { verb, object }] of ask.writes.entries()) {
+      const result = answer.results[index]!
+      const kind = verb === 'delete' ? 'delete' : 'apply'
+      if (!('failed' in result)) this.#owned[result.object === undefined ? 'delete' : 'add'](nameOf(object))
+      else if (result.failed instanceof RefusedError) this.#refused[kind].add(nameOf(object))
+    }
+  }
+
+  /** The outcome that is not valid changes nothing: the run fails. */
+  #learnOutcome({ apply }: { apply?: KubeObject[] | string }): void {
+    if (typeof apply !== 'string') this.#wanted = apply?.map(nameOf)
+  }
+}
+
+const nameOf = ({ kind, metadata }: KubeObject): string => `${kind} ${metadata.name}`

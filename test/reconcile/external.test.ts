@@ -1,9 +1,21 @@
 import { describe, expect, it } from 'vitest'
 import { ConflictError, type PerformInput, RetryAfterError, type RunInput, TerminalError } from '#contracts'
-import { type Answer, type Ask, FunctionError, RefusedError, RunTimeoutError, type Step } from '#reconcile'
+import { type Answer, type Ask, FunctionError, RefusedError, RunTimeoutError } from '#reconcile'
 import { PAUSED_ANNOTATION } from '#spec'
 import { child, widget } from '../dispatch/objects.ts'
-import { asksOf, drive, endOf, FINALIZER, fails, returns, type Script, sees, stored, widgets } from './driver.ts'
+import {
+  asksOf,
+  drive,
+  endOf,
+  FINALIZER,
+  fails,
+  returns,
+  type Script,
+  type Step,
+  sees,
+  stored,
+  widgets,
+} from './driver.ts'
 
 const POD = { apiVersion: 'v1', kind: 'Pod', metadata: { name: 'p' } }
 const SECRET = { apiVersion: 'v1', kind: 'Secret', metadata: { name: 's' }, stringData: { password: 'hunter22' } }
@@ -94,12 +106,12 @@ describe('a run of a function with an external system asks, in this order', () =
     ],
     [
       'nothing more where effects are not performed',
-      { call: [returns({ effect: ADD })], perform: [{ did: 'skip' }] },
+      { call: [returns({ effect: ADD })], perform: [{ did: 'perform', isSkipped: true }] },
       'observe read call perform finish',
     ],
     [
       'nothing more where the rate limit allows no read',
-      { read: [{ did: 'limit', afterMs: 700 }] },
+      { read: [{ did: 'read', limitedMs: 700 }] },
       'observe read finish',
     ],
     [
@@ -178,19 +190,19 @@ describe('a run of a function with an external system ends', () => {
     ],
     [
       'later when the rate limit allows no read',
-      { read: [{ did: 'limit', afterMs: 700 }] },
+      { read: [{ did: 'read', limitedMs: 700 }] },
       { kind: 'requeue', at: { afterMs: 700 } },
     ],
     [
       'later, and not as a success, when it has failed before',
-      { read: [{ did: 'limit', afterMs: 700 }] },
+      { read: [{ did: 'read', limitedMs: 700 }] },
       { kind: 'error', retryAt: { afterMs: 700 }, isCounted: false },
       3,
     ],
     [
       'with the error of its effect when the rate limit allows no read after it',
       {
-        read: [reads([]), { did: 'limit', afterMs: 700 }],
+        read: [reads([]), { did: 'read', limitedMs: 700 }],
         call: [returns({ effect: ADD })],
         perform: [fails(new Error('no'))],
       },
@@ -198,7 +210,7 @@ describe('a run of a function with an external system ends', () => {
     ],
     [
       'with the timer of its outcome where effects are not performed',
-      { call: [returns({ effect: ADD, requeueAfterSeconds: 5 })], perform: [{ did: 'skip' }] },
+      { call: [returns({ effect: ADD, requeueAfterSeconds: 5 })], perform: [{ did: 'perform', isSkipped: true }] },
       { kind: 'requeue', at: { afterMs: 5000 } },
     ],
     [

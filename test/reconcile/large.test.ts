@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { next, type Step, start } from '#reconcile'
 import { createdFor, widget } from '../dispatch/objects.ts'
-import { sees, stored, succeeds, widgets } from './driver.ts'
+import { sees, stepsOf, stored, succeeds } from './driver.ts'
 
 const COUNT = 400
 /** Reads of one object, however many others there are. */
@@ -26,30 +25,23 @@ function counted<T extends { metadata: { name: string } }>(objects: readonly T[]
   return { counting, most: () => Math.max(...reads) }
 }
 
-/** Runs an outcome to its end; `answer` returns the result of each write. */
-function run(step: Step, answer: (step: Step) => Step): void {
-  for (let at = step; at.ask.do !== 'finish'; ) at = answer(at)
-}
-
 describe('a run of many objects reads each a few times only', () => {
   it('when it writes them', () => {
     const written = counted(apply.map((object) => stored(createdFor(widget(), 'widget', object))))
-    run(start(widgets(), { attempt: 0, random: 0 }), (step) => {
-      const { ask } = step
-      if (ask.do === 'call') return next(step, { did: 'call', returned: { apply } })
-      if (ask.do !== 'write') return next(step, succeeds(ask))
-      return next(step, { did: 'write', results: written.counting.map((object) => ({ object, isOld: false })) })
+    stepsOf((ask) => {
+      if (ask.do === 'call') return { did: 'call', returned: { apply } }
+      if (ask.do !== 'write') return succeeds(ask)
+      return { did: 'write', results: written.counting.map((object) => ({ object, isOld: false })) }
     })
     expect(written.most()).toBeLessThan(MOST_READS)
   })
 
   it('when all but one of them have to go', () => {
     const there = counted(apply.map((object) => stored(createdFor(widget(), 'widget', object))))
-    run(start(widgets(), { attempt: 0, random: 0 }), (step) => {
-      const { ask } = step
-      if (ask.do === 'observe') return next(step, sees(widget(), ...there.counting))
-      if (ask.do === 'call') return next(step, { did: 'call', returned: { apply: apply.slice(0, 1) } })
-      return next(step, succeeds(ask))
+    stepsOf((ask) => {
+      if (ask.do === 'observe') return sees(widget(), ...there.counting)
+      if (ask.do === 'call') return { did: 'call', returned: { apply: apply.slice(0, 1) } }
+      return succeeds(ask)
     })
     expect(there.most()).toBeLessThan(MOST_READS)
   })

@@ -1,9 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
-import type { Settled } from '../../reconcile/compare.ts'
 import { parseOutcome } from '../../reconcile/outcome.ts'
 import { type Plan, plan } from '../../reconcile/plan.ts'
-import { nextWrite } from '../../reconcile/rounds.ts'
+import type { Settled } from '../../reconcile/settled.ts'
 import { CONFIG_MAPS, child, widget, world } from '../dispatch/objects.ts'
 
 const WIDGETS = { group: 'example.com', version: 'v1', resource: 'widgets', kind: 'Widget' }
@@ -184,25 +183,8 @@ describe('what a reconciler does not declare', () => {
   })
 })
 
-describe('the writes of a run', () => {
-  const map = { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'm' } }
-
-  it('are owned objects, labels and annotations, the status, and the deletion of the object, in this order', () => {
-    const kinds: (string | undefined)[] = []
-    const outcome = { apply: [map], metadata: { labels: { a: '1' } }, status: { phase: 'x' }, deleteObject: true }
-    for (let next: Plan = planned(outcome); ; ) {
-      const write = nextWrite(next)
-      kinds.push(write?.kind)
-      if (write?.kind === 'owned') next = { ...next, stages: [] }
-      else if (write?.kind === 'metadata') next = { ...next, metadata: undefined }
-      else if (write?.kind === 'status') next = { ...next, status: undefined }
-      else if (write?.kind === 'deletion') next = { ...next, isDeletion: false }
-      else break
-    }
-    expect(kinds).toEqual(['owned', 'metadata', 'status', 'deletion', undefined])
-  })
-
-  it('do not delete what is being deleted', () => {
+describe('the deletion of the object', () => {
+  it('is not requested again while it is being deleted', () => {
     const object = widget({ metadata: { deletionTimestamp: '2030-01-01T00:00:00Z' } })
     expect(planned({ deleteObject: true }, { object }).isDeletion).toBe(false)
     expect(planned({ deleteObject: true, apply: [] }, { object: child('Widget', 'w') }).isDeletion).toBe(true)

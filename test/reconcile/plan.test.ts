@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { ownershipMark, RECONCILER_ANNOTATION } from '#reconcile'
 import type { OwnedResource } from '#spec'
-import type { Settled } from '../../reconcile/compare.ts'
 import { DESIRED_ANNOTATION } from '../../reconcile/desired.ts'
 import { parseOutcome } from '../../reconcile/outcome.ts'
 import { ONLY_IF_ABSENT, type Plan, plan, type Write } from '../../reconcile/plan.ts'
+import type { Settled } from '../../reconcile/settled.ts'
 import type { World } from '../../reconcile/world.ts'
 import {
   CONFIG_MAPS,

@@ -1,8 +1,20 @@
 import { describe, expect, it } from 'vitest'
 import { type KubeObject, type RunInput, TerminalError } from '#contracts'
-import { type Answer, type Ask, RefusedError, type Step } from '#reconcile'
+import { type Answer, type Ask, RefusedError } from '#reconcile'
 import { child, widget } from '../dispatch/objects.ts'
-import { asksOf, drive, endOf, FINALIZER, fails, returns, type Script, sees, succeeds, widgets } from './driver.ts'
+import {
+  asksOf,
+  drive,
+  endOf,
+  FINALIZER,
+  fails,
+  returns,
+  type Script,
+  type Step,
+  sees,
+  succeeds,
+  widgets,
+} from './driver.ts'
 
 const core = (kind: string, resource: string) => ({ group: '', version: 'v1', resource, kind })
 const OWNS = [
@@ -359,8 +371,8 @@ describe('the status of a run with a refusal', () => {
   it('is the same when the refusal is repeated: nothing is written', () => {
     const outcome = { apply: [BINDING], status: { phase: 'Up' }, conditions: [ready('True')] }
     const first = run(outcome, ['RoleBinding admins'])
-    const last = first.findLast(({ place }) => 'pass' in place)!.place as { pass: { world: { object: KubeObject } } }
-    const again = run(outcome, ['RoleBinding admins'], { observe: [sees(last.pass.world.object)] })
+    const shown = first.findLast(({ ask }) => ask.do === 'writeStatus')!.answer as { result: { object: KubeObject } }
+    const again = run(outcome, ['RoleBinding admins'], { observe: [sees(shown.result.object)] })
     expect(statusesOf(first)).toHaveLength(1)
     expect(asksOf(again)).toBe('observe call write call finish')
   })

@@ -1,9 +1,23 @@
 import { describe, expect, it } from 'vitest'
 import { ConflictError, RetryAfterError, TerminalError } from '#contracts'
-import { GoneError, next, RefusedError, start } from '#reconcile'
+import { GoneError, RefusedError, run } from '#reconcile'
 import { PAUSED_ANNOTATION } from '#spec'
 import { child, PODS, widget } from '../dispatch/objects.ts'
-import { asksOf, drive, endOf, FINALIZER, fails, GONE, returns, type Script, sees, stored, widgets } from './driver.ts'
+import {
+  asksOf,
+  drive,
+  endOf,
+  FINALIZER,
+  fails,
+  GONE,
+  returns,
+  type Script,
+  sees,
+  stepsOf,
+  stored,
+  succeeds,
+  widgets,
+} from './driver.ts'
 
 const POD = { apiVersion: 'v1', kind: 'Pod', metadata: { name: 'p' } }
 const MAP = { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'c' }, data: { a: '1' } }
@@ -44,6 +58,14 @@ describe('a run asks, in this order', () => {
       'the stages of a plan, one after the other',
       { call: [returns({ apply: [POD, MAP] })] },
       'observe call write write call finish',
+    ],
+    [
+      'owned objects, labels and annotations, the status, and the deletion of the object, each with a call before',
+      {
+        call: [returns({ apply: [MAP], metadata: { labels: { a: '1' } }, status: { phase: 'x' }, deleteObject: true })],
+      },
+      'observe call write call writeMetadata call writeStatus call delete finish',
+      widgets({ writes: ['Metadata', 'Deletion'] }),
     ],
     ['the status of a paused object, and no call', { observe: [sees(paused)] }, 'observe writeStatus finish'],
     ['the finalizer before the call', {}, 'observe writeFinalizers call finish', finalizing],
@@ -240,13 +262,23 @@ describe('a run tells', () => {
 })
 
 it('an answer to another question is refused', () => {
-  expect(() => next(start(widgets(), { attempt: 0, random: 0 }), { did: 'hold' })).toThrow('answered hold to observe')
+  const asks = run(widgets(), { attempt: 0, random: 0, tell: () => undefined })
+  asks.next()
+  expect(() => asks.next({ did: 'hold' })).toThrow('answered hold to observe')
 })
 
-it('a step can be answered twice: nothing in it changes', () => {
-  const [first] = drive({})
-  expect(next(first!, sees())).toEqual(next(first!, sees()))
-  expect(stored(widget()).metadata.resourceVersion).not.toBe(widget().metadata.resourceVersion)
+it('a run is its answers: the same ones lead to the same asks and notes', () => {
+  const event = { type: 'Normal', reason: 'Made', message: 'made' }
+  const steps = drive({
+    call: [returns({ apply: [POD, MAP], status: { a: '1' }, events: [event] })],
+    write: [CONFLICT, succeeds],
+    finish: [{ did: 'finish', changed: true }],
+  })
+  const answers = steps.values()
+  expect(stepsOf(() => answers.next().value!.answer)).toEqual(steps)
+  expect(asksOf(steps)).toBe(
+    'observe call write observe write write call writeStatus call finish observe call write write call writeStatus call finish',
+  )
 })
 
 describe('a run that a terminal error ends', () => {

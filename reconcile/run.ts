@@ -1,0 +1,378 @@
+import { ConflictError, type EventReport, type KubeObject, type RunInput, TerminalError } from '#contracts'
+import { type Due, dueDate, type Finish } from '#queue/terms'
+import { finalizersWithout, holdsFinalizer, keepsStatus, namesOthers, PAUSED_ANNOTATION } from '#spec'
+import { fingerprint, sameJson } from './compare.ts'
+import { contentsReturned, noteConfidential, objectsOf } from './confidential.ts'
+import { GoneError, gravest, RefusedError, UnsettledError } from './errors.ts'
+import { perform, read } from './external.ts'
+import { fail, refusalOf } from './failure.ts'
+import { deepFreeze, finalizersBefore, inputOf, isFinalizing } from './input.ts'
+import type { MetadataWrite } from './metadata.ts'
+import { type PlainOutcome, parseOutcome } from './outcome.ts'
+import { isRetained } from './ownership.ts'
+import { plan, plannedStatus, type Write } from './plan.ts'
+import {
+  type Asking,
+  ask,
+  attempt,
+  type End,
+  ends,
+  endsNow,
+  FailedPass,
+  failed,
+  isLastPass,
+  type Pass,
+  type Reconciled,
+  type Run,
+  type RunStart,
+  tellEvents,
+} from './progress.ts'
+import {
+  afterRefusal,
+  type FeasiblePlan,
+  notingRefused,
+  type RefusedWrite,
+  refusedMetadata,
+  refusedWrite,
+  withoutHeld,
+  withoutRefused,
+} from './refusals.ts'
+import { metadataTarget, statusTarget } from './settled.ts'
+import { conditionPatch, PAUSED, type StatusPatch } from './status.ts'
+import type { Failed, Observed, Written } from './vocabulary.ts'
+import { called, withObject, withOwned } from './world.ts'
+
+/**
+ * The number of decisions in one pass, each on the result of the one before, before the function counts as one that
+ * never settles.
+ */
+const MAX_ROUNDS = 8
+/** The pause after a pass that has performed effects in all its rounds. */
+const PAUSE_MS = 1000
+
+/**
+ * One run of one object. It yields what it asks of its driver, takes each answer, and returns how the run ends. It
+ * depends on nothing but the answers: it has no clock, no randomness, no input and no output. A driver that stops
+ * earlier, because it may not write any more, leaves the run as a crash would.
+ */
+export function* run(of: Reconciled, start: RunStart): Asking<Finish> {
+  const run: Run = { of, ...start, passes: 0, told: new Set(), confidential: [], performed: [] }
+  let pass: Pass | undefined
+  for (;;) {
+    run.passes++
+    let end: End
+    try {
+      const { seen } = yield* ask({ do: 'observe', begins: true })
+      pass = seen === undefined || !isServed(of, seen.world.object) ? undefined : begin(run, seen)
+      end = pass === undefined ? ends(run, { kind: 'done' }) : yield* reconcile(pass)
+    } catch (error) {
+      if (!(error instanceof FailedPass)) throw error
+      end = yield* fail(run, pass, error.failure)
+    }
+    if (end === 'again') continue
+    const { changed } = yield* ask({ do: 'finish', finish: end.finish })
+    if (!(changed && end.mayPassAgain)) return end.finish
+  }
+}
+
+/**
+ * Whether the reconciler serves the object. An object that is not selected or is being deleted is served only while it
+ * waits for the reconciler.
+ */
+const isServed = ({ identity, selects }: Reconciled, object: KubeObject): boolean =>
+  (selects(object) && object.metadata.deletionTimestamp === undefined) || holdsFinalizer(object, identity)
+
+function begin(run: Run, seen: Observed): Pass {
+  noteConfidential(run, objectsOf(seen.world))
+  return { run, excess: undefined, ...seen, external: undefined, refused: [], standing: [] }
+}
+
+/** One pass: the function decides on an object that is not paused, and that has the finalizer that it must have. */
+function* reconcile(pass: Pass): Asking<End> {
+  const { run, world, now } = pass
+  const { identity, spec, selects } = run.of
+  const { object } = world
+  const isSelected = selects(object)
+  if (isPaused(object)) {
+    const patch = isSelected && keepsStatus(spec) ? pausePatch(object, now) : undefined
+    if (patch !== undefined) yield* ask({ do: 'writeStatus', object, patch, mayBeDropped: false })
+    return ends(run, { kind: 'done' })
+  }
+  const finalizers = finalizersBefore(object, identity, spec, isSelected)
+  if (finalizers !== undefined) yield* writeFinalizers(pass, finalizers)
+  const { object: present } = pass.world
+  const isToBeDecided = isFinalizing(present, identity) ? spec.finalize : selects(present)
+  return isToBeDecided ? yield* rounds(pass) : ends(run, { kind: 'done' })
+}
+
+const isPaused = ({ metadata }: KubeObject): boolean => metadata.annotations?.[PAUSED_ANNOTATION] === 'true'
+
+/** Returns the patch that reports the pause on the object. It is the only write to the object during the pause. */
+function pausePatch(object: KubeObject, now: Date): StatusPatch | undefined {
+  const message = `nothing is written while annotation ${PAUSED_ANNOTATION} is "true"`
+  return conditionPatch(object, { type: PAUSED, status: 'True', reason: 'PausedByAnnotation', message }, now)
+}
+
+/**
+ * The rounds of a pass. Each calls the function, and sends the first writes that its outcome requires, in this order:
+ * owned objects, the labels and annotations of the object, its status, its effect, and its deletion after all others.
+ * The next round decides on the result.
+ */
+function* rounds(pass: Pass): Asking<End> {
+  const { run } = pass
+  for (let round = 1; ; round++) {
+    if (pass.excess !== undefined) throw failed(pass.excess)
+    if (run.of.spec.external !== undefined && pass.external === undefined) {
+      const limited = yield* read(pass)
+      if (limited !== undefined) return limited
+    }
+    const outcome = yield* call(pass)
+    let planned = feasible(pass, outcome)
+    const { metadata, status, effect, events, requeue } = planned
+    if (planned.stages.some((writes) => writes.length > 0)) planned = yield* writeOwned(pass, planned)
+    else if (metadata !== undefined) planned = yield* writeMetadata(pass, planned, metadata)
+    else if (status !== undefined) yield* writeStatus(pass, status)
+    else if (effect !== undefined) {
+      const isPerformed = yield* perform(pass, effect, events)
+      if (!isPerformed) {
+        // The next decision would depend on the result.
+        tellEvents(pass, events)
+        return endsNow(requeue === undefined ? { kind: 'done' } : { kind: 'requeue', at: requeue })
+      }
+      yield* observeAgain(pass)
+    } else if (planned.isDeletion) {
+      const isFinalized = yield* deleteObject(pass)
+      if (!isFinalized) {
+        tellEvents(pass, events)
+        return ends(run, { kind: 'done' })
+      }
+    } else return yield* conclude(pass, planned)
+    tellEvents(pass, planned.events)
+    if (round === MAX_ROUNDS) return goOnLater(pass, planned)
+  }
+}
+
+/** Calls the function. If its last call in this run saw the same state, uses that outcome and the time of that call. */
+function* call(pass: Pass): Asking<PlainOutcome> {
+  const { run, external } = pass
+  const input: RunInput = { ...inputOf(pass), ...(external && { external: external.state }) }
+  if (run.called !== undefined) {
+    const { now, seed = pass.seed } = run.called.input
+    if (sameJson(run.called.input, { ...input, now, seed })) {
+      pass.now = new Date(now)
+      pass.seed = seed
+      return run.called.outcome
+    }
+  }
+  const { returned } = yield* ask({ do: 'call', input: deepFreeze(input) })
+  let outcome: PlainOutcome
+  try {
+    outcome = parseOutcome(returned, run.of.maxStateBytes)
+  } catch (error) {
+    noteConfidential(run, contentsReturned(returned))
+    throw failed(error)
+  }
+  noteConfidential(run, outcome.apply ?? [])
+  run.called = { input, outcome }
+  return outcome
+}
+
+/** Returns what has to be written, without the writes that were refused in this pass. */
+function feasible(pass: Pass, outcome: PlainOutcome): FeasiblePlan {
+  const { run, world, now, settled, refused } = pass
+  const { spec, identity, isReferenceOnly: isConfidential } = run.of
+  const wanted = plan(spec, world, outcome, { identity, now, settled, isConfidential })
+  if (wanted.findings.length > 0)
+    throw failed(new TerminalError(wanted.findings.join('; '), { reason: 'InvalidOutcome' }))
+  const planned = noteStanding(pass, withoutRefused(wanted, refused))
+  const refusal = refusalOf(pass)
+  return refusal === undefined
+    ? planned
+    : { ...planned, status: plannedStatus(spec, world, outcome, { identity, now, settled }, refusal) }
+}
+
+/** Notes the refused writes that the outcome requires. */
+function noteStanding(pass: Pass, planned: FeasiblePlan): FeasiblePlan {
+  pass.refused = notingRefused(pass.refused, planned.standing)
+  pass.standing = planned.standing
+  return planned
+}
+
+/**
+ * Writes owned objects, one stage after the other. A refused write does not stop the others. Returns the plan without
+ * the writes that were refused.
+ */
+function* writeOwned(pass: Pass, wanted: FeasiblePlan): Asking<FeasiblePlan> {
+  let planned = wanted
+  for (let stage = 0; stage < planned.stages.length; stage++) {
+    const writes = planned.stages[stage] ?? []
+    if (writes.length === 0) continue
+    const { results } = yield* ask({ do: 'write', writes })
+    const { refused, failures, events } = took(pass, writes, results)
+    if (refused.length > 0) planned = afterRefusal(planned, refused, stage + 1)
+    noteStanding(pass, planned)
+    tellEvents(pass, events)
+    if (failures.length > 0) throw new FailedPass(gravest(failures))
+    if (results.some((result) => 'isOld' in result && result.isOld)) {
+      yield* observeAgain(pass)
+      break
+    }
+  }
+  return planned
+}
+
+/** Takes the results of the writes of owned objects into the pass. */
+function took(pass: Pass, writes: readonly Write[], results: readonly (Written | Failed)[]) {
+  const { run } = pass
+  const refused: RefusedWrite[] = []
+  const failures: Failed[] = []
+  const events: EventReport[] = []
+  const written: Parameters<typeof withOwned>[1][number][] = []
+  for (const [index, write] of writes.entries()) {
+    const result = results[index]
+    if (result === undefined) continue
+    if (!('failed' in result)) {
+      const { object: after } = result
+      written.push({ resource: write.resource, before: write.object, after })
+      events.push(...eventsOf(write, result))
+      // An applied object needs no apply of the same content while it has the version after this apply.
+      if (write.verb === 'apply' && !result.isFound && after?.metadata.uid !== undefined)
+        settle(pass, after.metadata.uid, `${after.metadata.resourceVersion} ${write.fingerprint}`)
+    } else if (result.failed instanceof RefusedError) refused.push(refusedWrite(write, result.failed))
+    else failures.push(result)
+  }
+  pass.world = withOwned(pass.world, written)
+  pass.refused = withoutHeld(
+    pass.refused,
+    written.map(({ before }) => before),
+  )
+  noteConfidential(
+    run,
+    written.flatMap(({ after }) => after ?? []),
+  )
+  return { refused, failures, events }
+}
+
+/** Returns the Events of a write for users of the primary. */
+function eventsOf(write: Write, { adopted }: Written): EventReport[] {
+  if (adopted !== undefined) return [{ type: 'Normal', reason: 'Adopted', message: adopted }]
+  if (write.verb !== 'delete' || !write.isPruned || !isRetained(write.object)) return []
+  const message = `${called(write.object)} was retained, and was deleted because the function no longer returns it`
+  return [{ type: 'Normal', reason: 'Pruned', message }]
+}
+
+/**
+ * Writes labels and annotations. A refusal does not stop the run: the function decides again, with the refusal in its
+ * input.
+ */
+function* writeMetadata(pass: Pass, planned: FeasiblePlan, write: MetadataWrite): Asking<FeasiblePlan> {
+  const { object } = pass.world
+  const answer = yield* attempt({ do: 'writeMetadata', object, write })
+  if ('failed' in answer) {
+    if (!(answer.failed instanceof RefusedError)) throw new FailedPass(answer)
+    return noteStanding(pass, afterRefusal(planned, [refusedMetadata(write, answer.failed)], planned.stages.length))
+  }
+  const { result } = answer
+  settle(pass, metadataTarget(object), `${result.object?.metadata.resourceVersion} ${write.fingerprint}`)
+  yield* wrotePrimary(pass, result)
+  return planned
+}
+
+function* writeStatus(pass: Pass, patch: StatusPatch): Asking<void> {
+  const { run, world } = pass
+  const { object } = world
+  const { resourceVersion } = object.metadata
+  const { result } = yield* ask({ do: 'writeStatus', object, patch, mayBeDropped: !isLastPass(run) })
+  if (result === 'dropped') {
+    run.tell({ note: 'dropped' })
+    throw failed(new ConflictError('the status was overtaken by a change before it was written'))
+  }
+  if (result.object?.metadata.resourceVersion === resourceVersion)
+    settle(pass, statusTarget(object), `${resourceVersion} ${fingerprint(patch.status)}`)
+  yield* wrotePrimary(pass, result)
+}
+
+/** Notes a write that has no effect if it is repeated. */
+function settle(pass: Pass, target: string, value: string): void {
+  pass.settled = { ...pass.settled, [target]: value }
+  pass.run.tell({ note: 'settled', target, value })
+}
+
+/**
+ * Deletes the object. Returns whether the run goes on with it: it is being deleted, and waits for this reconciler. An
+ * object without finalizers is gone.
+ */
+function* deleteObject(pass: Pass): Asking<boolean> {
+  const { result } = yield* ask({ do: 'delete', object: pass.world.object })
+  const isWaiting = result.object !== undefined && isFinalizing(result.object, pass.run.of.identity)
+  if (result.isOld || isWaiting) {
+    yield* wrotePrimary(pass, result)
+    return true
+  }
+  present(pass, result)
+  return false
+}
+
+/** Takes the result of a write of the primary. If it now names other related objects, the run observes again. */
+function* wrotePrimary(pass: Pass, result: Written): Asking<void> {
+  const { object: before } = pass.world
+  present(pass, result)
+  if (result.isOld || namesOthers(pass.run.of.spec.related, before, pass.world.object)) yield* observeAgain(pass)
+}
+
+function* writeFinalizers(pass: Pass, finalizers: string[]): Asking<void> {
+  const { result } = yield* ask({ do: 'writeFinalizers', object: pass.world.object, finalizers })
+  if (result.isOld) throw failed(new ConflictError('the object was changed while its finalizers were written'))
+  present(pass, result)
+}
+
+function present(pass: Pass, { object }: Written): void {
+  if (object !== undefined) pass.world = withObject(pass.world, object)
+}
+
+/** Observes again in the same pass, because the observation is outdated. */
+function* observeAgain(pass: Pass): Asking<void> {
+  const { run } = pass
+  const { identity, selects, spec } = run.of
+  const { seen } = yield* ask({ do: 'observe', begins: false })
+  if (seen === undefined || !isServed(run.of, seen.world.object))
+    throw failed(new GoneError('the object was deleted during its run'))
+  const { object } = seen.world
+  const moved = (why: string) => failed(new ConflictError(`${why} during its run`))
+  if (!selects(object) && !isFinalizing(object, identity)) throw moved('the object has left the selection')
+  if (isPaused(object)) throw moved('the object was paused')
+  if (finalizersBefore(object, identity, spec, selects(object)) !== undefined)
+    throw moved('the finalizers of the object have changed')
+  noteConfidential(run, objectsOf(seen.world))
+  pass.external = undefined
+  pass.world = seen.world
+  pass.excess = seen.excess
+  pass.settled = { ...pass.settled, ...seen.settled }
+}
+
+/**
+ * Ends a pass that has nothing left to write. Releases the finalizer of an object that is being deleted. Fails the pass
+ * if a write of its last outcome was refused.
+ */
+function* conclude(pass: Pass, { events, requeue, lookAt, standing }: FeasiblePlan): Asking<End> {
+  const { run, world, now } = pass
+  const { identity } = run.of
+  tellEvents(pass, events)
+  if (standing.length > 0) throw new FailedPass()
+  const at = sooner(requeue, lookAt, now)
+  if (at !== undefined) return ends(run, { kind: 'requeue', at })
+  if (isFinalizing(world.object, identity))
+    yield* writeFinalizers(pass, finalizersWithout(world.object.metadata, identity))
+  return ends(run, { kind: 'done' })
+}
+
+const sooner = (due: Due | undefined, other: Date | undefined, now: Date): Due | undefined =>
+  due !== undefined && (other === undefined || dueDate(due, now) <= other) ? due : other
+
+/** Ends a pass after its last round. It has performed effects, or its function never settles. */
+function goOnLater({ run }: Pass, planned: FeasiblePlan): End {
+  const effect = run.performed.at(-1)
+  if (effect === undefined) throw failed(new UnsettledError(MAX_ROUNDS, planned))
+  if (effect.failure !== undefined) throw new FailedPass(effect.failure)
+  return endsNow({ kind: 'requeue', at: { afterMs: PAUSE_MS } })
+}

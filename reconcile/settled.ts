@@ -1,0 +1,40 @@
+import type { KubeObject } from '#contracts'
+import { BoundedMap } from '#primitives/bounded-map'
+import type { Family } from './world.ts'
+
+/**
+ * Writes that are known to change nothing: `<resourceVersion> <fingerprint>` by target. The target is an object's uid,
+ * followed by `/status` or `/metadata` for these writes. This is an optimisation: a missing entry costs one request
+ * without effect.
+ */
+export type Settled = Readonly<Record<string, string>>
+
+export const statusTarget = ({ metadata }: KubeObject): string => `${metadata.uid}/status`
+
+export const metadataTarget = ({ metadata }: KubeObject): string => `${metadata.uid}/metadata`
+
+const CAPACITY = 20_000
+
+/** Remembers the writes that changed nothing, for all runs of a process. */
+export class SettledWrites {
+  readonly #known = new BoundedMap<string, string>(CAPACITY)
+
+  remember(target: string, value: string): void {
+    this.#known.set(target, value)
+  }
+
+  /** Returns the known writes for one object and its owned objects. */
+  of({ object, owned }: Family): Settled {
+    const targets = [
+      statusTarget(object),
+      metadataTarget(object),
+      ...owned.map((child) => child.object.metadata.uid ?? ''),
+    ]
+    return Object.fromEntries(
+      targets.flatMap((target) => {
+        const value = this.#known.get(target)
+        return value === undefined ? [] : [[target, value]]
+      }),
+    )
+  }
+}
