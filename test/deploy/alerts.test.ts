@@ -8,7 +8,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { parse, stringify } from 'yaml'
 import { certificateGauge, createMetrics, depthGauges, storageGauges } from '../../cli/process/metrics.ts'
 import { bridgeGauges } from '../../cli/process/run-metrics.ts'
-import { goProgram } from '../support/go-program.ts'
+import { promtool as promtoolProgram } from '../support/go-program.ts'
 
 interface Rule {
   alert: string
@@ -31,10 +31,7 @@ const queries = panels.flatMap((panel) => (panel.targets ?? []).map(({ expr }) =
 
 let promtool: (...args: string[]) => Promise<{ stdout: string; stderr: string }>
 beforeAll(async () => {
-  const program = await goProgram('promtool', 'github.com/prometheus/prometheus/cmd/promtool', [
-    '-tags',
-    'remove_all_sd',
-  ])
+  const program = await promtoolProgram()
   promtool = (...args) => promisify(execFile)(program, args)
 }, 900_000)
 

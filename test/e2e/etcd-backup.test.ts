@@ -8,7 +8,7 @@ import { addImage, cacheDir } from '#lab'
 import { Pod } from '#sdk'
 import { addEtcdImages } from '../../deploy/images/etcd/index.ts'
 import { addAgentImage } from '../support/fairlead-images.ts'
-import { goProgram } from '../support/go-program.ts'
+import { versitygw } from '../support/go-program.ts'
 import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
 import { takeTurnInSoak } from '../support/node.ts'
 import { BUCKET, S3_CREDENTIALS } from '../support/object-stores.ts'
@@ -234,13 +234,13 @@ describe.skipIf(turn.skip)('backups and restores on a real node', () => {
 const CLUSTER = { apiVersion: 'etcd.database.coreos.com/v1beta2', kind: 'EtcdCluster' }
 
 async function addImages(registryUrl: string): Promise<void> {
-  const versitygw = await goProgram('versitygw', 'github.com/versity/versitygw/cmd/versitygw', ['-ldflags=-s -w'])
+  const s3Server = await versitygw()
   await Promise.all([
     addAgentImage(registryUrl, cacheDir(process.env)),
     addEtcdImages(registryUrl),
     addImage(registryUrl, IMAGES.s3, {
       files: {
-        'usr/local/bin/versitygw': { from: versitygw },
+        'usr/local/bin/versitygw': { from: s3Server },
         [`data/${BUCKET}/.keep`]: { content: '' },
         'attributes/.keep': { content: '' },
       },

@@ -3,7 +3,7 @@ import { text } from 'node:stream/consumers'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type CloudEvent, fromNats, toNats } from '#events'
 import { connectJetStream, type JetStream } from '#nats'
-import { goProgram } from '../support/go-program.ts'
+import { cloudEventsProgram } from '../support/go-program.ts'
 import { startTestNats } from '../support/servers.ts'
 import { object, openStore, PODS } from './objects.ts'
 
@@ -12,7 +12,7 @@ let js: JetStream
 let program: string
 
 beforeAll(async () => {
-  ;[nats, program] = await Promise.all([startTestNats(), goProgram('cloudevents')])
+  ;[nats, program] = await Promise.all([startTestNats(), cloudEventsProgram()])
   js = await connectJetStream({ servers: nats.url, name: 'test' })
   await js.admin.streams.add({ name: 'CHANNEL', subjects: ['channel.>'] })
 })

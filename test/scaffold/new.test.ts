@@ -112,7 +112,7 @@ describe('a new project in TypeScript', () => {
 
   it.each(CASES)(
     'from $template: compiles, passes its tests, and does its work on a cluster',
-    { timeout: 180_000 },
+    { timeout: 600_000 },
     async (row) => {
       const { template, args, says, owned } = row
       const made = await fairlead(['new', template, '--template', template, '--fairlead', `file:${tarball}`, ...args])
@@ -172,7 +172,7 @@ describe('a new project in another language', () => {
       start: ['./server'],
       kind: 'Gosite',
     },
-  ])('from $template: passes its tests, and is called by a dispatcher', { timeout: 180_000 }, async (row) => {
+  ])('from $template: passes its tests, and is called by a dispatcher', { timeout: 600_000 }, async (row) => {
     const { template, test, start, kind } = row
     const [lower, project] = [kind.toLowerCase(), join(dir, template)]
     await fairlead(['new', template, '--template', template, '--kind', kind, '--group', 'sites.test'])

@@ -30,3 +30,14 @@ export async function goProgram(
     renameSync(`${program}.new`, program)
   })
 }
+
+const SMALL = ['-ldflags=-s -w']
+
+/** An S3 server. */
+export const versitygw = (): Promise<string> =>
+  goProgram('versitygw', 'github.com/versity/versitygw/cmd/versitygw', SMALL)
+export const fakeGcsServer = (): Promise<string> =>
+  goProgram('fake-gcs-server', 'github.com/fsouza/fake-gcs-server', SMALL)
+export const promtool = (): Promise<string> =>
+  goProgram('promtool', 'github.com/prometheus/prometheus/cmd/promtool', ['-tags', 'remove_all_sd'])
+export const cloudEventsProgram = (): Promise<string> => goProgram('cloudevents')

@@ -26,3 +26,6 @@ export async function nodeProgram(name: string, script: string): Promise<string>
     renameSync(cwd, join(dir, 'done'))
   })
 }
+
+/** The emulator of Azure Blob Storage. */
+export const azurite = (): Promise<string> => nodeProgram('azurite', 'azurite/dist/src/blob/main.js')

@@ -8,12 +8,11 @@ import { openAbs, openGcs, openS3, type Store } from '#functions/etcd/stores'
 import { ProcessGroup } from '#lab'
 import { issueFrom, newAuthority } from '#pki'
 import { freePorts } from '../../packages/lab/ports.ts'
-import { goProgram } from './go-program.ts'
-import { nodeProgram } from './node-program.ts'
+import { fakeGcsServer, versitygw } from './go-program.ts'
+import { azurite } from './node-program.ts'
 import { shortTempDir } from './servers.ts'
 
 /** Without symbols: a third of the time to link. */
-const SMALL = ['-ldflags=-s -w']
 export const BUCKET = 'backups'
 /** Small, so that few objects take several pages. */
 const PAGE = 2
@@ -60,7 +59,7 @@ interface S3Server {
 
 /** versitygw: an S3 gateway over a folder. */
 export async function startS3({ host = '127.0.0.1', tls }: S3Server = {}): Promise<TestStore> {
-  const program = await goProgram('versitygw', 'github.com/versity/versitygw/cmd/versitygw', SMALL)
+  const program = await versitygw()
   const { accessKeyId, secretAccessKey } = S3_CREDENTIALS
   const credentials = `[default]\naws_access_key_id = ${accessKeyId}\naws_secret_access_key = ${secretAccessKey}\n`
   return started('s3', host, async (dir, port) => {
@@ -107,7 +106,7 @@ export const ACCOUNT = {
 
 /** Azurite: the emulator of Azure Blob Storage by its vendor. */
 export async function startAbs({ tls }: { tls?: TestTls } = {}): Promise<TestStore> {
-  const script = await nodeProgram('azurite', 'azurite/dist/src/blob/main.js')
+  const script = await azurite()
   const host = '127.0.0.1'
   const abs = await started('abs', host, async (dir, port) => {
     const url = `${tls === undefined ? 'http' : 'https'}://${host}:${port}/${ACCOUNT.account}`
@@ -155,7 +154,7 @@ export async function startGcs(): Promise<TestStore> {
 }
 
 async function startFakeGcs(publicUrl: string): Promise<TestStore> {
-  const program = await goProgram('fake-gcs-server', 'github.com/fsouza/fake-gcs-server', SMALL)
+  const program = await fakeGcsServer()
   const host = '127.0.0.1'
   return started('gcs', host, async (dir, port) => {
     const data = join(dir, 'data')

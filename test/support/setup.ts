@@ -11,8 +11,9 @@ import {
   serviceBinaries,
   toolBinaries,
 } from '#lab'
-import { goProgram } from './go-program.ts'
+import { cloudEventsProgram, fakeGcsServer, promtool, versitygw } from './go-program.ts'
 import { startHttpReceiver } from './http-receiver.ts'
+import { azurite } from './node-program.ts'
 import { ClusterPool } from './pool.ts'
 import { startTestCluster } from './servers.ts'
 
@@ -85,5 +86,7 @@ async function buildServers(): Promise<void> {
     'helm',
   ]
   await ensureBinaries([...servers, ...ofNode], progress)
-  await goProgram('cloudevents')
+  const task = progress.task('programs of tests')
+  for (const program of [cloudEventsProgram, versitygw, fakeGcsServer, promtool, azurite]) await program()
+  task.done()
 }

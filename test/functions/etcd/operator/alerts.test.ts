@@ -5,7 +5,7 @@ import { promisify } from 'node:util'
 import { expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { TestEtcd } from '../../../support/etcd.ts'
-import { goProgram } from '../../../support/go-program.ts'
+import { promtool } from '../../../support/go-program.ts'
 import { until } from '../../../support/wait.ts'
 
 interface Rule {
@@ -22,11 +22,7 @@ const rules = async () =>
   )
 
 it('the alerts on members fire when they should, and not before', { timeout: 900_000 }, async () => {
-  const promtool = await goProgram('promtool', 'github.com/prometheus/prometheus/cmd/promtool', [
-    '-tags',
-    'remove_all_sd',
-  ])
-  const { stdout } = await promisify(execFile)(promtool, [
+  const { stdout } = await promisify(execFile)(await promtool(), [
     'test',
     'rules',
     path('test/functions/etcd/operator/alerts.yaml'),
