@@ -48,6 +48,9 @@ function closedWhenSilent<A extends HttpAgent>(agent: A, silenceMs: number): A {
     watch(socket)
     return socket
   }
+  const reuse = agent.reuseSocket.bind(agent)
+  // Node.js leaves a connection the time-out that the server has named for idle ones, such as 5 s.
+  agent.reuseSocket = (socket, request) => reuse((socket as Socket).setTimeout(silenceMs), request)
   return agent
 }
 
@@ -70,9 +73,13 @@ export function unanswered(what: string, cause: unknown, tries = TRIES): StoreEr
 
 const codeOf = (error: unknown): string | undefined => (error as NodeJS.ErrnoException | undefined)?.code
 
+/** Leaves out URLs with a query, also without their host, because that of an upload is a permission to write. */
+export const withoutUrls = (text: string): string =>
+  text.replaceAll(/(?:\bhttps?:\/)?\/[^\s?"<>]*\?[^\s"<>]+/g, 'the URL')
+
 /**
  * Returns the text of an error. The code of a Node.js connection error is more informative than its message, which may
- * be empty. URLs are left out, because that of an upload is a permission to write.
+ * be empty.
  */
 export function textOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
@@ -81,7 +88,7 @@ export function textOf(error: unknown): string {
   const [first] = (error as { errors?: unknown[] }).errors ?? []
   if (first instanceof Error) return textOf(first)
   const [line = ''] = error.message.replace(/^request to \S+ failed, reason: /, '').split('\n')
-  const text = line.replaceAll(/\bhttps?:\/\/[^\s?]+\?\S*/g, 'the URL')
+  const text = withoutUrls(line)
   return code === undefined || text.includes(code) ? text : `${code} ${text}`
 }
 

@@ -14,6 +14,7 @@ import {
   textOf,
   UPLOAD,
   unanswered,
+  withoutUrls,
 } from './connection.ts'
 import { type Part, partsOf } from './parts.ts'
 import type { ServiceAccountKey } from './secrets.ts'
@@ -263,7 +264,7 @@ export class GcsStore implements Store {
     const text = data instanceof Readable ? Buffer.concat(await data.toArray()).toString() : data
     return new StoreError(
       REASONS[status] ?? 'refused',
-      `${what}: ${status} ${messageOf(text)}${this.#adviceOn(status)}`,
+      `${what}: ${status} ${withoutUrls(messageOf(text)).slice(0, MOST_SAID)}${this.#adviceOn(status)}`,
     )
   }
 
@@ -328,11 +329,14 @@ function storedOf({ headers }: Answer): number {
   return last === undefined ? 0 : Number(last) + 1
 }
 
+/** The characters of an answer that an error shows. */
+const MOST_SAID = 200
+
 function messageOf(data: unknown): string {
   if (typeof data === 'object' && data !== null) return (data as { error?: { message?: string } }).error?.message ?? ''
   try {
     return messageOf(JSON.parse(String(data)) ?? undefined)
   } catch {
-    return String(data).slice(0, 200)
+    return String(data)
   }
 }

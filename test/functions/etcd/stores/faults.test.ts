@@ -187,6 +187,21 @@ describe('GCS, whose parts go to a URL of their own', () => {
     expect(await stored(generation)).toBe(undefined)
   })
 
+  it.each([
+    ['text', (text: string) => text],
+    ['JSON', (message: string) => JSON.stringify({ error: { message } })],
+  ])(
+    'does not show the URL of an upload that an answer in %s repeats, because it is a permission to write',
+    async (_, saying) => {
+      await using server = await startHttpReceiver(({ method, url }, response) => {
+        if (method === 'POST') response.setHeader('location', `${url}&upload_id=permission`).end('{}')
+        else response.writeHead(400).end(saying(`Cannot ${method} ${url}`))
+      })
+      const store = await openGcs({ bucket: BUCKET, endpoint: server.url, credentials: { accessToken: 'x' } })
+      await expect(store.put('k', bytes(), { metadata: {} })).rejects.toThrow(/: 400 Cannot PUT the URL$/)
+    },
+  )
+
   it('draws a token by the key of a service account, signed with RS256, and draws no second one', async () => {
     const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
     const asked: string[] = []

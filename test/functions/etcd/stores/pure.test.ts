@@ -12,6 +12,23 @@ it('closes a connection that is silent', async () => {
   expect(await failed).toMatchObject({ code: 'ETIMEDOUT', message: 'silent for 0.02 s' })
 })
 
+it('lets a connection that is used again be silent as long as a new one, whatever the server says about its idle time', async () => {
+  await using server = await startHttpReceiver((_, response) => response.setHeader('keep-alive', 'timeout=5').end())
+  const { http } = agentsOf(undefined, 60_000)
+  const silences: [boolean, number | undefined][] = []
+  for (let n = 0; n < 2; n++)
+    await new Promise<void>((resolve, reject) => {
+      const request = get(server.url, { agent: http }, (answer) => answer.resume().on('close', resolve))
+      request.on('error', reject)
+      request.on('socket', ({ timeout }) => silences.push([request.reusedSocket, timeout]))
+    })
+  http.destroy()
+  expect(silences).toEqual([
+    [false, 60_000],
+    [true, 60_000],
+  ])
+})
+
 it('shows no URL of an error, because that of an upload is a permission to write', () => {
   const url = 'https://storage.example.com/upload?upload_id=secret'
   const errors = [`request to ${url} failed, reason: socket hang up`, `could not reach ${url} now`]
