@@ -6,7 +6,7 @@ import { createProgram } from './program/program.ts'
 export async function main(argv: string[]): Promise<void> {
   let code: number = EXIT.ok
   const program = createProgram(
-    (text) => process.stdout.write(`${harmless(text)}\n`),
+    (text, paint = (safe) => safe) => process.stdout.write(`${paint(harmless(text))}\n`),
     (wanted) => {
       code = wanted
     },

@@ -1,8 +1,11 @@
 import { InvalidArgumentError, Option } from 'commander'
 import type { Config } from '#process/config'
 
-/** Writes a result to standard output. All other output goes to standard error. */
-export type Print = (text: string) => void
+/**
+ * Writes a result to standard output. All other output goes to standard error. `paint` adds colors after the control
+ * characters in the text are escaped.
+ */
+export type Print = (text: string, paint?: (text: string) => string) => void
 
 /** The context of a command. */
 export interface CommandContext {

@@ -1,4 +1,5 @@
-import { type ExistingStreams, explain, gather, jsonOf, openExistingStreams, pageOf } from '#inspect'
+import { styleText } from 'node:util'
+import { colored, type ExistingStreams, explain, gather, jsonOf, openExistingStreams, pageOf } from '#inspect'
 import type { KubeClient } from '#kube'
 import type { Config } from '#process/config'
 import { EXIT, oneLine, UsageError } from '#process/exit'
@@ -27,7 +28,8 @@ export async function printExplanation(
       throw new Error(`neither the API server nor NATS can be asked: ${kube}; ${streams}`)
     const situation = await gather({ kind, namespace, name }, { kube, streams }, () => new Date())
     const explanation = explain(situation)
-    print(output === 'json' ? jsonOf(situation, explanation) : pageOf(situation, explanation))
+    if (output === 'json') print(jsonOf(situation, explanation))
+    else print(pageOf(situation, explanation, process.stdout.columns), (page) => colored(page, explanation, styleText))
     if (situation.object === undefined) setExitCode(EXIT.failed)
   } finally {
     if (typeof kube !== 'string') await kube.close()

@@ -1,9 +1,9 @@
 export { type DeadFilter, type ReplayTools, replay, selectLetters, textOf } from './dead.ts'
 export { type ExistingStreams, openExistingStreams, withExistingStreams } from './existing-streams.ts'
-export { type Explanation, explain } from './explain/explain.ts'
+export { type Explanation, explain, toldBy } from './explain/explain.ts'
 export { gather, reconcilersOf, targetOf } from './explain/gather.ts'
 export { type Health, healthOf, wordsOf } from './explain/health.ts'
-export { jsonOf, type Known, pageOf, reachOf } from './explain/page.ts'
+export { colored, jsonOf, type Known, pageOf, reachOf } from './explain/page.ts'
 export {
   type Condition,
   conditionOf,

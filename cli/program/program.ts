@@ -62,6 +62,8 @@ Environment:
                               Certificate and key files for TLS (none)
   LOG_LEVEL                   trace, debug, info, warn, error or silent (info)
   LOG_FORMAT                  json or text (text on a terminal, else json)
+  NO_COLOR, FORCE_COLOR       No color, or color in a pipe too (color on a
+                              terminal)
   FAIRLEAD_DEBUG              Stack traces of errors, if set (unset)
 
 Exit codes:

@@ -1,6 +1,7 @@
+import { stripVTControlCharacters, styleText } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import type { Row as InspectRow, Situation } from '#inspect'
-import { explain, jsonOf, pageOf } from '#inspect'
+import { colored, explain, jsonOf, pageOf } from '#inspect'
 import { ago, ahead, type Given, NOW, reconciler, relative, row, served, situation, website } from './situations.ts'
 
 type Said = [type: string, status: string, reason: string, message: string]
@@ -358,6 +359,19 @@ describe('explain', () => {
     })
   })
 
+  it.each(Object.entries(SITUATIONS))('has the same words in 80 columns and in color: %s', (_, [given]) => {
+    const now = situation(given)
+    const explanation = explain(now)
+    const page = pageOf(now, explanation, 80)
+    expect(page.split(/\s+/)).toEqual(pageOf(now, explanation).split(/\s+/))
+    // The command of the next step can be copied.
+    const lines = page.split('\n').filter((line) => line.trim() !== explanation.next?.command)
+    expect(lines.filter((line) => line.length > 80 && line.trim().includes(' '))).toEqual([])
+    const inColor = colored(page, explanation, (format, text) => styleText(format, text, { validateStream: false }))
+    expect(inColor).not.toBe(page)
+    expect(stripVTControlCharacters(inColor)).toBe(page)
+  })
+
   it.each<[string, Given<Situation>]>([
     ['nothing is wrong', {}],
     ['a timer is set', one({ rows: [row({ state: 'waiting', reason: 'Requeue', until: ahead(3600) })] })],
@@ -438,19 +452,18 @@ describe('explain', () => {
       "Website default/hello: Reconciled is False since 3m0s: QuotaExceeded: pods: 10 of 10; 7 runs in a row failed, the next try is in 12s
 
       Reconciler  website: watched yes, selected yes, served yes
-      Queue       website default/hello: waiting since 4s, 7 failures in a row; retry in 12s: pods: 10 of 10
-      Conditions  Ready=False (3m0s) Waiting: for the pods
-                  Reconciled=False (3m0s) QuotaExceeded: pods: 10 of 10
+      Queue       website default/hello: waiting since 4s, 7 failures in a row; retry in 12s
+      Conditions  Ready=False (3m0s) Waiting
+                  Reconciled=False (3m0s) QuotaExceeded
       Owns        ├─ Deployment default/web healthy: 1 of 1 replicas are ready
                   └─ Deployment default/db progressing: 0 of 1 replicas are ready
       Names       └─ ConfigMap default/c missing
-      Events      Warning QuotaExceeded ×7 (4s) pods: 10 of 10
+      Events      Warning QuotaExceeded ×7 (4s)
 
-      Found:
-        1. problem: Reconciled is False since 3m0s: QuotaExceeded: pods: 10 of 10; 7 runs in a row failed, the next try is in 12s
-        2. problem: website: Website default/hello names ConfigMap default/c, which does not exist
-        3. pending: website: Deployment default/db is not ready yet: 0 of 1 replicas are ready
-        4. pending: Ready is False since 3m0s: Waiting: for the pods
+      Also found:
+        problem: website: Website default/hello names ConfigMap default/c, which does not exist
+        pending: website: Deployment default/db is not ready yet: 0 of 1 replicas are ready
+        pending: Ready is False since 3m0s: Waiting: for the pods
 
       Next step: Raise the quota of the namespace, or ask for less; to try at once:
         fairlead queue retry website default/hello"

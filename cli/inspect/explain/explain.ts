@@ -78,6 +78,14 @@ const RULES: readonly Rule[] = [
   away,
 ]
 
+/** Returns whether a finding has the text: a page that lists the findings then leaves the text out elsewhere. */
+export const toldBy =
+  (findings: readonly Finding[]) =>
+  (text: string): boolean => {
+    const start = text.replace(/…$/, '')
+    return start !== '' && findings.some(({ message }) => message.includes(start))
+  }
+
 const LEVELS: readonly Level[] = ['problem', 'unknown', 'pending', 'note']
 
 /** Returns the causes that block the object, as text, and the next step. Pure: the situation is its only input. */

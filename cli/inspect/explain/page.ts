@@ -2,7 +2,7 @@ import type { KubeObject } from '#contracts'
 import { duration, oneLine } from '#process/exit'
 import { isRefused, readReconciler } from '#spec'
 import { called, detail } from '../keys.ts'
-import type { Explanation } from './explain.ts'
+import { type Explanation, toldBy } from './explain.ts'
 import { healthOf, wordsOf } from './health.ts'
 import { isSelected } from './reconciler-rules.ts'
 import {
@@ -20,17 +20,32 @@ const CHARS = 160
 /** The limit of lines of one list. */
 const LINES = 20
 
-/** Returns one page for a terminal; three lines for a healthy object. */
-export function pageOf(situation: Situation, explanation: Explanation): string {
+/** Returns one page for a terminal with so many columns; three sentences for a healthy object. */
+export function pageOf(situation: Situation, explanation: Explanation, columns = Number.POSITIVE_INFINITY): string {
   const { healthy, findings } = explanation
   const isShort = healthy && findings.every(({ reason }) => USUAL.has(reason))
-  return isShort ? shortPage(situation, explanation) : longPage(situation, explanation)
+  return (isShort ? shortPage : longPage)(situation, explanation, columns)
+}
+
+/** Breaks a text between words. All lines but the first are indented. */
+function wrapped(text: string, columns: number, indent = 0): string {
+  const lines: string[] = []
+  for (const word of text.split(/(?<=\S)(?= )/)) {
+    const line = lines.at(-1)
+    if (line !== undefined && line.length + word.length <= columns) lines[lines.length - 1] = line + word
+    else lines.push(line === undefined ? word : ' '.repeat(indent) + word.trimStart())
+  }
+  return lines.join('\n')
 }
 
 /** Findings that a healthy object may have and that do not need the full page. */
 const USUAL = new Set(['TimerPending', 'Unselected'])
 
-function shortPage({ target, object, reconcilers, now }: Situation, { findings }: Explanation): string {
+function shortPage(
+  { target, object, reconcilers, now }: Situation,
+  { findings }: Explanation,
+  columns: number,
+): string {
   const ready = conditionOf(object, 'Ready')
   const words = ready === undefined ? '' : `: Ready${ready.reason === undefined ? '' : ` (${ready.reason})`}`
   const names = reconcilers.map(({ object: reconciler }) => nameOf(reconciler)).join(', ')
@@ -47,27 +62,61 @@ function shortPage({ target, object, reconcilers, now }: Situation, { findings }
     `${shown(target)} is healthy${words}.`,
     `${names} watches, selects and serves it${objects}${ran}; ${then}.`,
     'Nothing has to be done.',
-  ].join('\n')
+  ]
+    .map((line) => wrapped(line, columns))
+    .join('\n')
 }
 
-function longPage(situation: Situation, { findings, next, healthy }: Explanation): string {
+function longPage(situation: Situation, { findings, next, healthy }: Explanation, columns: number): string {
   const { target, now } = situation
   const [first] = findings
   const summary = healthy || first === undefined ? 'is healthy, with notes' : oneLine(spoken(first))
-  const rows = sections(situation, Date.parse(now))
+  const rows = sections(situation, Date.parse(now), toldBy(findings))
   const width = Math.max(...rows.map(([title]) => title.length))
   const lines = rows.flatMap(([title, values]) =>
-    values.map((value, index) => `${(index === 0 ? title : '').padEnd(width)}  ${oneLine(value, CHARS)}`),
+    values.map((value, index) => {
+      const indent = /^[├└]─ /.test(value) ? width + 5 : width + 2
+      return wrapped(`${(index === 0 ? title : '').padEnd(width)}  ${oneLine(value, CHARS)}`, columns, indent)
+    }),
   )
-  const found = findings.map((finding, index) => `  ${index + 1}. ${oneLine(`${finding.level}: ${listed(finding)}`)}`)
+  const others = (healthy ? findings : findings.slice(1)).map((finding) =>
+    wrapped(`  ${oneLine(`${finding.level}: ${listed(finding)}`)}`, columns, 4),
+  )
   const command = next?.command === undefined ? '' : `\n  ${oneLine(next.command)}`
-  const ends = next === undefined ? 'Nothing has to be done.' : `Next step: ${oneLine(next.say)}${command}`
+  const ends = next === undefined ? 'Nothing has to be done.' : `Next step: ${oneLine(next.say)}`
   return [
-    `${shown(target)}${healthy ? ' ' : ': '}${summary}`,
+    wrapped(`${shown(target)}${healthy ? ' ' : ': '}${summary}`, columns),
     lines.join('\n'),
-    `Found:\n${found.join('\n')}`,
-    ends,
+    ...(others.length === 0 ? [] : [`${healthy ? 'Found' : 'Also found'}:\n${others.join('\n')}`]),
+    `${wrapped(ends, columns)}${command}`,
   ].join('\n\n')
+}
+
+type Paint = (format: 'bold' | 'red' | 'yellow' | 'green' | 'cyan', text: string) => string
+
+const COLORS = { problem: 'red', unknown: 'yellow', pending: 'yellow', note: 'cyan' } as const
+const HEALTHS = { healthy: 'green', progressing: 'yellow', failed: 'red', missing: 'red', unknown: 'yellow' } as const
+
+/** Returns the page with colors, and the same words. */
+export function colored(page: string, { healthy, findings }: Explanation, paint: Paint): string {
+  const verdict = healthy ? 'green' : COLORS[findings[0]?.level ?? 'problem']
+  const eachLine = (text: string, format: Parameters<Paint>[0]) =>
+    text.replaceAll(/\S.*/g, (line) => paint(format, line))
+  return (
+    page
+      .replace(/^[^]*?(?=\n\n|$)/, (summary) => eachLine(summary, verdict))
+      .replaceAll(/^[A-Z][a-z]+(?: [a-z]+)?(?= {2})/gm, (title) => paint('bold', title))
+      .replaceAll(/^ {2}(problem|unknown|pending|note)(?=: )/gm, (text, level: Finding['level']) =>
+        paint(COLORS[level], text),
+      )
+      .replaceAll(
+        /([├└]─ \S+ \S+) (healthy|progressing|failed|missing|unknown)\b/g,
+        (_, name: string, is: keyof typeof HEALTHS) => `${name} ${paint(HEALTHS[is], is)}`,
+      )
+      .replace(/^Next step:/m, (title) => paint('bold', title))
+      // The command of the next step is the last line.
+      .replace(/(?<=\n {2})\S.*$/, (command) => paint('cyan', command))
+  )
 }
 
 /** The next step of a note does not count as the next step of the page, so it is printed beside the note. */
@@ -79,19 +128,20 @@ const listed = (finding: Finding): string =>
 const spoken = ({ reconciler, message }: Finding): string =>
   reconciler === undefined ? message : `${reconciler}: ${message}`
 
-function sections(situation: Situation, now: number): [title: string, values: string[]][] {
+type IsTold = ReturnType<typeof toldBy>
+
+function sections(situation: Situation, now: number, isTold: IsTold): [title: string, values: string[]][] {
   const { object, reconcilers, events } = situation
   const age = (time: string | undefined) => (time === undefined ? '' : ` (${duration(now - Date.parse(time))})`)
-  const conditions = conditionsOf(object).map(
-    (one) => `${one.type}=${one.status}${age(one.lastTransitionTime)}  ${wordsOf(one)}`,
+  const conditions = conditionsOf(object).map(({ type, status, lastTransitionTime, reason, message = '' }) =>
+    `${type}=${status}${age(lastTransitionTime)}  ${wordsOf({ type, status, reason, message: isTold(message) ? '' : message })}`.trimEnd(),
   )
-  const told = events.map(
-    ({ type, reason, message, count, last }) =>
-      `${type} ${reason}${count > 1 ? ` ×${count}` : ''}${age(last)}  ${message}`,
+  const told = events.map(({ type, reason, message, count, last }) =>
+    `${type} ${reason}${count > 1 ? ` ×${count}` : ''}${age(last)}  ${isTold(message) ? '' : message}`.trimEnd(),
   )
   const all: [string, string[]][] = [
     ['Reconciler', reconcilers.map((one) => `${nameOf(one.object)}: ${stateOf(one, situation)}`)],
-    ['Queue', reconcilers.flatMap((one) => queueOf(one, now))],
+    ['Queue', reconcilers.flatMap((one) => queueOf(one, now, isTold))],
     ['Last run', reconcilers.flatMap((one) => lastRunOf(one, now))],
     ['Changed by', writersOf(object, now)],
     ['Conditions', conditions],
@@ -129,13 +179,15 @@ export function reachOf(
   }
 }
 
-function queueOf({ object, rows }: ReconcilerSituation, now: number): string[] {
+function queueOf({ object, rows }: ReconcilerSituation, now: number, isTold: IsTold): string[] {
   if (rows === undefined) return [`${nameOf(object)}: not known`]
   if (rows.length === 0) return [`${nameOf(object)}: idle`]
-  return rows.map(
-    (row) =>
-      `${called(row)}: ${row.state} since ${duration(now - Date.parse(row.since))}, ${row.attempt} failures in a row; ${detail(row, new Date(now), CHARS)}`,
-  )
+  return rows.map((row) => {
+    const error = isTold(row.error ?? '') ? undefined : row.error
+    const since = duration(now - Date.parse(row.since))
+    const failures = row.attempt === 0 ? '' : `, ${row.attempt} ${row.attempt === 1 ? 'failure' : 'failures'} in a row`
+    return `${called(row)}: ${row.state} since ${since}${failures}; ${detail({ ...row, error }, new Date(now), CHARS)}`
+  })
 }
 
 const WRITERS_SHOWN = 3
