@@ -68,10 +68,10 @@ describe('the alerts', () => {
   })
 
   it('have each a place in the page for operators', async () => {
-    const page = await read('docs/queue.md')
+    const page = await read('docs/queue/alerts.md')
     for (const { alert, annotations } of alerts) {
       expect(page).toMatch(new RegExp(`^### ${alert}$`, 'm'))
-      expect(annotations.runbook).toBe(`docs/queue.md#${alert.toLowerCase()}`)
+      expect(annotations.runbook).toBe(`docs/queue/alerts.md#${alert.toLowerCase()}`)
     }
   })
 })

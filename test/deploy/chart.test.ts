@@ -185,14 +185,31 @@ describe('the chart of Fairlead', () => {
     await expect(rendered(CHART, '--set', 'shard=B')).rejects.toThrow('shard')
   })
 
-  it('has the shard by kustomize as docs/deploy.md shows it', async () => {
-    const page = await readFile(join(DEPLOY, '../docs/deploy.md'), 'utf8')
+  it('has the shard by kustomize as docs/deploy/shards.md shows it', async () => {
+    const page = await readFile(join(DEPLOY, '../docs/deploy/shards.md'), 'utf8')
     const [, yaml = ''] = /```yaml\n(apiVersion: kustomize[^`]*nameSuffix[^`]*)```/.exec(page) ?? []
     const own = await mkdtemp(join(dir, 'shard-'))
     const there = relative(own, DEPLOY)
     await writeFile(join(own, 'kustomization.yaml'), yaml.replace('RELATIVE-PATH-OR-GIT-URL/deploy', there))
     const made = byTitle(await kustomized(own))
     expect(made).toEqual(byTitle(await rendered(CHART, '--set', 'shard=b,nats.eventsMaxBytes=')))
+  })
+
+  it('has the dispatchers of one team by kustomize as docs/deploy/teams.md shows them', async () => {
+    const page = await readFile(join(DEPLOY, '../docs/deploy/teams.md'), 'utf8')
+    const [, yaml = ''] = /```yaml\n(apiVersion: kustomize[^`]*nameSuffix[^`]*)```/.exec(page) ?? []
+    const own = await mkdtemp(join(dir, 'team-'))
+    const shown = yaml.replace('RELATIVE-PATH-OR-GIT-URL/deploy', relative(own, DEPLOY)).replace('REGISTRY', 'r.test')
+    await writeFile(join(own, 'kustomization.yaml'), shown.replace('DIGEST', 'b'.repeat(64)))
+    const objects = await kustomized(own)
+    expect(objects.map(({ kind, metadata }) => [kind, metadata.name])).toEqual([
+      ['Deployment', 'fairlead-dispatcher-shop'],
+    ])
+    const text = JSON.stringify(objects)
+    expect(text.match(/"example.com\/team":"shop"/g)?.length).toBeGreaterThanOrEqual(3)
+    expect(text).toContain('"serviceAccountName":"fairlead-dispatcher"')
+    expect(text).toContain('"-f","src/index.ts"]')
+    expect(text).toContain(`"image":"r.test/shop@sha256:${'b'.repeat(64)}"`)
   })
 
   it.each([

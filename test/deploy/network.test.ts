@@ -218,8 +218,8 @@ describe('the optional NetworkPolicies for the console', () => {
   })
 })
 
-describe('the NetworkPolicy of docs/deploy.md for another NATS', () => {
-  const [, shown = ''] = textOf('docs/deploy.md').match(/```yaml\n([^`]*fairlead-company-nats[^`]*)```/) ?? []
+describe('the NetworkPolicy of docs/deploy/nats.md for another NATS', () => {
+  const [, shown = ''] = textOf('docs/deploy/nats.md').match(/```yaml\n([^`]*fairlead-company-nats[^`]*)```/) ?? []
   const all = [...POLICIES, ...policiesIn(shown, 'fairlead-system')]
   const server: End = { ...OUTSIDE, address: '10.1.2.3' }
 

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { cpSync, existsSync, globSync, mkdirSync, rmSync, watch, writeFileSync } from 'node:fs'
-import { basename, dirname, join } from 'node:path'
+import { dirname, join, relative } from 'node:path'
 import { sidebar, siteFiles } from './site-pages.ts'
 
 /**
@@ -17,7 +17,7 @@ function write(): void {
     mkdirSync(dirname(join(PAGES, path)), { recursive: true })
     writeFileSync(join(PAGES, path), text)
   }
-  for (const picture of globSync('docs/*.{svg,png}')) cpSync(picture, join(PAGES, basename(picture)))
+  for (const picture of globSync('docs/**/*.{svg,png}')) cpSync(picture, join(PAGES, relative('docs', picture)))
   writeFileSync(join(SITE, 'sidebar.json'), JSON.stringify(sidebar(), null, 2))
 }
 
