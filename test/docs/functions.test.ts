@@ -105,7 +105,7 @@ describe('the reference of functions', () => {
   })
 })
 
-const PAGES = [...REFERENCE, 'external', 'guides/related-objects', 'guides/finalizers']
+const PAGES = [...REFERENCE, 'cookbook', 'external', 'guides/related-objects', 'guides/finalizers']
 const blocksFor = async (pages: string[]) => (await Promise.all(pages.map(blocksOf))).flat()
 
 describe('the code of the pages for authors', () => {

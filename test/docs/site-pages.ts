@@ -13,12 +13,13 @@ const MODULES: Record<string, Module> = {
 
 /** The pages of the site in the order of its sidebar. */
 export const SECTIONS: Record<string, string[]> = {
-  Start: ['README.md', doc('tutorial'), doc('coming-from'), doc('why-not')],
+  Start: ['README.md', doc('tutorial'), doc('cookbook'), doc('coming-from'), doc('why-not')],
   'How-to guides': [
     'related-objects',
     'finalizers',
     'external-systems',
     'testing',
+    'breakpoints',
     'deploying',
     'upgrading',
     'debugging',
