@@ -11,6 +11,7 @@ import {
   type StoreKind,
   verify,
 } from '#functions/etcd/agent'
+import { pause } from '#primitives'
 import { untilStopped } from '#process/exit'
 import type { CommandContext } from '../options.ts'
 
@@ -100,6 +101,30 @@ const addressOf = ({ store: kind, path, storeSecret: secret, endpoint, pathStyle
   pathStyle,
 })
 
+/** How long the clean-up of a task may take that was stopped: two requests of 5 s to the store. */
+const CLEAN_UP_MS = 12_000
+
+/**
+ * Returns the result of a task. Ends the process if the task does not notice that it was stopped, such as a client that
+ * waits for a silent token service.
+ */
+async function unlessDeaf<T>(task: Promise<T>, signal: AbortSignal): Promise<T> {
+  const ended = new AbortController()
+  const { promise: deaf, reject } = Promise.withResolvers<never>()
+  const stopped = async (): Promise<void> => {
+    await pause(CLEAN_UP_MS, ended.signal)
+    if (ended.signal.aborted) return
+    setTimeout(() => process.exit(), 1000).unref()
+    reject(signal.reason)
+  }
+  signal.addEventListener('abort', () => void stopped(), { once: true, signal: ended.signal })
+  try {
+    return await Promise.race([task, deaf])
+  } finally {
+    ended.abort()
+  }
+}
+
 /** Writes the result, or the error, to standard output and to the file that Kubernetes reads. */
 async function reported(
   { timeout, report }: RunOptions,
@@ -113,7 +138,7 @@ async function reported(
     if (report !== undefined) await writeFile(report, reportText(result))
   }
   try {
-    const result = await act(controller.signal)
+    const result = await unlessDeaf(act(controller.signal), controller.signal)
     await tell(result)
     print(reportText(result))
   } catch (error) {

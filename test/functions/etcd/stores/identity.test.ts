@@ -115,6 +115,21 @@ describe('a pod without a Secret of its store, on AWS', () => {
     expect(stderr).not.toContain(TOKEN)
   })
 
+  it('says that it has not finished in time, and ends, although the token service is silent', async () => {
+    await using sts = await startHttpReceiver(() => {})
+    const env = {
+      AWS_ROLE_ARN: 'arn:aws:iam::123456789012:role/backups',
+      AWS_WEB_IDENTITY_TOKEN_FILE: await file(TOKEN),
+      AWS_ENDPOINT_URL_STS: sts.url,
+    }
+    const args = ['etcd-agent', 'verify', '--store=s3', `--path=${BUCKET}/${KEY}`, '--timeout=1']
+    const { code, stderr } = await fairlead([...args, '--endpoint=http://127.0.0.1:9'], { ...OF_POD, ...env })
+    expect({ code, stderr }).toEqual({
+      code: 1,
+      stderr: 'fairlead: not finished within 1 s: give it a longer timeout\n',
+    })
+  })
+
   it('takes the role of its ServiceAccount by EKS Pod Identity', async () => {
     await using server = await startS3()
     const { accessKeyId: AccessKeyId, secretAccessKey: SecretAccessKey } = S3_CREDENTIALS
