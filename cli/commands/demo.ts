@@ -1,30 +1,18 @@
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { resourceName } from '#contracts'
 import { At, at } from '#functions/at'
 import { deleteInstalled, type Installed, install } from '#install'
 import { isNotFound, type KubeClient, resourcePath } from '#kube'
-import {
-  defaultClusterDir,
-  ensureDevelopmentCluster,
-  existingServers,
-  type NodeKind,
-  ProcessGroup,
-  type Progress,
-  progressOn,
-  releasePorts,
-  startCluster,
-  startNats,
-} from '#lab'
+import { type NodeKind, type Progress, progressOn, releasePorts } from '#lab'
 import { type CommonOptions, readConfig, variablesOf } from '#process/config'
 import { openStreams, type Streams } from '#process/connections'
 import { EXIT, untilStopped } from '#process/exit'
 import { openKube } from '#process/kube'
 import { createLogger } from '#process/logging'
 import { createRuntime, type Runtime } from '#process/runtime'
+import { continueByHand, startInBackground } from './demo-by-hand.ts'
+import { firstPage, nextPage } from './demo-pages.ts'
+import { type DemoServers, demoServers } from './demo-servers.ts'
 import {
   coloured,
   idOf,
@@ -73,15 +61,19 @@ interface DemoOptions {
 
 /** Shows the life of one At on real servers, from creation to DONE, as a timeline. Returns the exit code. */
 async function demo(options: DemoOptions): Promise<number> {
+  const onBuild = (again: boolean) => options.progress.line(again ? nextPage : firstPage)
   try {
-    return await demoOnServers(options)
+    for await (const servers of demoServers({ ...options, onBuild })) {
+      const code = await demoOn(servers, options)
+      if (code !== EXIT.ok) return code
+    }
+    return EXIT.ok
   } finally {
     releasePorts()
   }
 }
 
-async function demoOnServers(options: DemoOptions): Promise<number> {
-  const servers = await demoServers(options)
+async function demoOn(servers: DemoServers, options: DemoOptions): Promise<number> {
   try {
     const code = await showLife(servers, options)
     if (!options.keep || code !== EXIT.ok) return code
@@ -263,109 +255,6 @@ async function stopped(servers: DemoServers, progress: Progress): Promise<void> 
   const task = progress.task('stopping the servers')
   await servers.stop()
   task.done()
-}
-
-const NAME = 'fairlead-up'
-const EXAMPLE = fileURLToPath(new URL('../../functions/at/example.yaml', import.meta.url))
-const BIN = fileURLToPath(new URL('../bin.js', import.meta.url))
-
-/** Starts `fairlead up` among the servers of the folder, so that `fairlead local down` stops it too. */
-async function startInBackground({ dir, kubeconfig, natsUrl }: DemoServers, env: NodeJS.ProcessEnv): Promise<void> {
-  if (dir === undefined) return
-  const { PATH = '', HOME = '' } = env
-  const settings = Object.entries(env).flatMap(([name, value = '']) => (isSetting(name) ? [[name, value]] : []))
-  const processes = new ProcessGroup(dir)
-  await processes.stop(NAME)
-  await processes.start({
-    name: NAME,
-    command: process.execPath,
-    args: [BIN, 'up', '--builtin', 'at'],
-    env: { ...Object.fromEntries(settings), PATH, HOME, KUBECONFIG: kubeconfig, NATS_URL: natsUrl },
-  })
-}
-
-const isSetting = (name: string) => /^(FAIRLEAD|LOG|NATS)_/.test(name)
-
-function continueByHand({ dir, kubeconfig, natsUrl }: DemoServers): string {
-  const fairlead = `node ${BIN}`
-  const servers =
-    dir === undefined
-      ? [
-          `  ${fairlead} up --builtin at                   # bridge and dispatcher; not started: the servers are your own`,
-        ]
-      : [`  tail -f ${join(dir, 'log', 'fairlead-up.log')}   # bridge and dispatcher run in the background`]
-  return `
-Go on by hand:
-
-  export KUBECONFIG=${kubeconfig} NATS_URL=${natsUrl}${dir === undefined ? '' : ` PATH=${join(dir, 'bin')}:$PATH`}
-  kubectl get ats,pods
-  kubectl logs example-at-pod
-  kubectl apply -f ${EXAMPLE}
-  ${fairlead} queue ls
-${servers.join('\n')}
-  nats stream ls                                # the nats command: go install github.com/nats-io/natscli/nats@latest
-  nats sub 'k8s.>'                              # every change of the cluster as a CloudEvent
-
-Stop everything with: ${dir === undefined ? 'kubectl delete at example-at' : `${fairlead} local down --dir ${dir}`}
-`
-}
-
-interface DemoServers {
-  kubeconfig: string
-  natsUrl: string
-  /** The kind of node that runs pods; undefined on an existing cluster. */
-  node: NodeKind | undefined
-  /** Servers that existed before: the demo must restore their state. */
-  existing: { kubernetes: boolean; nats: boolean }
-  /** The folder of servers that continue after the demo. */
-  dir: string | undefined
-  stop(): Promise<void>
-}
-
-interface DemoServersOptions {
-  env: NodeJS.ProcessEnv
-  /** Keeps the servers after this process, in the folder of `fairlead local`. */
-  keep: boolean
-  /** False: pods are only stored, and the demo must end them. */
-  hasNode: boolean
-  progress: Progress
-  signal: AbortSignal
-}
-
-/** Returns the servers that the environment names, and starts the missing ones. */
-async function demoServers({ env, keep, hasNode, progress, signal }: DemoServersOptions): Promise<DemoServers> {
-  const { kubeconfig, natsUrl } = await existingServers(env)
-  const existing = { kubernetes: kubeconfig !== undefined, nats: natsUrl !== undefined }
-  if (kubeconfig !== undefined && natsUrl !== undefined)
-    return { kubeconfig, natsUrl, node: undefined, existing, dir: undefined, stop: async () => {} }
-
-  if (keep && kubeconfig === undefined) {
-    const dir = defaultClusterDir(env)
-    const { state } = await ensureDevelopmentCluster({ dir, progress, signal })
-    const { kubeconfig: started = '', natsUrl: local = '', node } = state ?? {}
-    return { kubeconfig: started, natsUrl: natsUrl ?? local, node, existing, dir, stop: async () => {} }
-  }
-
-  const dir = await mkdtemp(join(tmpdir(), 'fl-'))
-  if (kubeconfig !== undefined) {
-    const nats = await startNats({ dir, dieWithParent: !keep, temporary: !keep })
-    return { kubeconfig, natsUrl: nats.url, node: undefined, existing, dir, stop: () => nats.stop() }
-  }
-  const parts = hasNode ? ({ node: 'auto', minimal: true } as const) : ({ node: 'none', controllers: false } as const)
-  const wanted = { nats: !existing.nats, dieWithParent: true, temporary: true, progress, signal }
-  const cluster = await startCluster({ dir, ...parts, ...wanted }).catch(async (error: unknown) => {
-    // The logs of a failed start contain the error. An interrupted start has none, so its folder is removed.
-    if (signal.aborted) await rm(dir, { recursive: true, force: true })
-    throw error
-  })
-  return {
-    kubeconfig: cluster.kubeconfig,
-    natsUrl: natsUrl ?? cluster.nats?.url ?? '',
-    node: cluster.node,
-    existing,
-    dir,
-    stop: () => cluster.stop(),
-  }
 }
 
 const POD_RESOURCE = { group: '', version: 'v1', resource: 'pods' }

@@ -89,8 +89,9 @@ async function serversFor(
   if (nats !== undefined)
     return { env: { KUBECONFIG: kubeconfig, NATS_URL: nats }, [Symbol.asyncDispose]: async () => {} }
   const dir = await mkdtemp(join(tmpdir(), 'fl-'))
+  const own = { dir, progress, signal, dieWithParent: true, temporary: true }
   const started = await withTask(progress, 'nats-server', async () =>
-    startNats({ dir, port: await portIfFree(DEFAULT_NATS_PORT), progress, dieWithParent: true, temporary: true }),
+    startNats({ ...own, port: await portIfFree(DEFAULT_NATS_PORT) }),
   )
   progress.line(`NATS_URL=${started.url}, as long as this command runs`)
   return { env: { KUBECONFIG: kubeconfig, NATS_URL: started.url }, [Symbol.asyncDispose]: () => started.stop() }

@@ -149,7 +149,7 @@ function demoCommand(program: Command, { setExitCode }: CommandContext): void {
     .command('demo')
     .description('Show one object from its creation to DONE on real servers')
     .option('--keep', 'Keep everything running, and print commands to continue by hand', false)
-    .option('--no-node', 'Start no node, which halves the first build; the demo itself reports the pod as succeeded')
+    .option('--no-node', 'Stop before the node, whose programs are half of the build')
     .action(async (options: { keep: boolean; node: boolean }) => {
       if (options.keep && !options.node)
         throw new UsageError('--keep leaves a cluster that runs pods: leave --no-node out, or use local up --node none')

@@ -11,7 +11,7 @@ import {
   serviceBinaries,
   toolBinaries,
 } from './binaries.ts'
-import { type BinaryPaths, ensureBinaries } from './build.ts'
+import { type BinaryPaths, ensureBinaries, unbuiltBinaries } from './build.ts'
 import {
   CONTROL_PLANE_PORTS,
   type ControlPlaneOptions,
@@ -36,7 +36,7 @@ import { freePorts, requirePort } from './ports.ts'
 import { ProcessGroup } from './processes.ts'
 import { type Progress, silentProgress, withTask } from './progress.ts'
 import { stopWithThisProcess } from './reaper.ts'
-import { type ClusterState, writeState } from './state.ts'
+import { type ClusterState, type NodeKind, writeState } from './state.ts'
 import { stopCluster } from './stop.ts'
 
 export interface ClusterOptions {
@@ -69,8 +69,15 @@ export interface ClusterOptions {
   /** Removes the folder with the servers. After a failed start it remains, for its logs. */
   temporary?: boolean
   progress?: Progress
+  /** Called before programs are built. */
+  onBuild?: () => void
   /** Cancels a start in progress, and stops the servers that it has started. */
   signal?: AbortSignal
+}
+
+/** Whether {@link startCluster} with this kind of node finds all programs, and builds none. */
+export async function isBuilt(node: NodeKind, options: Pick<ClusterOptions, 'nats' | 'minimal'>): Promise<boolean> {
+  return (await unbuiltBinaries(binariesFor(node, options))).length === 0
 }
 
 /** Starts real servers on this machine, which listen on loopback, or on the node's address if there is a node. */
@@ -103,7 +110,7 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
 
 async function compose(dir: string, options: ClusterOptions): Promise<void> {
   const { progress = silentProgress } = options
-  const build: Build = (choice) => ensureBinaries(binariesFor(choice, options), progress, signalOf(options))
+  const build: Build = (choice) => ensureBinaries(binariesFor(choice.kind, options), progress, options)
   const choice = await chooseNode(options.node ?? 'none', progress)
   const binaries = await build(choice)
   const failed = new AbortController()
@@ -218,16 +225,18 @@ function startNatsOf(
   return withTask(progress, 'nats-server', () => startNatsServers(processes, binaries('nats-server'), port))
 }
 
-const hasTools = ({ controllers = true, minimal = false }: ClusterOptions): boolean => controllers && !minimal
+const hasTools = ({ controllers = true, minimal = false }: Parts): boolean => controllers && !minimal
 
-function binariesFor(choice: NodeChoice, options: ClusterOptions): BinaryName[] {
+type Parts = Pick<ClusterOptions, 'nats' | 'controllers' | 'minimal'>
+
+function binariesFor(node: NodeKind, options: Parts): BinaryName[] {
   const { nats = true, controllers = true, minimal = false } = options
   const ofNode = { none: [], real: [...nodeBinaries, ...(minimal ? [] : serviceBinaries)], kwok: kwokBinaries }
   return [
     ...(nats ? natsBinaries : []),
     ...(controllers ? controlPlaneBinaries : apiServerBinaries),
     ...(hasTools(options) ? toolBinaries : []),
-    ...ofNode[choice.kind],
+    ...ofNode[node],
   ]
 }
 
@@ -242,10 +251,6 @@ async function controlPlanePorts(apiServer: number | undefined): Promise<Control
 function linkTools(dir: string, binaries: BinaryPaths): void {
   mkdirSync(join(dir, 'bin'), { recursive: true })
   symlinkSync(binaries('kubectl'), join(dir, 'bin', 'kubectl'))
-}
-
-function signalOf({ signal }: ClusterOptions): { signal?: AbortSignal } {
-  return signal ? { signal } : {}
 }
 
 const MARKER = '.fairlead-cluster'

@@ -46,7 +46,7 @@ export function newest(versions: readonly string[]): string {
 export interface GoRun {
   cwd: string
   env: Environment
-  signal?: AbortSignal
+  signal?: AbortSignal | undefined
   /** Called with each line of its error output. */
   onLine?: (line: string) => void
 }
@@ -57,9 +57,15 @@ export interface GoRun {
  */
 export function runGo(args: string[], { cwd, env, signal, onLine }: GoRun): Promise<string> {
   return new Promise((resolve, reject) => {
-    const options = { cwd, env, detached: true, ...(signal ? { signal } : {}) }
-    const child = spawn(COMMAND, args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] })
+    signal?.throwIfAborted()
+    const child = spawn(COMMAND, args, { cwd, env, detached: true, stdio: ['ignore', 'pipe', 'pipe'] })
     const reaper = child.pid === undefined ? undefined : killGroupWithThisProcess(child.pid)
+    // A signal to `go` alone would leave its compilers running.
+    const cancel = (): void => {
+      if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL')
+    }
+    signal?.addEventListener('abort', cancel)
+    child.once('exit', () => signal?.removeEventListener('abort', cancel))
     const out: Buffer[] = []
     let err = ''
     child.stdout.on('data', (chunk: Buffer) => out.push(chunk))
@@ -71,6 +77,7 @@ export function runGo(args: string[], { cwd, env, signal, onLine }: GoRun): Prom
     child.once('close', (code) => {
       reaper?.release()
       if (code === 0) resolve(Buffer.concat(out).toString('utf8'))
+      else if (signal?.aborted) reject(signal.reason)
       else reject(new Error(`go ${args[0]} failed in ${cwd}:\n${withoutNoise(err)}`))
     })
   })

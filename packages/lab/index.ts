@@ -12,7 +12,7 @@ export {
   toolBinaries,
 } from './binaries.ts'
 export { type BinaryPaths, type BuildOptions, cacheDir, ensureBinaries } from './build.ts'
-export { type ClusterOptions, startCluster } from './cluster.ts'
+export { type ClusterOptions, isBuilt, startCluster } from './cluster.ts'
 export {
   asFailingShell,
   asShellExports,
@@ -24,7 +24,7 @@ export {
   existingServers,
 } from './development.ts'
 export { type Nats, type NatsOptions, startNats } from './nats.ts'
-export { addImage, buildImage, type ImageFiles, type ImageSource } from './node/index.ts'
+export { addImage, buildImage, type ImageFiles, type ImageSource, NoNodeError } from './node/index.ts'
 export { chooseNode, type NodeChoice, type WantedNode } from './node-choice.ts'
 export { type Cluster, openCluster } from './open-cluster.ts'
 export { portIfFree, releasePorts } from './ports.ts'

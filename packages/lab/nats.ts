@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { allEnded } from '#primitives'
 import { ensureBinaries } from './build.ts'
@@ -37,6 +37,8 @@ export interface NatsOptions {
   dieWithParent?: boolean
   /** Removes the folder with the servers. */
   temporary?: boolean
+  /** Cancels the build of nats-server. */
+  signal?: AbortSignal
 }
 
 /** nats-server with JetStream, on loopback. */
@@ -63,9 +65,12 @@ export interface Nats {
 /** Starts NATS in a folder of its own. A cluster uses {@link startNatsServers} instead. */
 export async function startNats(options: NatsOptions): Promise<Nats> {
   const dir = resolve(options.dir)
-  const paths = await ensureBinaries(['nats-server'], options.progress ?? silentProgress)
-  await stopCluster(dir)
   const removeDir = options.temporary ?? false
+  const paths = await ensureBinaries(['nats-server'], options.progress ?? silentProgress, options).catch((error) => {
+    if (removeDir) rmSync(dir, { recursive: true, force: true })
+    throw error
+  })
+  await stopCluster(dir)
   const reaper = options.dieWithParent ? stopWithThisProcess(dir, { removeDir }) : undefined
   const stop = async (): Promise<void> => {
     await stopCluster(dir, { removeDir })
@@ -90,7 +95,7 @@ export async function startNatsServers(
     authorization,
     accounts,
     tls,
-  }: Omit<NatsOptions, 'dir' | 'progress' | 'dieWithParent' | 'temporary'>,
+  }: Omit<NatsOptions, 'dir' | 'progress' | 'dieWithParent' | 'temporary' | 'signal'>,
 ): Promise<Nats> {
   const servers = await plan(replicas, port)
   const jetstream = {

@@ -1,4 +1,4 @@
-import { installRequirements, NodeTakenError, nodeRequirements } from './node/index.ts'
+import { installRequirements, NodeTakenError, NoNodeError, nodeRequirements } from './node/index.ts'
 import type { Progress } from './progress.ts'
 
 /** `real` requires a real node; `auto` uses KWOK if the machine cannot run pods. */
@@ -12,6 +12,7 @@ export type NodeChoice = { kind: 'none' } | { kind: 'real' } | { kind: 'kwok'; m
 
 /**
  * Chooses the node. It may install missing packages, which changes the machine and takes time; it prints a line before.
+ * Throws a NoNodeError if a `real` one cannot run.
  */
 export async function chooseNode(wanted: WantedNode, progress: Progress): Promise<NodeChoice> {
   if (wanted === 'none') return { kind: 'none' }
@@ -19,7 +20,7 @@ export async function chooseNode(wanted: WantedNode, progress: Progress): Promis
   const missing = await missingAfterInstalling(progress)
   if (missing.length === 0) return { kind: 'real' }
   if (wanted === 'auto') return { kind: 'kwok', missing }
-  throw new Error(`a real node cannot run here: this machine lacks ${missing.join(', ')}`)
+  throw new NoNodeError(`a real node cannot run here: this machine lacks ${missing.join(', ')}`)
 }
 
 /** With `auto`, returns KWOK while another cluster has the machine's only real node. Throws the error otherwise. */

@@ -50,11 +50,12 @@ function liveProgress(output: Output): Progress {
   let timer: NodeJS.Timeout | undefined
 
   const redraw = (above = ''): void => {
-    const clear = drawn > 0 ? `\x1b[${drawn}A\x1b[J` : ''
+    const up = drawn > 0 ? `\x1b[${drawn}A` : ''
     const width = (output.columns ?? 80) - 1
     const block = [...running.values()].map((text) => `${text().slice(0, width)}\n`).join('')
     drawn = running.size
-    output.write(clear + above + block)
+    // Each line is cleared behind its text: a line that is cleared first would flicker.
+    output.write(`${up}${(above + block).replaceAll('\n', '\x1b[K\n')}\x1b[J`)
   }
   const line = (text: string): void => redraw(`${text}\n`)
 

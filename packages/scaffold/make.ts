@@ -48,9 +48,9 @@ function nextSteps(template: TemplateName, folder: string, userAgent = ''): stri
 
 const ofNode = (manager: string): string[] => [
   `${manager} install`,
+  `${manager} run dev             # on a Kubernetes of this machine; the first start builds it, in minutes`,
+  `${manager} run dev -- --kubeconfig ~/.kube/config   # on a cluster that you have: kind, minikube, k3d`,
   `${manager} test                # without a cluster`,
-  `${manager} run dev             # on a Kubernetes of this machine; the first start builds it`,
-  `${manager} run image -- --push REGISTRY/NAME:TAG   # without a container engine`,
 ]
 
 /** Writes a project into a folder that does not exist, or contains only .git. */

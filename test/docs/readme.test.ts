@@ -1,12 +1,12 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chmod, copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { chmod, copyFile, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { cacheDir, ensureBinaries, silentProgress } from '#lab'
+import { apiServerBinaries, cacheDir, ensureBinaries, silentProgress } from '#lab'
 import { startTestCluster } from '../support/servers.ts'
 import { until } from '../support/wait.ts'
 import { ROOT } from './author.ts'
@@ -91,4 +91,17 @@ it('the commands of the README work in a clone, with the output that it shows', 
   })
   expect(await shell(explain)).toContain('Website default/hello is healthy: Ready (Serving).')
   expect(await shell(create)).toContain('npm install')
+})
+
+it('the demo of the README runs by the programs of KUBEBUILDER_ASSETS, and builds nothing', async () => {
+  const assets = join(home, 'assets')
+  await mkdir(assets)
+  const pathOf = await ensureBinaries(apiServerBinaries, silentProgress)
+  for (const name of apiServerBinaries) await symlink(pathOf(name), join(assets, name))
+  const [demo = ''] = commandsOf('assets')
+  const own = { ...env, NATS_URL: '', KUBEBUILDER_ASSETS: assets }
+  const { stdout, stderr } = await promisify(execFile)('sh', ['-euc', demo], { cwd: ROOT, env: own })
+  expect(stderr).toContain('taken from KUBEBUILDER_ASSETS, and not built: etcd')
+  expect(stderr).not.toContain('building')
+  expect(stdout).toContain('\nDONE: one object, one pod')
 })

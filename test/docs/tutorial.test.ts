@@ -1,101 +1,211 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readFile, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
+import { createInterface } from 'node:readline'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { ensureBinaries, silentProgress } from '#lab'
+import { cacheDir, ensureBinaries, silentProgress } from '#lab'
+import { addVolumes } from '../e2e/deployed.ts'
+import { addNatsImage, nodeBase } from '../support/fairlead-images.ts'
+import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
+import { takeTurnWithNode } from '../support/node.ts'
+import { packedPackage } from '../support/package.ts'
 import { startTestCluster } from '../support/servers.ts'
-import { authorsFolder, PACKED_WITHIN_MS } from './author.ts'
+import { until } from '../support/wait.ts'
+import { PACKED_WITHIN_MS, ROOT } from './author.ts'
 import { type Block, blocksOf } from './blocks.ts'
 
-const DEV = 'npx fairlead dev -f website.ts'
+const TEMPLATE = join(ROOT, 'packages/scaffold/templates/resource/src/website.ts')
+const WHOLE_PAGE_MS = 600_000
+
+const turn = await takeTurnWithNode()
+afterAll(turn.end)
+/** Without a real node, no container serves the page, and none runs Fairlead. */
+const ONLY_WITH_NODE = ['forward', 'package', 'cluster']
 
 let cluster: Awaited<ReturnType<typeof startTestCluster>>
-let dir: string
-let env: NodeJS.ProcessEnv
-let blocks: Block[]
+let kubectl: Kubectl
+let home: string
+/** The folder in which the reader is: the clone first. */
+let cwd = ROOT
+let env: Record<string, string | undefined>
 const stack = new AsyncDisposableStack()
 
 beforeAll(async () => {
-  blocks = await blocksOf('tutorial')
-  cluster = stack.use(await startTestCluster({ nats: true, controllers: true, node: 'kwok' }))
-  dir = stack.use(await authorsFolder()).dir
-  const kubectl = dirname((await ensureBinaries(['kubectl'], silentProgress))('kubectl'))
-  const path = [join(dir, 'node_modules/.bin'), kubectl, dirname(process.execPath), process.env['PATH']].join(':')
-  env = { HOME: process.env['HOME'], PATH: path, KUBECONFIG: cluster.kubeconfig }
+  cluster = stack.use(await startTestCluster({ nats: true, controllers: true, node: turn.skip ? 'kwok' : 'real' }))
+  kubectl = await kubectlFor(cluster)
+  home = await mkdtemp(join(tmpdir(), 'fl-tutorial-'))
+  stack.defer(() => rm(home, { recursive: true, force: true }))
+  const programs = await ensureBinaries(['kubectl', 'helm'], silentProgress)
+  const path = [dirname(process.execPath), ...['kubectl', 'helm'].map((name) => dirname(programs(name as 'helm')))]
+  env = {
+    ...process.env,
+    PATH: [...path, process.env['PATH']].join(':'),
+    KUBECONFIG: cluster.kubeconfig,
+    NATS_URL: cluster.nats?.url,
+    npm_config_prefer_offline: 'true',
+    npm_config_audit: 'false',
+    npm_config_fund: 'false',
+    HELM_CONFIG_HOME: join(home, 'helm'),
+    HELM_CACHE_HOME: join(home, 'helm'),
+    HELM_DATA_HOME: join(home, 'helm'),
+  }
 }, PACKED_WITHIN_MS)
-afterAll(async () => {
-  await stack.disposeAsync()
-})
+afterAll(() => stack.disposeAsync())
 
-const shell = async (script: string): Promise<string> => {
-  const run = promisify(execFile)('sh', ['-euc', script.replaceAll('npx fairlead', 'fairlead')], { cwd: dir, env })
-  const { stdout, stderr } = await run.catch((error: Error & { stdout: string; stderr: string }) => {
+/** Runs the commands in the reader's folder, and returns all that they print. */
+async function shell(script: string): Promise<string> {
+  const place = join(home, 'cwd')
+  const { stdout, stderr } = await promisify(execFile)('sh', ['-euc', `${script}\npwd > '${place}'`], {
+    cwd,
+    env,
+  }).catch((error: Error & { stdout: string; stderr: string }) => {
     throw new Error(`${script}\n${error.stdout}\n${error.stderr}`, { cause: error })
   })
+  cwd = (await readFile(place, 'utf8')).trim()
   return stdout + stderr
 }
 
-it('an operator, written from the documentation alone, works in under 40 lines', async () => {
-  const source = blocks.find(({ about }) => about === 'website.ts')!.text
-  expect(source.trim().split('\n').length).toBeLessThan(40)
+const fails = (script: string): Promise<string> =>
+  shell(script).then(
+    () => expect.fail(`this should fail: ${script}`),
+    (error: Error) => error.message,
+  )
 
-  const shown: string[] = []
-  for (const { language, about, text } of blocks.slice(1)) {
-    if (about === 'background') await startDev(text.trim())
-    else if (language !== 'sh') await writeFile(join(dir, about), text)
-    else if (!text.includes('local env')) shown.push(await shell(text))
+/** Replaces the lines with - by those with +, as the reader does in an editor. */
+async function edit(path: string, diff: string): Promise<void> {
+  const side = (sign: string) =>
+    diff
+      .split('\n')
+      .filter((line) => line.startsWith(sign))
+      .map((line) => line.slice(1))
+      .join('\n')
+  const text = await readFile(join(cwd, path), 'utf8')
+  expect(text.split(side('-')), `${path} has once: ${side('-')}`).toHaveLength(2)
+  await writeFile(
+    join(cwd, path),
+    text.replace(side('-'), () => side('+')),
+  )
+}
+
+it('the tutorial works as it is written', { timeout: WHOLE_PAGE_MS }, async () => {
+  let dev: Awaited<ReturnType<typeof startDev>> | undefined
+  let printed = ''
+  const steps: Record<string, (block: Block) => unknown> = {
+    'ts website.ts': async ({ text }) => {
+      expect(text).toBe(await readFile(TEMPLATE, 'utf8'))
+      expect(await readFile(join(cwd, 'src/website.ts'), 'utf8')).toBe(text)
+    },
+    'sh background': async ({ text }) => {
+      expect(text).toBe('npm run dev\n')
+      dev = await startDev()
+    },
+    'sh forward': ({ text }) => isForwarded(text.trim()),
+    'sh fails': async ({ text }) => {
+      printed = await fails(text)
+    },
+    'sh package': async () => {
+      await acceptsLongNames()
+      await refusesOtherTypes()
+      await dev?.end()
+      // The package that these commands make is made once for all tests.
+      await shell(`npm install '${(await packedPackage()).tarball}'`)
+      await addNatsImage(cluster.registryUrl ?? '')
+      await addVolumes(cluster.dir, kubectl, 1)
+    },
+    'sh cluster': async ({ text }) => {
+      printed = await shell(await onThisCluster(text))
+    },
+    'sh ': async ({ text }) => {
+      // The test has servers of its own.
+      if (!text.includes('local env'))
+        printed = await shell(text.replaceAll('../my-operator', join(home, 'my-operator')))
+    },
+    'diff src/website.ts': ({ about, text }) => edit(about, text),
+    'diff src/website.test.ts': ({ about, text }) => edit(about, text),
+    'text ': ({ text }) => {
+      for (const line of text.trim().split('\n')) expect(printed).toContain(line)
+    },
   }
-
-  const output = shown.join('\n')
-  expect(output).toMatch(/^(#|ℹ) fail 0$/m)
-  expect(output).toMatch(/^hello +1 +\d+s$/m)
-  expect(await readFile(join(dir, 'website-crd.yaml'), 'utf8')).toContain('websites.example.com')
-  expect(await readFile(join(dir, 'website-rbac.yaml'), 'utf8')).toContain('fairlead-website')
-
-  const legal = `my.${'very-long-'.repeat(20)}site`
-  const site = { apiVersion: 'example.com/v1', kind: 'Website', metadata: { name: legal }, spec: { html: 'hello' } }
-  await writeFile(join(dir, 'legal.yaml'), JSON.stringify(site))
-  await shell(`kubectl apply -f legal.yaml && kubectl wait --for=condition=Ready website/${legal} --timeout=30s`)
-
-  await writeFile(join(dir, 'website.ts'), source.replace('html: z.string().min(1)', 'html: z.int32()'))
-  const check = 'npx fairlead generate crds -f website.ts --compatible-with website-crd.yaml'
-  await expect(shell(check)).rejects.toThrow('spec.html was string, and would be integer')
+  for (const block of await blocksOf('tutorial')) {
+    if (turn.skip && ONLY_WITH_NODE.includes(block.about)) continue
+    const step = steps[`${block.language} ${block.about}`]
+    expect(step, `the test knows \`\`\`${block.language} ${block.about}`).toBeDefined()
+    await step?.(block)
+  }
+  if (turn.skip) {
+    await acceptsLongNames()
+    await refusesOtherTypes()
+    await dev?.end()
+  }
 })
 
-/** Starts `fairlead dev` on the servers of this test instead of the user's. It reports errors of a file, and waits. */
-async function startDev(command: string): Promise<void> {
-  expect(command).toBe(DEV)
+/** Runs the script of the project on the servers of this test. */
+async function startDev() {
+  const { scripts } = JSON.parse(await readFile(join(cwd, 'package.json'), 'utf8')) as { scripts: { dev: string } }
+  const [program, ...args] = scripts.dev.split(' ')
+  expect(program).toBe('fairlead')
   const servers = ['--kubeconfig', cluster.kubeconfig, '--nats', cluster.nats?.url ?? '']
-  const child = spawn(join(dir, 'node_modules/.bin/fairlead'), [...servers, 'dev', '-f', 'website.ts'], {
-    cwd: dir,
-    env,
-    stdio: ['ignore', 'inherit', 'pipe'],
-  })
-  const output: string[] = []
-  child.stderr.on('data', (chunk: Buffer) => output.push(chunk.toString()))
-  const says = async (text: string) => {
-    const signal = AbortSignal.timeout(25_000)
-    while (!output.join('').includes(text)) {
-      if (child.exitCode !== null) throw new Error(`fairlead dev has ended: ${output.join('')}`)
-      await once(child.stderr, 'data', { signal }).catch((cause: Error) => {
-        throw new Error(`fairlead dev does not say "${text}": ${output.join('')}`, { cause })
-      })
-    }
-    output.length = 0
-  }
-  stack.defer(async () => {
-    const ended = once(child, 'exit')
+  const bin = join(cwd, 'node_modules/.bin/fairlead')
+  const child = spawn(bin, [...args, ...servers], { cwd, env, stdio: ['ignore', 'ignore', 'pipe'] })
+  const lines: string[] = []
+  createInterface(child.stderr).on('line', (line) => lines.push(line))
+  const ended = once(child, 'exit')
+  const end = async () => {
     child.kill('SIGINT')
     expect(await ended).toEqual([0, null])
+  }
+  stack.defer(() => void child.kill('SIGKILL'))
+  await until(() => lines.includes('Website default/hello: Ready=True (Serving)'), {
+    unless: () => {
+      if (child.exitCode !== null) throw new Error(`npm run dev has ended: ${lines.join('\n')}`)
+    },
   })
-  await says('reconciler served')
+  expect(lines.join('\n')).toMatch(/^console: http:/m)
+  return { end }
+}
 
-  const file = join(dir, 'website.ts')
-  const source = await readFile(file, 'utf8')
-  await writeFile(file, source.replace('reconcile(', 'reconcile(('))
-  await says('waiting for a change of its files')
-  await writeFile(file, source)
-  await says('reconciler served')
+/** Opens the page through the forwarded port. */
+async function isForwarded(command: string): Promise<void> {
+  expect(command).toBe('kubectl port-forward service/hello 8080:80')
+  // Another program of this machine may have the port.
+  const child = spawn('sh', ['-c', `exec ${command.replace('8080:', ':')}`], {
+    env,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  const ended = once(child, 'exit')
+  const [line] = (await once(createInterface(child.stdout), 'line')) as [string]
+  const [, port] = /127\.0\.0\.1:(\d+)/.exec(line) ?? []
+  expect(await (await fetch(`http://127.0.0.1:${port}`)).text()).toBe('<h1>Hello</h1>')
+  child.kill()
+  await ended
+}
+
+/** The registry of this test, its base image, and the objects that `dev` has applied on the same cluster. */
+async function onThisCluster(script: string): Promise<string> {
+  const { host } = new URL(cluster.registryUrl ?? '')
+  const platform = `linux/${process.arch === 'x64' ? 'amd64' : process.arch}`
+  const image = `--base '${await nodeBase(cacheDir())}' --platform ${platform} --plain-http`
+  return script
+    .replace('--push registry.example.com', `${image} --push ${host}`)
+    .replaceAll('helm install', 'helm install --take-ownership --force-conflicts')
+    .replace('--create-namespace', '--create-namespace --set bridge.replicas=1 --set dispatcher.replicas=1')
+}
+
+async function acceptsLongNames(): Promise<void> {
+  const name = `my.${'very-long-'.repeat(20)}site`
+  const site = { apiVersion: 'example.com/v1', kind: 'Website', metadata: { name }, spec: { html: 'hello' } }
+  await kubectl(['apply', '-f', '-'], site)
+  await kubectl(['wait', '--for=condition=Ready', `website/${name}`, '--timeout=60s'])
+}
+
+async function refusesOtherTypes(): Promise<void> {
+  expect(await readFile(join(cwd, 'deploy/crds.yaml'), 'utf8')).toContain('websites.example.com')
+  expect(await readFile(join(cwd, 'deploy/rbac.yaml'), 'utf8')).toContain('fairlead-website')
+  const source = await readFile(join(cwd, 'src/website.ts'), 'utf8')
+  await writeFile(join(cwd, 'src/website.ts'), source.replace('html: z.string().min(1)', 'html: z.int32()'))
+  expect(await fails('npm run generate')).toContain('spec.html was string, and would be integer')
+  await writeFile(join(cwd, 'src/website.ts'), source)
 }

@@ -56,6 +56,21 @@ describe('building the servers', () => {
     expect(await readdir(dirname(paths('loopback')))).toEqual(['loopback'])
   })
 
+  it('ends with all its compilers when it is cancelled, and leaves no incomplete program', async () => {
+    await writeFile(join(dir, 'compile'), '#!/bin/sh\nsleep 1000\n', { mode: 0o755 })
+    const go = `#!/bin/sh\n[ "$1" != env ] || { printf "go1.99.0\\nlocal\\n"; exit; }\n${dir}/compile & wait\n`
+    await writeFile(join(dir, 'go'), go, { mode: 0o755 })
+    const [stop, reason] = [new AbortController(), new Error('cancelled')]
+    const path = `${dir}:${process.env['PATH']}`
+    const built = ensureBinaries(['loopback'], silentProgress, { env: { ...env, PATH: path }, signal: stop.signal })
+    await until(() => programsWith(`${dir}/compile`).length === 1)
+    stop.abort(reason)
+    await expect(built).rejects.toBe(reason)
+    await until(() => programsWith(dir).length === 0)
+    const [module = ''] = await readdir(join(dir, 'cache/bin'))
+    expect(await readdir(join(dir, 'cache/bin', module))).toEqual([])
+  })
+
   it('says which Go is needed, and how to get it, where there is none', async () => {
     await expect(ensureBinaries(['loopback'], silentProgress, { env: { ...env, PATH: dir } })).rejects.toThrow(
       /^Go 1\.26 or newer is needed to build loopback once, and there is no working `go` in PATH\. Install it from/,

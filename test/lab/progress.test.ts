@@ -36,9 +36,9 @@ describe('progress', () => {
     const second = progress.task('a second one with a long name')
     first.done()
     second.done()
-    const last = screen.split('\x1b[2A\x1b[J').at(-1)?.replaceAll('\x1b', 'ESC')
+    const last = screen.split('\x1b[2A').at(-1)?.replaceAll('\x1b', 'ESC')
     expect(last).toMatch(
-      /^ESC\[32m✓ESC\[0m first, [\d.]+ s\n {2}a second one with\nESC\[1AESC\[JESC\[32m✓ESC\[0m a second one/,
+      /^ESC\[32m✓ESC\[0m first, [\d.]+ sESC\[K\n {2}a second one withESC\[K\nESC\[JESC\[1AESC\[32m✓ESC\[0m a second one/,
     )
   })
 })

@@ -51,7 +51,12 @@ export function isInUse(claim: Claim, seen: { starterRuns: boolean; nodeWorks: b
   return seen.starterRuns || (seen.nodeWorks && !claim.ephemeral)
 }
 
-export class NodeTakenError extends Error {
+/** This machine cannot run a real node now. */
+export class NoNodeError extends Error {
+  override name = 'NoNodeError'
+}
+
+export class NodeTakenError extends NoNodeError {
   override name = 'NodeTakenError'
   readonly dir: string
 

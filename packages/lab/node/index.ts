@@ -1,4 +1,4 @@
-export { NodeTakenError } from './claim.ts'
+export { NodeTakenError, NoNodeError } from './claim.ts'
 export { stopNode } from './cleanup.ts'
 export { startKwok } from './kwok.ts'
 export { type Node, type PreparedNode, prepareNode, startNode } from './node.ts'
