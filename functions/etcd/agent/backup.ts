@@ -68,27 +68,55 @@ async function store(
   return found
 }
 
-/** Deletes old backups. The new backup is stored already, so a failure here is reported beside its success. */
-async function deleteOld({ store, key, owner }: BackupJob, most: number, newest: string) {
+/**
+ * Deletes old backups. The new backup is stored already, so a failure here, or a stop, is reported beside its success.
+ */
+async function deleteOld(job: BackupJob, most: number, newest: string) {
+  const { store, signal } = job
   const deleted: string[] = []
+  const { promise: stopped, reject } = Promise.withResolvers<never>()
+  const stop = () => reject(new StoreError('unavailable', 'stopped before all old backups were deleted'))
+  signal.addEventListener('abort', stop, { once: true })
+  if (signal.aborted) stop()
   try {
-    const keys: string[] = []
-    for await (const object of store.list(key)) keys.push(object.key)
-    const { old, ahead } = surplus(keys, key, most, newest)
-    // Another EtcdBackup may have the same path. Its backups do not count, and must not be deleted.
-    const own: string[] = []
-    if (old.length > 0)
-      for (const one of keys)
-        if (stamped(one, key) !== undefined && (await store.head(one))?.metadata[OWNER] === owner) own.push(one)
-    for (const one of surplus(own, key, most, newest).old) {
-      await store.delete(one)
-      deleted.push(one)
-    }
+    const ahead = await Promise.race([stopped, deleteSurplus(job, most, newest, deleted)])
     return { deleted, ...(ahead.length > 0 && { ahead: ahead.map((one) => store.address(one)) }) }
   } catch (error) {
     if (!(error instanceof StoreError)) throw error
-    return { deleted, retentionError: error.message }
+    return { deleted: [...deleted], retentionError: error.message }
+  } finally {
+    signal.removeEventListener('abort', stop)
   }
+}
+
+/** The number of backups whose owners are read at once. */
+const READS_AT_ONCE = 16
+
+async function deleteSurplus(
+  { store, key, owner, signal }: BackupJob,
+  most: number,
+  newest: string,
+  deleted: string[],
+): Promise<string[]> {
+  const keys: string[] = []
+  for await (const object of store.list(key)) keys.push(object.key)
+  const { old, ahead } = surplus(keys, key, most, newest)
+  if (old.length === 0) return ahead
+  // Another EtcdBackup may have the same path. Its backups do not count, and must not be deleted.
+  const own: string[] = []
+  const periodic = keys.filter((one) => stamped(one, key) !== undefined)
+  while (periodic.length > 0) {
+    signal.throwIfAborted()
+    const some = periodic.splice(0, READS_AT_ONCE)
+    const owners = await Promise.all(some.map(async (one) => (await store.head(one))?.metadata[OWNER]))
+    own.push(...some.filter((_, at) => owners[at] === owner))
+  }
+  for (const one of surplus(own, key, most, newest).old) {
+    signal.throwIfAborted()
+    await store.delete(one)
+    deleted.push(one)
+  }
+  return ahead
 }
 
 const STAMP = /^_v(\d{1,19})_(\d{4}-\d{2}-\d{2}-\d{2}:\d{2}:\d{2})$/

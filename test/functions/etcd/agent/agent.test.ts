@@ -5,6 +5,7 @@ import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { backup, openStore } from '#functions/etcd/agent'
 import { type Store, whole } from '#functions/etcd/stores'
 import { type BinaryPaths, ensureBinaries, silentProgress } from '#lab'
 import { command } from '../../../support/command.ts'
@@ -137,6 +138,21 @@ describe('the agent on a real etcd and a real S3', () => {
     const kept: string[] = []
     for await (const { key } of store.list('shared')) kept.push(store.address(key))
     expect(new Set(kept)).toEqual(new Set([...paths['other']!, ...paths['mine']!.slice(-2)]))
+  })
+
+  it('has stored a backup that it reports, also if it is stopped before it has deleted old ones', async () => {
+    const stop = new AbortController()
+    await using proxy = await startFaultyProxy(server.url, (request) => {
+      if (!request.includes('list-type=2')) return undefined
+      stop.abort(new Error('late'))
+      return 'silent'
+    })
+    const secret = join(dir, 'secret')
+    const opened = await openStore({ kind: 's3', path: 'backups/stopped', secret, endpoint: proxy.url })
+    const about = { endpoints: [etcd.clientUrl('a')], owner: 'default/mine', now: new Date(), timeoutMs: 60_000 }
+    const made = await backup({ ...opened, ...about, periodic: { most: 1 }, signal: stop.signal })
+    expect(made).toMatchObject({ retentionError: 'stopped before all old backups were deleted', deleted: [] })
+    expect((await store.head(made.path.replace('s3://backups/', '')))?.size).toBe(made.size)
   })
 
   it('keeps so many of the present when a clock that was wrong has left backups of the future, and names those', async () => {
