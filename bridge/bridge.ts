@@ -70,8 +70,8 @@ class WatchingBridge implements Bridge {
     options.watermark?.onDoubt(() => this.#doubt())
     this.#scopes = new Scopes(options.kube)
     const { events, log, random = Math.random, shard = '' } = options
-    const enqueue = (reconciler: string, key: string, lane: 'high' | 'low') =>
-      this.#publisher.enqueue(reconciler, key, lane)
+    const enqueue = (reconciler: string, key: string, lane: 'high' | 'low', cause: string) =>
+      this.#publisher.enqueue(reconciler, key, lane, cause)
     this.#relations = new Relations({ events, log, signal: this.#ended.signal }, enqueue)
     this.#resyncs = new Resyncs({
       events,

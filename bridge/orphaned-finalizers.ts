@@ -253,7 +253,10 @@ export class Orphan {
     }
     const isWaiting = deletionTimestamp !== undefined
     if (isWaiting && !this.#holders.get(key))
-      await unlessAborted(this.#deps.queue.enqueue(this.name, key), this.#stop.signal)
+      await unlessAborted(
+        this.#deps.queue.enqueue(this.name, key, { cause: 'a finalizer without its Reconciler' }),
+        this.#stop.signal,
+      )
     this.#holders.set(key, isWaiting)
     this.#released.delete(key)
   }

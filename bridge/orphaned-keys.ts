@@ -87,7 +87,10 @@ async function removeKeys(
     const isLetter = !hasMoved && orphaned !== 'released'
     if (await isTakenAway(options, entry, isLetter, signal)) deadLettered += Number(isLetter)
     if (await mayBeBack(options, reconciler)) {
-      await unlessAborted(queue.enqueue(reconciler, entry.key, { lane: 'low' }), signal)
+      await unlessAborted(
+        queue.enqueue(reconciler, entry.key, { lane: 'low', cause: 'its Reconciler is back' }),
+        signal,
+      )
       log.info({ reconciler, keys: deadLettered }, 'this Reconciler may be back: no more of its keys go to DEAD')
       return
     }

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
+import { type KubeObject, kindName, namespacedName, type ResourceRef, resourceName } from '#contracts'
 import { keyOf, type PutOptions, type PutResult, type Verb } from '#events'
 import { isNotFound, type KubeClient } from '#kube'
 import { BoundedMap, doubling, endedWithin, retry, unlessAborted } from '#primitives'
@@ -79,8 +79,8 @@ export class Publisher {
   }
 
   /** Puts a key into the queue of a Reconciler. */
-  async enqueue(reconciler: string, key: string, lane: 'high' | 'low'): Promise<void> {
-    await this.#deps.queue.enqueue(reconciler, key, { lane })
+  async enqueue(reconciler: string, key: string, lane: 'high' | 'low', cause: string): Promise<void> {
+    await this.#deps.queue.enqueue(reconciler, key, { lane, cause })
     this.#deps.observer?.enqueued?.({ reconciler, key, lane, by: 'token' })
   }
 
@@ -152,11 +152,12 @@ export class Publisher {
       .targetsOf(ref, { ...change, isRenamed }, scopes.isClusterScoped)
       .filter(({ coverageId }) => only?.(coverageId) ?? true)
       .filter((target) => isRenamed(target.coverageId) || !this.#isEcho(target, stored))
+    const cause = causeOf(news, isListed)
     const isWanted = (coverageId: string) => (only?.(coverageId) ?? true) && !(isOwed?.(coverageId) ?? false)
     const [announced] = await unlessAborted(
       Promise.all([
-        Promise.all(targets.map((target) => this.#announceOne(target, lane, news))),
-        relations.enqueue(ref, change, lane, isWanted),
+        Promise.all(targets.map((target) => this.#announceOne(target, { lane, cause }, news))),
+        relations.enqueue(ref, change, { lane, cause }, isWanted),
       ]),
       signal,
     )
@@ -164,7 +165,7 @@ export class Publisher {
       .filter(({ noted }) => noted)
       .map(async ({ reconciler, key, safe }) => {
         const by = await safe.catch(() =>
-          this.#persistently(ref, signal, () => queue.announce(reconciler, key, { lane }).safe),
+          this.#persistently(ref, signal, () => queue.announce(reconciler, key, { lane, cause }).safe),
         )
         if (by !== 'run') this.#deps.observer?.enqueued?.({ reconciler, key, lane, by, ...objectOf(news) })
       })
@@ -172,11 +173,12 @@ export class Publisher {
 
   async #announceOne(
     { reconciler, key }: Target,
-    lane: Publication['lane'],
+    as: { lane: Publication['lane']; cause: string },
     news: News,
   ): Promise<Announced & { reconciler: string; key: string }> {
     const { queue, observer } = this.#deps
-    const announced = queue.announce(reconciler, key, { lane })
+    const { lane } = as
+    const announced = queue.announce(reconciler, key, as)
     const by = announced.noted ? 'run' : await announced.safe
     observer?.enqueued?.({ reconciler, key, lane, by, ...objectOf(news) })
     return { reconciler, key, ...announced }
@@ -242,6 +244,16 @@ const findOut = async ({ news }: Publication): Promise<News> => (typeof news ===
 const presentIn = ({ verb, object }: News): KubeObject | undefined => (verb === 'deleted' ? undefined : object)
 
 const objectOf = ({ object }: News): { object?: KubeObject } => (object === undefined ? {} : { object })
+
+/** Names the object and its version. A list also finds objects that have not changed. */
+function causeOf({ verb, object }: News, isListed = false): string {
+  if (object === undefined) return LISTED
+  const { kind, apiVersion, metadata } = object
+  const version = `${kindName(kind, apiVersion)} ${namespacedName(metadata)}@${metadata.resourceVersion ?? '?'}`
+  return `${isListed || verb === undefined ? LISTED : verb} ${version}`
+}
+
+const LISTED = 'listed'
 
 const keyOfChange = ({ namespace, name }: Pick<Change, 'namespace' | 'name'>): string => keyOf(namespace, name)
 

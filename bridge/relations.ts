@@ -7,7 +7,13 @@ import { FanOuts, MemberIndex, type RecallDeps, Relation } from './relation.ts'
 import { append, type Change, type RelatedTo, Routes, SelectorIndex } from './routing.ts'
 
 type Lane = 'high' | 'low'
-type Enqueue = (reconciler: string, key: string, lane: Lane) => Promise<void>
+type Enqueue = (reconciler: string, key: string, lane: Lane, cause: string) => Promise<void>
+
+/** How keys are queued, and why. */
+interface As {
+  lane: Lane
+  cause: string
+}
 
 const PROMPT_AT_MOST = 64
 /** The number of keys in progress when every key of a Reconciler is enqueued. */
@@ -72,11 +78,11 @@ export class Relations {
   }
 
   /** Resolves when every key that the change concerns is enqueued, for the Reconcilers that are wanted. */
-  async enqueue(ref: ResourceRef, change: Change, lane: Lane, isWanted: (coverageId: string) => boolean) {
+  async enqueue(ref: ResourceRef, change: Change, as: As, isWanted: (coverageId: string) => boolean) {
     const wanted = this.#index.concernedBy(ref, change).filter(({ to }) => isWanted(to.reconciler.coverageId))
     await Promise.all(
       wanted.map(async (relation) => {
-        if (await relation.concerns(change)) await this.#enqueueFor(relation, change, lane)
+        if (await relation.concerns(change)) await this.#enqueueFor(relation, change, as)
       }),
     )
   }
@@ -84,8 +90,11 @@ export class Relations {
   /** Resolves when every key of the wanted Reconcilers that are related to the resource is enqueued. */
   async enqueueAll(ref: ResourceRef, isWanted: (coverageId: string) => boolean): Promise<void> {
     const wanted = this.#index.of(ref).filter(({ to }) => isWanted(to.reconciler.coverageId))
+    const cause = `listed ${resourceName(ref)}`
     const each = new Map(wanted.map(({ to }) => [to.reconciler.coverageId, to.reconciler]))
-    await Promise.all([...each.values()].map((reconciler) => this.#everyKey(reconciler, undefined, 'low')))
+    await Promise.all(
+      [...each.values()].map((reconciler) => this.#everyKey(reconciler, undefined, { lane: 'low', cause })),
+    )
   }
 
   #membersOf(ref: ResourceRef): MemberIndex<Relation> {
@@ -94,25 +103,25 @@ export class Relations {
     return index
   }
 
-  #enqueueFor(relation: Relation, { namespace, name }: Change, lane: Lane): Promise<void> {
+  #enqueueFor(relation: Relation, { namespace, name }: Change, as: As): Promise<void> {
     const { related, reconciler } = relation.to
-    const named = () => this.#all(reconciler.name, relation.keysOf({ namespace, name }), lane)
+    const named = () => this.#all(reconciler.name, relation.keysOf({ namespace, name }), as)
     if (related.byName !== undefined) return named()
-    if (related.namespacePath !== undefined) return relation.fanOuts.run([namespace ?? '', lane].join(' '), named)
-    return this.#everyKey(reconciler, related.within === 'Cluster' ? undefined : namespace, lane)
+    if (related.namespacePath !== undefined) return relation.fanOuts.run([namespace ?? '', as.lane].join(' '), named)
+    return this.#everyKey(reconciler, related.within === 'Cluster' ? undefined : namespace, as)
   }
 
-  #everyKey(reconciler: Reconciler, namespace: string | undefined, lane: Lane): Promise<void> {
+  #everyKey(reconciler: Reconciler, namespace: string | undefined, as: As): Promise<void> {
     const { name } = reconciler
-    return this.#fanOuts.run([name, namespace ?? '', lane].join(' '), () =>
-      this.#all(name, keysOf(this.#deps.events, this.#routes, reconciler, namespace), lane),
+    return this.#fanOuts.run([name, namespace ?? '', as.lane].join(' '), () =>
+      this.#all(name, keysOf(this.#deps.events, this.#routes, reconciler, namespace), as),
     )
   }
 
   /** Enqueues keys, those after the first few in the low lane, so that one change does not delay other keys. */
-  async #all(reconciler: string, keys: Iterable<string> | AsyncIterable<string>, lane: Lane): Promise<void> {
+  async #all(reconciler: string, keys: Iterable<string> | AsyncIterable<string>, { lane, cause }: As): Promise<void> {
     await forEachAtMost(KEYS_AT_ONCE, keys, (key, index) =>
-      this.#enqueue(reconciler, key, index < PROMPT_AT_MOST ? lane : 'low'),
+      this.#enqueue(reconciler, key, index < PROMPT_AT_MOST ? lane : 'low', cause),
     )
   }
 }

@@ -13,7 +13,7 @@ export interface ResyncDeps {
   random: () => number
   reconcilers: () => readonly Reconciler[]
   routes: () => Routes
-  enqueue: (reconciler: string, key: string, lane: 'low') => Promise<void>
+  enqueue: (reconciler: string, key: string, lane: 'low', cause: string) => Promise<void>
 }
 
 /** The name of the times of the last resyncs, which are stored as cursors. It is not a resource of the API server. */
@@ -93,7 +93,7 @@ export class Resyncs {
     if (isKnown) {
       const keys = await forEachAtMost(KEYS_AT_ONCE, keysOf(events, routes(), reconciler), (key) => {
         signal.throwIfAborted()
-        return enqueue(name, key, 'low')
+        return enqueue(name, key, 'low', 'resync')
       })
       log.info({ reconciler: name, keys }, 'every key is enqueued again')
     }

@@ -2,10 +2,9 @@ import { type FieldChange, type LapRecord, namespacedName, type RunRecord, type 
 import { type RunsView, type StoredRun, viewRuns } from '#events'
 import {
   becauseOf,
-  causeChanges,
-  causeText,
-  explained,
+  changeText,
   filterOf,
+  inputChanges,
   latestRuns,
   lineOffset,
   linesLeftOut,
@@ -60,7 +59,7 @@ async function follow(
   { print }: CommandContext,
 ): Promise<void> {
   const { signal } = untilStopped()
-  for await (const run of explained(view.follow(filterOf(selection), start, signal)))
+  for await (const run of view.follow(filterOf(selection), start, signal))
     if (wantsRun(selection, run)) print(runLine(run, output))
 }
 
@@ -162,12 +161,12 @@ function showRun({ sequence, record }: StoredRun, before: RunRecord | undefined)
   ]
   const width = Math.max(...rows.map(([title]) => title.length)) + 1
   const head = rows.map(([title, value]) => `${`${title}:`.padEnd(width)}  ${oneLine(value)}`)
-  const causes = causeLines(record, before)
+  const changes = inputLines(record, before)
   const laps = record.laps.flatMap(lapLines)
   const log = logLines(record)
   return [
     head.join('\n'),
-    ...(causes.length > 0 ? [`What differs from the run before:\n${causes.join('\n')}`] : []),
+    ...(changes.length > 0 ? [`What differs from the run before:\n${changes.join('\n')}`] : []),
     laps.join('\n'),
     ...(log.length > 0 ? [`Log:\n${log.join('\n')}`] : []),
   ]
@@ -175,8 +174,8 @@ function showRun({ sequence, record }: StoredRun, before: RunRecord | undefined)
     .join('\n\n')
 }
 
-const causeLines = (record: RunRecord, before: RunRecord | undefined): string[] =>
-  causeChanges(record, before).flatMap(({ cause, changes }) => [`  ${causeText(cause)}`, ...changeLines(changes)])
+const inputLines = (record: RunRecord, before: RunRecord | undefined): string[] =>
+  inputChanges(record, before).flatMap((change) => [`  ${changeText(change)}`, ...changeLines(change.fields)])
 
 function lapLines({ error, outcome, writes }: LapRecord, index: number): string[] {
   const said = error === undefined ? returnedText(outcome) : `failed: ${error}`

@@ -1,7 +1,7 @@
 import { PermissionViolationError } from 'nats'
 import { type DeadLetter, type DeadLetters, type DeadReason, keyIn } from '#events'
 import { isWrongSequence, type JetStream } from '#nats'
-import type { WorkQueue } from '#queue'
+import { BY_HAND, type WorkQueue } from '#queue'
 
 export interface DeadFilter {
   reconciler?: string
@@ -44,7 +44,7 @@ async function putBack(letter: DeadLetter, { js, queue, dead }: ReplayTools): Pr
   if (key) {
     if (!(await queue.reconcilers()).includes(key.reconciler))
       return left(`there is no queue of a reconciler ${key.reconciler}`)
-    return { done: true, text: await queue.enqueue(key.reconciler, key.key) }
+    return { done: true, text: await queue.enqueue(key.reconciler, key.key, { cause: BY_HAND }) }
   }
   if (!dead.isFromEvents(letter)) return left('it has no place in EVENTS')
   if (letter.data.length < letter.bytes) return left('its body was not kept whole')

@@ -42,13 +42,14 @@ export {
 } from './keys.ts'
 export {
   becauseOf,
-  causeChanges,
-  causeText,
-  explained,
+  changeText,
   filterOf,
+  type InputChange,
+  inputChanges,
   latestRuns,
   lineOffset,
   linesLeftOut,
+  objectOfCause,
   type RunSelection,
   runsOf,
   tookMs,

@@ -1,7 +1,7 @@
 import { type KubeObject, namespacedName, type ResourceRef, resourceName } from '#contracts'
 import { type EventsView, isKey, isPresent, keyOf, parseKey } from '#events'
 import { duration, oneLine, UsageError } from '#process/exit'
-import type { Entry, RetryOutcome, WithdrawOutcome, WorkQueue } from '#queue'
+import { BY_HAND, type Entry, type RetryOutcome, type WithdrawOutcome, type WorkQueue } from '#queue'
 import { finalizerOf, finalizerOfReconciler, RECONCILERS, reconcilerFinalizers } from '#spec'
 import { presentObjects, reconcilersIn, watchedIn } from './selection.ts'
 import type { Act, State } from './states.ts'
@@ -216,7 +216,7 @@ export async function* queueNow(
   for (const name of names) {
     const there = await presentObjects(events, { ref: primary, name: name.name })
     const isThere = there.some((object) => object.metadata.namespace === name.namespace)
-    if (isThere) await queue.enqueue(reconciler, keyFor(reconciler, name).key)
+    if (isThere) await queue.enqueue(reconciler, keyFor(reconciler, name).key, { cause: BY_HAND })
     yield { reconciler, ...name, result: isThere ? 'queued' : 'absent', there }
   }
 }

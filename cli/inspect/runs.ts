@@ -1,7 +1,16 @@
-import type { Cause, FieldChange, KubeObject, LogLine, RunRecord, RunResult } from '#contracts'
+import {
+  type FieldChange,
+  type InputRecord,
+  type KubeObject,
+  type LapRecord,
+  type LogLine,
+  namespacedName,
+  type ObjectVersion,
+  type RunRecord,
+  type RunResult,
+} from '#contracts'
 import type { RunsFilter, RunsView, StoredRun } from '#events'
 import { duration } from '#process/exit'
-import { causesOf } from '#process/history'
 import { differences } from '#reconcile'
 import { keyNameOf } from './keys.ts'
 
@@ -29,7 +38,7 @@ export const wants = ({ results }: Pick<RunSelection, 'results'>, { record }: St
 /** Returns the latest `limit` runs, oldest first. */
 export async function latestRuns(view: RunsView, selection: RunSelection, limit: number): Promise<StoredRun[]> {
   const found: StoredRun[] = []
-  for await (const run of explained(view.list(filterOf(selection), selection.since))) {
+  for await (const run of view.list(filterOf(selection), selection.since)) {
     if (!wants(selection, run)) continue
     found.push(run)
     if (found.length > limit) found.shift()
@@ -43,41 +52,29 @@ export async function runsOf(
   { reconciler, namespace, name }: Pick<RunRecord, 'reconciler' | 'namespace' | 'name'>,
 ): Promise<StoredRun[]> {
   const found: StoredRun[] = []
-  for await (const run of explained(view.list({ reconciler, namespace: namespace ?? null, name }))) found.push(run)
+  for await (const run of view.list({ reconciler, namespace: namespace ?? null, name })) found.push(run)
   return found
 }
 
-/**
- * Adds the causes to each run: the differences from the previous recorded run of the object. A process knows only its
- * own runs, so another process may have recorded a run in between.
- */
-export async function* explained(runs: AsyncIterable<StoredRun>): AsyncGenerator<StoredRun> {
-  const before = new Map<string, RunRecord>()
-  for await (const run of runs) {
-    const { record } = run
-    const object = `${record.reconciler} ${record.namespace ?? ''}/${record.name}`
-    const last = before.get(object)
-    before.set(object, record)
-    const causes = last === undefined || last.id === record.since ? record.causes : causesOf(record, last)
-    const { causes: _, ...rest } = record
-    yield { ...run, record: causes === undefined ? rest : { ...rest, causes } }
-  }
+/** Returns the object that a cause names; undefined if it names none, such as `resync`. */
+export function objectOfCause(cause: string): { verb: string; kind: string; name: string } | undefined {
+  const [, verb, kind, name] = /^(\w+) (\S+) (.+@.+)$/.exec(cause) ?? []
+  return verb === undefined || kind === undefined || name === undefined ? undefined : { verb, kind, name }
 }
 
-/** `changed Deployment shop/web` */
-export const causeText = ({ is, object }: Cause): string => {
-  const [kind = '', name = ''] = object.split(' ')
-  return `${is} ${kind.split('.')[0]} ${name}`
+/** `modified ConfigMap shop/settings@123` */
+function causeText(cause: string): string {
+  const object = objectOfCause(cause)
+  return object === undefined ? cause : `${object.verb} ${object.kind.split('.')[0]} ${object.name}`
 }
 
-/** Describes the known causes of the run. */
-export function becauseOf({ causes, fired, cutShort, attempt }: RunRecord): string {
-  const texts = (causes ?? []).map(causeText)
+/** Describes why the key of the run was queued. */
+export function becauseOf({ causes = [], fired, cutShort, attempt }: RunRecord): string {
+  const texts = causes.map(causeText)
   if (fired) texts.unshift('its timer came due')
   if (cutShort) texts.unshift('the run before never ended')
   if (texts.length > 0) return texts.join(', ')
-  if (attempt > 0) return 'another try'
-  return causes === undefined ? 'not known: no run before it is recorded' : 'nothing that it reads has changed'
+  return attempt > 0 ? 'another try' : 'not recorded'
 }
 
 export const tookMs = ({ startedAt, endedAt }: RunRecord): number => Date.parse(endedAt) - Date.parse(startedAt)
@@ -101,18 +98,76 @@ export function linesLeftOut({ log, overHttp, traceId }: RunRecord): string | un
 
 export const writesIn = ({ laps }: RunRecord): number => laps.reduce((sum, { writes }) => sum + writes.length, 0)
 
+/** An object that a run has read, and that differs from what the previous recorded run of the object knew when it ended. */
+export interface InputChange {
+  is: 'new' | 'changed' | 'gone'
+  /** `Deployment.v1.apps shop/web` */
+  object: string
+  /** The fields that differ, if both versions are recorded. */
+  fields: readonly FieldChange[]
+}
+
+/** `changed Deployment shop/web` */
+export const changeText = ({ is, object }: Pick<InputChange, 'is' | 'object'>): string => {
+  const [kind = '', name = ''] = object.split(' ')
+  return `${is} ${kind.split('.')[0]} ${name}`
+}
+
+/** Longer lists are cut. */
+const MOST_CHANGES = 50
+
 /**
- * Returns the causes of a run, field by field if both versions of an object are recorded. `before`: the previous
- * recorded run of the object.
+ * Compares the input of a run with the previous recorded run of the object. Empty if there is none, or if one of the two
+ * has not called the function.
  */
-export const causeChanges = (
-  record: RunRecord,
-  before: RunRecord | undefined,
-): { cause: Cause; changes: readonly FieldChange[] }[] =>
-  (record.causes ?? []).map((cause) => {
-    const [old, young] = [versionsOf(before, cause.object).at(-1), versionsOf(record, cause.object)[0]]
-    return { cause, changes: cause.is === 'changed' && old && young ? differences(old, young) : [] }
+export function inputChanges(record: RunRecord, before: RunRecord | undefined): InputChange[] {
+  const [first] = record.laps
+  const known = before && versionsAfter(before.laps)
+  if (first === undefined || known === undefined) return []
+  const read = versionsIn(first.input)
+  const changes: Omit<InputChange, 'fields'>[] = []
+  for (const [object, version] of read) {
+    const last = known.get(object)
+    if (last !== version) changes.push({ is: last === undefined ? 'new' : 'changed', object })
+  }
+  for (const object of known.keys()) if (!read.has(object)) changes.push({ is: 'gone', object })
+  return changes.slice(0, MOST_CHANGES).map((change) => {
+    const [old, young] = [versionsOf(before, change.object).at(-1), versionsOf(record, change.object)[0]]
+    return { ...change, fields: change.is === 'changed' && old && young ? differences(old, young) : [] }
   })
+}
+
+/** Versions, keyed by object. */
+type Versions = ReadonlyMap<string, ObjectVersion>
+
+/** Returns `Deployment.v1.apps shop/web` for `Deployment.v1.apps shop/web@123`. */
+const objectOf = (version: ObjectVersion): string => version.slice(0, version.lastIndexOf('@'))
+
+function versionsIn({ object, owned, related }: Pick<InputRecord, 'object' | 'owned' | 'related'>): Versions {
+  const versions = new Map<string, ObjectVersion>()
+  if (object !== null) versions.set(objectOf(object), object)
+  for (const kinds of [owned, related])
+    for (const kind in kinds) for (const version of kinds[kind] ?? []) versions.set(objectOf(version), version)
+  return versions
+}
+
+/** Returns the versions that a run knew when it ended: its last input, with the run's own writes applied. */
+function versionsAfter(laps: readonly Pick<LapRecord, 'input' | 'writes'>[]): Versions | undefined {
+  const last = laps.at(-1)
+  if (last === undefined) return undefined
+  const versions = new Map(versionsIn(last.input))
+  for (const { verb, kind, namespace, name, resourceVersion, error } of last.writes) {
+    if (error !== undefined) continue
+    const id = [...versions.keys()].find((one) => isCalled(one, kind, namespace, name))
+    if (id === undefined) continue
+    if (verb === 'delete') versions.delete(id)
+    else if (resourceVersion !== undefined) versions.set(id, `${id}@${resourceVersion}`)
+  }
+  return versions
+}
+
+const isCalled = (id: string, kind: string, namespace: string | undefined, name: string): boolean =>
+  id.startsWith(`${kind}.`) && id.endsWith(` ${namespacedName({ namespace, name })}`)
 
 /** Returns the versions of the object that a run has seen, in that order. */
 const versionsOf = (record: RunRecord | undefined, object: string): KubeObject[] =>

@@ -1,18 +1,8 @@
 import { hostname } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
-import {
-  type Cause,
-  type InputRecord,
-  type LapRecord,
-  namespacedName,
-  type ObjectVersion,
-  type RunLog,
-  type Runnable,
-  type RunRecord,
-} from '#contracts'
+import type { RunLog, Runnable, RunRecord } from '#contracts'
 import type { EndedRun, RunStep } from '#dispatch'
 import { declareRuns, type RunSender, runSender } from '#events'
-import { BoundedMap } from '#primitives'
 import type { Config } from './config.ts'
 import type { Streams } from './connections.ts'
 import { prefixOf } from './nats.ts'
@@ -42,11 +32,6 @@ export interface HistoryOptions {
 const MOST_UNCONFIRMED_BYTES = 4 * 2 ** 20
 const CONFIRM_EVERY_MS = 250
 const DECLARE_EVERY_MS = 60_000
-/** Objects whose last versions are kept for causes. For further objects, the next record has no causes. */
-const REMEMBERED_OBJECTS = 5000
-/** Longer lists of versions are not kept. */
-const REMEMBERED_VERSIONS = 500
-
 /**
  * Records runs in the stream RUNS, after their end is stored in the queue. Sends records without waiting for an answer;
  * records that NATS does not accept in time are dropped and counted.
@@ -54,7 +39,6 @@ const REMEMBERED_VERSIONS = 500
 export class RunHistory implements Runnable {
   readonly #options: HistoryOptions
   readonly #cpu = new CpuOfRuns()
-  readonly #before = new BoundedMap<string, { id: string; versions: Versions }>(REMEMBERED_OBJECTS)
   #isDeclared = false
   #isConnected = true
   #unconfirmedBytes = 0
@@ -100,7 +84,7 @@ export class RunHistory implements Runnable {
     if (!this.#isDeclared || !this.#isConnected || this.#unconfirmedBytes > MOST_UNCONFIRMED_BYTES)
       return dropped(run.of.name)
     try {
-      this.#send(this.#withCauses(recordOf(run, { process, cpuMs })))
+      this.#send(recordOf(run, { process, cpuMs }))
     } catch (error) {
       dropped(run.of.name)
       this.#options.log.warn({ err: error, reconciler: run.of.name }, 'run not recorded')
@@ -112,17 +96,6 @@ export class RunHistory implements Runnable {
     this.#options.send(record, json)
     this.#unconfirmedBytes += json.length
     this.#confirming ??= this.#confirm()
-  }
-
-  #withCauses(record: RunRecord): RunRecord {
-    const [first] = record.laps
-    const key = `${record.reconciler} ${record.namespace ?? ''}/${record.name}`
-    const before = this.#before.get(key)
-    const versions = versionsAfter(record.laps)
-    if (versions !== undefined && versions.size <= REMEMBERED_VERSIONS)
-      this.#before.set(key, { id: record.id, versions })
-    if (before === undefined || first === undefined) return record
-    return { ...record, causes: causesBetween(before.versions, versionsIn(first.input)), since: before.id }
   }
 
   /** Asks the server once for the confirmation of all records that were sent since the last confirmation. */
@@ -139,59 +112,6 @@ export class RunHistory implements Runnable {
 function isKept(run: EndedRun): boolean {
   const result = resultOf(run)
   return (result !== 'success' && result !== 'requeue_after') || run.laps.some(({ writes }) => writes.length > 0)
-}
-
-/** Versions, keyed by object. */
-export type Versions = ReadonlyMap<string, ObjectVersion>
-
-/** Returns `Deployment.v1.apps shop/web` for `Deployment.v1.apps shop/web@123`. */
-const objectOf = (version: ObjectVersion): string => version.slice(0, version.lastIndexOf('@'))
-
-export function versionsIn({ object, owned, related }: Pick<InputRecord, 'object' | 'owned' | 'related'>): Versions {
-  const versions = new Map<string, ObjectVersion>()
-  if (object !== null) versions.set(objectOf(object), object)
-  for (const kinds of [owned, related])
-    for (const kind in kinds) for (const version of kinds[kind] ?? []) versions.set(objectOf(version), version)
-  return versions
-}
-
-/** Returns the versions that a run knew when it ended: its last input, with the run's own writes applied. */
-function versionsAfter(laps: readonly Pick<LapRecord, 'input' | 'writes'>[]): Versions | undefined {
-  const last = laps.at(-1)
-  if (last === undefined) return undefined
-  const versions = new Map(versionsIn(last.input))
-  for (const { verb, kind, namespace, name, resourceVersion, error } of last.writes) {
-    if (error !== undefined) continue
-    const id = [...versions.keys()].find((one) => isCalled(one, kind, namespace, name))
-    if (id === undefined) continue
-    if (verb === 'delete') versions.delete(id)
-    else if (resourceVersion !== undefined) versions.set(id, `${id}@${resourceVersion}`)
-  }
-  return versions
-}
-
-const isCalled = (id: string, kind: string, namespace: string | undefined, name: string): boolean =>
-  id.startsWith(`${kind}.`) && id.endsWith(` ${namespacedName({ namespace, name })}`)
-
-/** The first 50 causes are recorded; further ones are left out. */
-const MOST_CAUSES = 50
-
-/** Returns the objects that were added, changed or removed between two runs, without the writes of the earlier run. */
-export function causesBetween(before: Versions, after: Versions): Cause[] {
-  const causes: Cause[] = []
-  for (const [object, version] of after) {
-    const known = before.get(object)
-    if (known !== version) causes.push({ is: known === undefined ? 'new' : 'changed', object })
-  }
-  for (const object of before.keys()) if (!after.has(object)) causes.push({ is: 'gone', object })
-  return causes.slice(0, MOST_CAUSES)
-}
-
-/** Returns the changes since that run; undefined if one of the two runs has not called the function. */
-export function causesOf(record: RunRecord, before: RunRecord): Cause[] | undefined {
-  const [first] = record.laps
-  const known = versionsAfter(before.laps)
-  return first && known && causesBetween(known, versionsIn(first.input))
 }
 
 /** Runs whose CPU time is kept. The limit exists for dry runs, which end without a record. */

@@ -69,6 +69,7 @@ export function recordOf(run: EndedRun, { process, cpuMs }: RunFacts): RunRecord
     attempt: lease.attempt,
     ...(lease.fired && { fired: true }),
     ...(lease.cutShort && { cutShort: true }),
+    ...(lease.causes.length > 0 && { causes: lease.causes }),
     queuedAt: lease.enqueuedAt.toISOString(),
     startedAt: startedAt.toISOString(),
     endedAt: new Date(startedAt.getTime() + ms).toISOString(),

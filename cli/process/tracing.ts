@@ -124,7 +124,7 @@ interface TracingOptions {
 /** Makes spans from the reports of bridge and dispatcher: change → queue → run → API requests. */
 export function createTracing({ keep, sample, now }: TracingOptions): Tracing {
   const begun = new WeakMap<KubeObject, Span>()
-  const waiting = new Map<string, { queuedAt: number; startedAt: number }>()
+  const waiting = new Map<string, { queuedAt: number; startedAt: number; causes: readonly string[] }>()
 
   return {
     begin(object) {
@@ -144,7 +144,8 @@ export function createTracing({ keep, sample, now }: TracingOptions): Tracing {
       if (keep === undefined) return
       const id = `${step.reconciler} ${step.key}`
       const at = now()
-      if (step.step === 'started') waiting.set(id, { queuedAt: at - step.queuedMs, startedAt: at })
+      if (step.step === 'started')
+        waiting.set(id, { queuedAt: at - step.queuedMs, startedAt: at, causes: step.causes ?? [] })
       const span = spanOf(step)
       if (step.step === 'written' && span?.sampled) keep(requestSpan(span, step, at))
       if ((step.step === 'read' || step.step === 'performed') && span?.sampled) keep(externalSpan(span, step, at))
@@ -154,7 +155,12 @@ export function createTracing({ keep, sample, now }: TracingOptions): Tracing {
       if (times === undefined || !span?.sampled) return
       const attributes = { 'fairlead.reconciler': step.reconciler, 'fairlead.key': shownKey(step.key) }
       const { queuedAt, startedAt } = times
-      const queued = { ...span, spanId: spanAfter(undefined, true).spanId, attributes }
+      const causes = times.causes.length === 0 ? undefined : times.causes.join(', ')
+      const queued = {
+        ...span,
+        spanId: spanAfter(undefined, true).spanId,
+        attributes: { ...attributes, 'fairlead.causes': causes },
+      }
       keep({ ...queued, name: `queue ${step.reconciler}`, kind: 'consumer', start: queuedAt, end: startedAt })
       const failed = step.result === 'error' || step.result === 'terminal' || step.result === 'fenced'
       keep({

@@ -37,7 +37,6 @@ export {
   TerminalError,
 } from './run.ts'
 export type {
-  Cause,
   FieldChange,
   InputRecord,
   LapRecord,

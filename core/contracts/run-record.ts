@@ -13,13 +13,6 @@ export type RunResult = 'success' | 'requeue_after' | 'error' | 'terminal' | 'fe
  */
 export type ObjectVersion = string
 
-/** An object in the input of a run that differs from the input of the run recorded before it. */
-export interface Cause {
-  is: 'new' | 'changed' | 'gone'
-  /** `Deployment.v1.apps shop/web` */
-  object: string
-}
-
 /** One value that differs. A side without the value is left out. */
 export interface FieldChange {
   /** `.spec.containers[0].image` */
@@ -115,11 +108,10 @@ export interface RunRecord {
   /** CPU time of the process during the run, in milliseconds. Left out if another run was active at the same time. */
   cpuMs?: number
   /**
-   * The differences from the run of the object that this process recorded before. Left out if it has not recorded one.
+   * Why the key was queued, and the changes that reached the run: `modified ConfigMap.v1 shop/settings@123`, `resync`,
+   * `by hand`. At most four, then `others`. Changes that found the key queued are not named. Left out: not known.
    */
-  causes?: Cause[]
-  /** `id` of the run that `causes` compares with. */
-  since?: string
+  causes?: readonly string[]
   laps: LapRecord[]
   /** Left out if the function has logged nothing, or runs over HTTP. */
   log?: LogRecord

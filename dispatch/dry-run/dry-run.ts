@@ -110,6 +110,7 @@ const leaseOf = (reconciler: string, key: string, now: Date, signal: AbortSignal
   after: undefined,
   suspect: false,
   fired: false,
+  causes: [],
   enqueuedAt: now,
   until: now,
   signal,

@@ -190,6 +190,8 @@ export type RunStep = { reconciler: string; key: string } & Partial<Span> &
         fired: boolean
         /** The run of this key before it never ended, because its process was lost. */
         cutShort?: boolean
+        /** Why the key was queued, as far as it is known. */
+        causes?: readonly string[]
         /** The time since the key was queued. */
         queuedMs: number
         /** After this time another run of the key may begin, unless the lease is renewed. */

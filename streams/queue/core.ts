@@ -4,7 +4,7 @@ import { type Delivery, ERR, isPassing, isWrongSequence, type JetStream, JetStre
 import type { ServerClock } from './clock.ts'
 import type { Bed, Ending } from './finish.ts'
 import { drive, type Machine, type Terms } from './machine.ts'
-import type { Answer, Io, Lane, Publish } from './record.ts'
+import type { Answer, Causes, Io, Lane, Publish } from './record.ts'
 import type { ProcessSlots } from './slots.ts'
 import { type OnceResult, once, tokenOf } from './tokens.ts'
 import type { KeyOf, QueueObserver } from './types.ts'
@@ -97,9 +97,9 @@ export const publishOnce = (core: Core, of: KeyOf, message: Publish, patience?: 
 export async function enqueueKey(
   core: Core,
   of: KeyOf,
-  { lane, attempt }: { lane: Lane; attempt: number },
+  { lane, attempt, causes }: { lane: Lane; attempt: number; causes?: Causes },
 ): Promise<'queued' | 'coalesced'> {
-  const result = (await publishOnce(core, of, tokenOf(lane, attempt))) === 'stored' ? 'queued' : 'coalesced'
+  const result = (await publishOnce(core, of, tokenOf(lane, attempt, causes))) === 'stored' ? 'queued' : 'coalesced'
   core.observer.onEnqueue?.(of.reconciler, result)
   return result
 }

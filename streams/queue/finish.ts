@@ -1,5 +1,14 @@
 import { end, generationOf, type HeldKey, isRunOf, type Machine, UnexpectedAnswerError } from './machine.ts'
-import { type Failures, type Io, type KeyRecord, type NewRecord, otherLane, type Publish, worst } from './record.ts'
+import {
+  type Failures,
+  type Io,
+  type KeyRecord,
+  type NewRecord,
+  otherLane,
+  type Publish,
+  withCauses,
+  worst,
+} from './record.ts'
 
 /** How a run ended. Times are the server's, in epoch milliseconds. */
 export type Ending =
@@ -80,7 +89,7 @@ function releaseMessage({ held, ending, bed }: FinishInput, now: number): Publis
   const failures = failuresAfter(record, ending)
   const error = 'message' in ending ? { error: ending.message } : {}
   if (record.dirty || record.otherLaneWaits || ending.kind === 'handback')
-    return { role: 'token', lane: rerunLane(record), ...failures, ...error, ...guards }
+    return { role: 'token', lane: rerunLane(record), ...failures, ...error, ...withCauses(record.causes), ...guards }
   if (ending.kind === 'done') return { role: 'done', ...guards }
   return { role: 'record', record: waitingRecord(held, ending, failures, bed, now), ...guards }
 }

@@ -1,4 +1,5 @@
 export { NoQueueError } from './declare.ts'
+export { BY_HAND } from './intervene.ts'
 export type { Lane } from './record.ts'
 export { dated, dueDate, messageOf } from './terms.ts'
 export {

@@ -32,11 +32,15 @@ export const retry: Machine<object, RetryStep, RetryResult> = {
   },
 }
 
+/** The cause of a key that a user queues. */
+export const BY_HAND = 'by hand'
+
 const fired = (record: KeyRecord): Publish => ({
   role: 'token',
   lane: 'high',
   ...worst(record),
   ...(record.error !== undefined && { error: record.error }),
+  causes: [BY_HAND],
   expected: { of: 'record', sequence: record.sequence },
   cancels: record.generation,
 })

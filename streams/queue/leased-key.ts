@@ -2,6 +2,7 @@ import type { Delivery } from '#nats'
 import { type Core, enqueueKey, measured, operate } from './core.ts'
 import { type Ending, type FinishResult, finish } from './finish.ts'
 import { type HeldKey, leaseEnd } from './machine.ts'
+import { type Causes, withCauses } from './record.ts'
 import { renew } from './take.ts'
 import { absorb } from './tokens.ts'
 import { type Lease, LeaseLostError } from './types.ts'
@@ -16,6 +17,7 @@ export interface LeaseOrigin {
 interface ChangeNote {
   /** The unacknowledged token that announced the change. Undefined: this process observed the change itself. */
   delivery: Delivery | undefined
+  causes: Causes | undefined
   /** True: the change is safe. False: the change must be queued, or its token taken. */
   resolve: (isSafe: boolean) => void
 }
@@ -40,6 +42,7 @@ export class LeasedKey implements Lease {
   #stale = new AbortController()
   #renewal: Promise<void> | undefined
   #timer: NodeJS.Timeout | undefined
+  #causes: Causes | undefined
   #progressed = false
   #lost = false
   #takenBack = false
@@ -57,11 +60,16 @@ export class LeasedKey implements Lease {
     this.fired = fired
     this.enqueuedAt = enqueuedAt
     this.#held = held
+    this.#causes = held.record.causes
     this.#renewInTime()
   }
 
   get owner() {
     return this.#held.record.owner
+  }
+
+  get causes(): Causes {
+    return this.#causes ?? []
   }
 
   get lane() {
@@ -106,6 +114,7 @@ export class LeasedKey implements Lease {
   async beginPass(): Promise<'announced here' | 'announced by a token'> {
     const { unseen } = this.#passes
     this.#passes = passes.begin(this.#passes)
+    this.#causes = withCauses(this.#causes, ...unseen.map(({ causes }) => causes)).causes
     if (this.stale.aborted) this.#stale = new AbortController()
     for (const { delivery } of unseen) if (delivery) await this.#absorb(delivery)
     return unseen.some(({ delivery }) => delivery) ? 'announced by a token' : 'announced here'
@@ -123,9 +132,9 @@ export class LeasedKey implements Lease {
    * of the run that has seen it, or the message that follows that run, is stored. Undefined: the run does not read
    * again.
    */
-  note(delivery?: Delivery): Promise<boolean> | undefined {
+  note(causes: Causes | undefined, delivery?: Delivery): Promise<boolean> | undefined {
     const { promise, resolve } = Promise.withResolvers<boolean>()
-    const note: ChangeNote = { delivery, resolve }
+    const note: ChangeNote = { delivery, causes, resolve }
     const noted = passes.note(this.#passes, note)
     if (noted === undefined) return undefined
     this.#passes = noted
@@ -159,7 +168,7 @@ export class LeasedKey implements Lease {
       { reconciler: this.reconciler, key: this.key, result: result.kind },
       'run fenced: its key is queued again',
     )
-    await enqueueKey(this.#core, this, { lane: this.lane, attempt: 0 })
+    await enqueueKey(this.#core, this, { lane: this.lane, attempt: 0, ...withCauses(this.#causes) })
     return { kind: 'fenced' }
   }
 

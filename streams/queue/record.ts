@@ -15,6 +15,8 @@ export interface Token extends Failures {
    * process.
    */
   cutShort?: boolean
+  /** Why the key was queued, as the process that stored the token knew it. Changes that found the token are not in it. */
+  causes?: Causes
 }
 
 /**
@@ -49,6 +51,8 @@ export interface KeyRecord extends Failures {
   /** running: CutShort or none. waiting: the reason for the wait. parked: Terminal, or Withdrawn by a user. */
   reason?: 'Requeue' | 'Error' | 'CutShort' | 'Terminal' | 'Withdrawn'
   error?: string
+  /** running: why the key runs, or after a mark, why it must run once more. Left out: not known. */
+  causes?: Causes
 }
 
 export type NewRecord = Omit<KeyRecord, 'sequence'>
@@ -61,7 +65,7 @@ export interface Expected {
 
 /** One message to store. `cancels` removes that generation of the record in the same step. */
 export type Publish =
-  | ({ role: 'token'; lane: Lane; error?: string; expected: Expected; cancels?: string } & Failures)
+  | ({ role: 'token'; lane: Lane; error?: string; causes?: Causes; expected: Expected; cancels?: string } & Failures)
   | { role: 'record'; record: NewRecord; expected: Expected; cancels?: string }
   | { role: 'done'; expected: Expected; cancels: string }
 
@@ -120,4 +124,22 @@ export function worst(...known: readonly Failures[]): Failures {
     ...(losses > 0 && { losses }),
     ...(known.some(({ suspect }) => suspect) && { suspect: true }),
   }
+}
+
+/** Why a key was queued, in words such as `modified ConfigMap.v1 shop/settings@123` or `resync`. */
+export type Causes = readonly string[]
+
+/** The number of causes that are kept of one run. */
+const MOST_CAUSES = 4
+/** Stands for further causes. */
+const OTHERS = 'others'
+
+/** Returns the field with all of these causes. Without a cause there is no field. */
+export function withCauses(...known: readonly (Causes | undefined)[]): { causes?: Causes } {
+  const [first, ...more] = known.filter((causes) => causes !== undefined && causes.length > 0)
+  if (first === undefined || more.length === 0) return first === undefined ? {} : { causes: first }
+  const all = new Set([first, ...more].flatMap((causes) => causes ?? []))
+  const named = [...all].filter((cause) => cause !== OTHERS)
+  const isCut = all.has(OTHERS) || named.length > MOST_CAUSES
+  return { causes: isCut ? [...named.slice(0, MOST_CAUSES), OTHERS] : named }
 }

@@ -11,7 +11,17 @@ import {
   UnexpectedAnswerError,
   withoutSequence,
 } from './machine.ts'
-import { type Answer, type Failures, type Io, type KeyRecord, type NewRecord, type Token, worst } from './record.ts'
+import {
+  type Answer,
+  type Causes,
+  type Failures,
+  type Io,
+  type KeyRecord,
+  type NewRecord,
+  type Token,
+  withCauses,
+  worst,
+} from './record.ts'
 
 export interface TakeInput {
   token: Omit<Token, 'sequence'>
@@ -53,6 +63,7 @@ export type TakeResult =
 interface Claim extends TakeInput, Failures {
   writes: number
   cutShort?: boolean
+  causes?: Causes
   /** The owner of the run whose record is being taken over. */
   after?: string
 }
@@ -145,6 +156,7 @@ function writeRunning(name: 'take' | 'steal', claim: Claim, waiting: KeyRecord |
     otherLaneWaits: false,
     ...(claim.by !== undefined && { by: claim.by }),
     ...(claim.cutShort && { reason: 'CutShort' }),
+    ...withCauses(claim.causes),
   }
   const message = {
     role: 'record' as const,
@@ -163,11 +175,15 @@ function writeRunning(name: 'take' | 'steal', claim: Claim, waiting: KeyRecord |
 function mark(claim: Claim, running: KeyRecord): Next {
   const sameLane = running.lane === claim.token.lane
   if (!sameLane && running.otherLaneWaits) return end({ kind: 'marked' })
+  const { causes, ...before } = withoutSequence(running)
+  const isMarked = running.dirty || running.otherLaneWaits
   const record: NewRecord = {
-    ...withoutSequence(running),
+    ...before,
     generation: generationOf('running', claim.nonce, claim.writes),
     ...worst(running, claim),
     ...(sameLane ? { dirty: true } : { otherLaneWaits: true }),
+    // The owner knows its own causes. From now on the record has those of the run that follows.
+    ...withCauses(isMarked ? causes : undefined, claim.causes),
   }
   const expected = { of: 'record' as const, sequence: running.sequence }
   const message = { role: 'record' as const, record, expected, cancels: running.generation }

@@ -8,7 +8,17 @@ import {
   UnexpectedAnswerError,
   withoutSequence,
 } from './machine.ts'
-import { type Io, type KeyRecord, type Lane, type NewRecord, type Publish, type Token, worst } from './record.ts'
+import {
+  type Causes,
+  type Io,
+  type KeyRecord,
+  type Lane,
+  type NewRecord,
+  type Publish,
+  type Token,
+  withCauses,
+  worst,
+} from './record.ts'
 
 /** conflict: another message was first, so this one is not needed. */
 export type OnceResult = 'stored' | 'conflict'
@@ -23,10 +33,11 @@ export const once: Machine<Publish, { io: Io }, OnceResult> = {
  * Queues a key. A conflict means that a token waits already, and it keeps its place. In both cases a run that starts
  * after this moment is certain.
  */
-export const tokenOf = (lane: Lane, attempt: number): Publish => ({
+export const tokenOf = (lane: Lane, attempt: number, causes?: Causes): Publish => ({
   role: 'token',
   lane,
   attempt,
+  ...withCauses(causes),
   expected: { of: 'token', sequence: 0 },
 })
 
@@ -38,6 +49,7 @@ export const tokenAgain = (token: Token): Publish => ({
   role: 'token',
   lane: token.lane,
   ...worst(token),
+  ...withCauses(token.causes),
   expected: { of: 'token', sequence: token.sequence },
 })
 

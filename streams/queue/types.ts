@@ -1,4 +1,4 @@
-import type { Lane } from './record.ts'
+import type { Causes, Lane } from './record.ts'
 
 /** A delay that begins when the run ends, and does not depend on changes of the wall clock. */
 interface Delay {
@@ -50,6 +50,11 @@ export interface Lease {
    * certain.
    */
   readonly after: string | undefined
+  /**
+   * Why the key runs, as far as it is known: what queued the key, and the changes that reached the run while it lasted.
+   * Changes that found the key queued are not in it.
+   */
+  readonly causes: Causes
   /** When the token was stored, by the local wall clock. */
   readonly enqueuedAt: Date
   /** The end of the lease as it stands now, by the local wall clock. */

@@ -1,5 +1,5 @@
 import type { Headers, StoredMessage } from '#nats'
-import type { Expected, Failures, KeyRecord, Lane, NewRecord, Publish, Token } from './record.ts'
+import type { Causes, Expected, Failures, KeyRecord, Lane, NewRecord, Publish, Token } from './record.ts'
 
 /** Thrown for a name, key or prefix that NATS does not allow in a subject. */
 export class InvalidNameError extends Error {
@@ -171,7 +171,7 @@ export function toWire(message: Publish, { names, reconciler, key, worker }: Add
   }
   switch (message.role) {
     case 'token': {
-      const headers = { ...failureHeaders(message), ...guards }
+      const headers = { ...failureHeaders(message), ...causesHeader(message.causes), ...guards }
       return { subject: names.token(reconciler, message.lane, key), headers, payload: shortened(message.error) }
     }
     case 'record': {
@@ -201,6 +201,7 @@ const recordHeaders = (record: NewRecord, target: string): Headers => ({
   'Fairlead-Dirty': record.dirty ? 1 : undefined,
   'Fairlead-Other-Lane': record.otherLaneWaits ? 1 : undefined,
   'Fairlead-Reason': record.reason,
+  ...causesHeader(record.causes),
   'Fairlead-Due': record.state === 'waiting' ? Math.ceil(record.at) : undefined,
   'Nats-Schedule': `@at ${new Date(Math.ceil(record.at) + (record.slot === undefined ? 0 : OVERSLEPT_MS)).toISOString()}`,
   'Nats-Schedule-Target': target,
@@ -212,6 +213,27 @@ const failureHeaders = ({ attempt, cuts, losses, suspect }: Failures): Headers =
   'Fairlead-Losses': losses || undefined,
   'Fairlead-Suspect': suspect ? 1 : undefined,
 })
+
+const CAUSES = 'Fairlead-Causes'
+
+/** NATS stores headers as text of one line. Names of Kubernetes objects seldom have other characters. */
+const causesHeader = (causes: Causes | undefined): Headers =>
+  causes === undefined ? {} : { [CAUSES]: causes.map(asHeader).join(';') }
+
+const asHeader = (cause: string): string => cause.replaceAll(/[^\x20-\x7e]|[%;]/gu, encodeURIComponent)
+
+function causesFrom({ headers }: StoredMessage): { causes?: Causes } {
+  const causes = headers[CAUSES]
+  return causes === undefined ? {} : { causes: causes.split(';').map(fromHeader) }
+}
+
+function fromHeader(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}
 
 const shortened = (error = ''): string =>
   error.length > MAX_ERROR_CHARS ? `${error.slice(0, MAX_ERROR_CHARS - 1)}…` : error
@@ -238,6 +260,7 @@ export function recordFrom(message: StoredMessage, names: Names): KeyRecord | un
     dirty: headers['Fairlead-Dirty'] === '1',
     otherLaneWaits: headers['Fairlead-Other-Lane'] === '1',
     ...reasonFrom(headers['Fairlead-Reason']),
+    ...causesFrom(message),
     ...errorFrom(message),
   }
 }
@@ -260,7 +283,7 @@ export const errorFrom = ({ data }: StoredMessage): { error?: string } =>
 
 export function tokenFrom(message: StoredMessage, lane: Token['lane']): Token {
   const failures = failuresFrom(message)
-  const token = { lane, sequence: message.sequence, cutShort: isCutShort(message), ...failures }
+  const token = { lane, sequence: message.sequence, cutShort: isCutShort(message), ...failures, ...causesFrom(message) }
   if (!isWatchdog(message)) return token
   const { cuts = 0, losses = 0, suspect } = failures
   // The first such run is repeated at once, because another key in the same process may have caused the crash.

@@ -15,7 +15,7 @@ import { type RetryResult, retry, type WithdrawResult, withdraw } from './interv
 import { Janitor, Overdue, StuckTokens } from './janitor.ts'
 import { backlogOf, depthOf, entriesOf, listEntries } from './list.ts'
 import { clockTolerance } from './machine.ts'
-import { type Io, LANES, type Lane, type Token } from './record.ts'
+import { type Causes, type Io, LANES, type Lane, type Token } from './record.ts'
 import { ProcessSlots } from './slots.ts'
 import { DEFAULT_ARMED_LIMIT, Opener, Timers } from './timers.ts'
 import type { Announced, Backlog, Depth, Entry, KeyOf, QueueObserver, Safety, ServeOptions, Worker } from './types.ts'
@@ -74,15 +74,20 @@ export interface WorkQueue {
   declare(reconciler: string): Promise<void>
   /**
    * Queues a key. Once it resolves, a run that starts later is certain, whichever process dies. coalesced: the key was
-   * queued already. Waits as long as NATS does not answer. `attempt` is the number of failed runs before.
+   * queued already. Waits as long as NATS does not answer. `attempt` is the number of failed runs before. `cause`: why
+   * the key is queued. The run shows it, unless the key was queued already.
    */
-  enqueue(reconciler: string, key: string, options?: { lane?: Lane; attempt?: number }): Promise<'queued' | 'coalesced'>
+  enqueue(
+    reconciler: string,
+    key: string,
+    options?: { lane?: Lane; attempt?: number; cause?: string },
+  ): Promise<'queued' | 'coalesced'>
   /**
    * Accepts a change that this process observed, and runs the key in this process if possible. A run of the key that is
    * under way here reads again before it ends. With a free slot, the key runs at once, without a token. Otherwise this
    * is enqueue().
    */
-  announce(reconciler: string, key: string, options?: { lane?: Lane }): Announced
+  announce(reconciler: string, key: string, options?: { lane?: Lane; cause?: string }): Announced
   serve(options: ServeOptions): Worker
   /** Deletes the consumers of a Reconciler. Queued keys stay, and are served once the Reconciler is declared again. */
   retire(reconciler: string): Promise<void>
@@ -197,19 +202,19 @@ class JetStreamQueue implements WorkQueue {
   async enqueue(
     reconciler: string,
     key: string,
-    { lane = 'high', attempt = 0 }: { lane?: Lane; attempt?: number } = {},
+    { lane = 'high', attempt = 0, cause }: { lane?: Lane; attempt?: number; cause?: string } = {},
   ) {
     demandKey(key)
-    return enqueueKey(this.#core, { reconciler, key }, { lane, attempt })
+    return enqueueKey(this.#core, { reconciler, key }, { lane, attempt, ...caused(cause) })
   }
 
-  announce(reconciler: string, key: string, { lane = 'high' }: { lane?: Lane } = {}): Announced {
+  announce(reconciler: string, key: string, { lane = 'high', cause }: { lane?: Lane; cause?: string } = {}): Announced {
     demandKey(key)
     const enqueue = async (): Promise<Safety> => {
-      await enqueueKey(this.#core, { reconciler, key }, { lane, attempt: 0 })
+      await enqueueKey(this.#core, { reconciler, key }, { lane, attempt: 0, ...caused(cause) })
       return 'token'
     }
-    const here = this.#workers.get(reconciler)?.announce(key, lane)
+    const here = this.#workers.get(reconciler)?.announce(key, lane, caused(cause).causes)
     if (here === undefined) return { noted: false, safe: enqueue() }
     const { noted, safe } = here
     return { noted, safe: safe.then((isSafe) => (isSafe ? this.#count(reconciler, noted) : enqueue())) }
@@ -289,6 +294,8 @@ class JetStreamQueue implements WorkQueue {
     return { pass: async () => (await tokens.look()) + (await overdue.look()) }
   }
 }
+
+const caused = (cause: string | undefined): { causes?: Causes } => (cause === undefined ? {} : { causes: [cause] })
 
 /** `idle`: the queue held nothing for this key. `running`: the key runs now, and nothing was changed. */
 export type RetryOutcome = 'queued' | 'running' | 'idle'

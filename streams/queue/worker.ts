@@ -5,7 +5,7 @@ import { type Claim, dueAt, HandlerRuns, OwnTimers, takeKey } from './handler-ru
 import type { Janitor } from './janitor.ts'
 import { LaneInHand } from './lane.ts'
 import type { HeldKey } from './machine.ts'
-import type { KeyRecord, Lane } from './record.ts'
+import type { Causes, KeyRecord, Lane } from './record.ts'
 import { allowances, type LaneShare, type Sharer } from './slots.ts'
 import type { ServeOptions, Worker } from './types.ts'
 import { tokenFrom } from './wire.ts'
@@ -86,11 +86,11 @@ export class QueueWorker implements Worker, Sharer {
    * Accepts a change that this process observed, for a run of its key here or for one that a free slot can begin at
    * once. `safe` resolves to false if the change must still be queued. Undefined: neither is possible.
    */
-  announce(key: string, lane: Lane): { noted: boolean; safe: Promise<boolean> } | undefined {
+  announce(key: string, lane: Lane, causes?: Causes): { noted: boolean; safe: Promise<boolean> } | undefined {
     if (this.#drained) return undefined
-    const safe = this.#runs.of(key)?.note()
+    const safe = this.#runs.of(key)?.note(causes)
     if (safe) return { noted: true, safe }
-    const arrival = this.#arriving.get(key) ?? (lane === 'high' ? this.#takeDirectly(key) : undefined)
+    const arrival = this.#arriving.get(key) ?? (lane === 'high' ? this.#takeDirectly(key, causes) : undefined)
     return arrival && { noted: false, safe: arrival }
   }
 
@@ -167,11 +167,15 @@ export class QueueWorker implements Worker, Sharer {
    * overtaken. If a run crashed its process, the token that counts this stays unacknowledged until it is overdue.
    * During that time, a new process looks for that token first.
    */
-  #takeDirectly(key: string): Promise<boolean> | undefined {
+  #takeDirectly(key: string, causes: Causes | undefined): Promise<boolean> | undefined {
     if (!this.#mayTakeDirectly(key)) return undefined
     const { high } = this.#lanes
     const waiting = this.#timers.take(key)
-    const claim = this.#claimWithout({ token: { lane: high.lane, attempt: 0 }, direct: true, waiting })
+    const claim = this.#claimWithout({
+      token: { lane: high.lane, attempt: 0, ...(causes && { causes }) },
+      direct: true,
+      waiting,
+    })
     const isYoung = claim.cameAt - this.#beganAt < this.#core.ackWaitMs
     this.#occupy(high, this.#work(key, { ...claim, mayBeQueued: isYoung && waiting === undefined }))
     return this.#arriving.get(key)
@@ -210,7 +214,7 @@ export class QueueWorker implements Worker, Sharer {
   async #work(key: string, claim: Claim): Promise<void> {
     const { reconciler } = this.#options
     try {
-      if (claim.delivery && (await this.#runs.of(key)?.note(claim.delivery))) return
+      if (claim.delivery && (await this.#runs.of(key)?.note(claim.input.token.causes, claim.delivery))) return
       if (claim.input.waiting === undefined) this.#timers.take(key)
       const held = await this.#arrive(key, this.#take(key, claim))
       if (held) await this.#runs.run(key, held, claim, this.#drained !== undefined)

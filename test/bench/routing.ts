@@ -40,7 +40,7 @@ async function measured(count: number): Promise<Record<string, string>> {
     relations.learnPrimary(PODS, 'default.p', object)
     const targets = routes.targetsOf(PODS, change, () => false)
     for (const { coverageId } of targets) relations.isSettled(PODS, 'default.p', coverageId)
-    await relations.enqueue(PODS, change, 'high', () => true)
+    await relations.enqueue(PODS, change, { lane: 'high', cause: 'modified' }, () => true)
     relations.settlePrimary(PODS, 'default.p', object)
     relations.learnRelated(PODS, 'default.p', object)
   }

@@ -116,7 +116,7 @@ it.each(['all', 'by a field'])(
     const relations = new Relations({ events, log: silent, signal: end.signal }, enqueue)
     relations.reroute(new Routes(found))
     const change = { namespace: 'x', name: 's', object: undefined, owners: [] }
-    await relations.enqueue(secrets, change, 'low', () => true)
+    await relations.enqueue(secrets, change, { lane: 'low', cause: 'modified' }, () => true)
     end.abort()
     const byName = new Map([...keys].map(([name, all]) => [names.find((one) => name.endsWith(one))!, all]))
     expect(sortedKeys(byName)).toEqual(EXPECTED)

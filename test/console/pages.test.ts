@@ -199,7 +199,7 @@ describe('a person sees', () => {
       ['an object whose contents are left out', lapWith({ input: { ...input, related: { n: [`${version}@1`] } } })],
       ['an object that it returned', lapWith({ outcome: { apply: [policy] } })],
       ['a write', lapWith({ writes: [{ ...write, error: 'veiled is invalid' }] })],
-      ['a cause', { causes: [{ is: 'gone', object: version }] }],
+      ['a cause', { causes: [`deleted ${version}@1`] }],
     ])('%s', async (_, more) => {
       const record = { ...RECORD, ...more }
       const answered = async (...allowed: string[]) => {

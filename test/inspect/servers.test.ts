@@ -1,5 +1,6 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import type { KubeObject } from '#contracts'
 import { deadKey } from '#events'
 import { isNotFound, resourcePath } from '#kube'
 import { freePorts } from '../../packages/lab/ports.ts'
@@ -222,6 +223,25 @@ it('a recorded run is replayed on the function as it is, and on another version 
   )
   const differs = await world.fairlead(`fairlead replay ${run} -f ${other}`)
   expect(differs).toMatchObject({ code: 1, stdout: expect.stringContaining('~ .outcome.status.mode: "ok" → "x"') })
+})
+
+it('an edit of a related object is named as the cause of the run', async () => {
+  const path = resourcePath(CONFIG_MAPS, 'default', 'settings')
+  await world.kube.create(resourcePath(CONFIG_MAPS, 'default'), configMap('settings'))
+  await create('caused', { mode: 'terminal', config: 'settings' })
+  await first('caused', 'TerminalError')
+  const edited = await world.kube.patch<KubeObject>(path, { data: { level: '2' } }, 'merge')
+  const cause = `modified ConfigMap.v1 default/settings@${edited.metadata.resourceVersion}`
+  const runs = async () => {
+    const { stdout } = await world.fairlead('fairlead runs ls site default/caused -o json')
+    return JSON.parse(stdout) as { run: number; causes?: string[] }[]
+  }
+  await until(async () => expect((await runs()).at(-1)?.causes).toEqual([cause]))
+  const { stdout } = await world.fairlead(`fairlead runs show ${(await runs()).at(-1)?.run}`)
+  expect(stdout).toContain(`Because:   ${cause.replace('.v1', '')}\n`)
+  expect(stdout).toContain('What differs from the run before:\n  changed ConfigMap default/settings\n')
+  const shown = await world.fairlead('fairlead explain site/caused')
+  expect(shown.stdout).toContain(`because ${cause.replace('.v1', '')}`)
 })
 
 it('fields that another manager sets are named with that manager', async () => {

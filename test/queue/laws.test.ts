@@ -444,3 +444,58 @@ it('the list shows queued, running, waiting and parked keys with what is known o
   goesOn.open()
   await worker.drain(1000)
 })
+
+describe('the causes of a run', () => {
+  const causesIn = ({ leases }: World) => leases.map(({ causes }) => causes)
+  it('are what queued the key, with the first that found it idle, and what reached the run', async () => {
+    await using test = await open()
+    const { queue } = test
+    expect(await queue.enqueue(FN, 'n.a', { cause: 'first' })).toBe('queued')
+    expect(await queue.enqueue(FN, 'n.a', { cause: 'second' })).toBe('coalesced')
+    const world = new World()
+    const { work, began, letGo } = pausedWork()
+    const worker = world.serve(queue, async (lease) => {
+      await lease.beginPass()
+      const finish = await work()
+      await lease.beginPass()
+      return finish
+    })
+    await began
+    expect(causesIn(world)).toEqual([['first']])
+    const { noted, safe } = queue.announce(FN, 'n.a', { cause: 'third' })
+    expect(noted).toBe(true)
+    letGo()
+    expect(await safe).toBe('run')
+    expect(causesIn(world)).toEqual([['first', 'third']])
+    await worker.drain(1000)
+  })
+
+  it('of a key that is taken without a token, and of one that nobody tells', async () => {
+    await using test = await open()
+    const world = new World()
+    const worker = world.serve(test.queue)
+    await test.queue.announce(FN, 'n.a', { cause: 'an edit' }).safe
+    await until(() => expect(causesIn(world)).toEqual([['an edit']]))
+    await world.change(test.queue, 'n.b')
+    await until(() => expect(causesIn(world)).toEqual([['an edit'], []]))
+    await worker.drain(1000)
+  })
+
+  it('survive the process that has taken the key', async () => {
+    const prefix = freshPrefix()
+    await using lost = await open(prefix)
+    await using next = await open(prefix)
+    await lost.queue.enqueue(FN, 'n.a', { cause: 'an edit' })
+    const held = pausedWork()
+    lost.queue.serve({ reconciler: FN, slots: 1, handler: held.work })
+    await held.began
+    await lost.js.close()
+    const world = new World()
+    const worker = world.serve(next.queue)
+    await until(() =>
+      expect(world.leases.map(({ causes, cutShort }) => [causes, cutShort])).toEqual([[['an edit'], true]]),
+    )
+    held.letGo()
+    await worker.drain(1000)
+  })
+})

@@ -68,6 +68,7 @@ it('a record comes back from its headers as it was written', () => {
       otherLaneWaits: fc.boolean(),
       reason: fc.constantFrom('Requeue' as const, 'Error' as const, 'Terminal' as const),
       error: fc.string({ unit: 'grapheme', minLength: 1, maxLength: 60 }),
+      causes: fc.array(fc.string({ unit: 'binary', minLength: 1, maxLength: 60 }), { minLength: 1, maxLength: 4 }),
     },
     { requiredKeys: ['state', 'generation', 'owner', 'lane', 'attempt', 'at', 'since', 'dirty', 'otherLaneWaits'] },
   ) as fc.Arbitrary<NewRecord>
@@ -79,6 +80,7 @@ it('a record comes back from its headers as it was written', () => {
           .filter(([, value]) => value !== undefined)
           .map(([name, value]) => [name, String(value)]),
       )
+      expect(headers['Fairlead-Causes'] ?? '').toMatch(/^[\x20-\x7e]*$/)
       const data = new TextEncoder().encode(wire.payload)
       const message = { subject: wire.subject, sequence: 5, storedAt: 0, headers, data }
       expect(recordFrom(message, names)).toEqual({ ...record, sequence: 5 })

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Answer, Io, KeyRecord, Publish } from '../../streams/queue/record.ts'
+import { type Answer, type Io, type KeyRecord, type Publish, withCauses } from '../../streams/queue/record.ts'
 import { deadTokens, timerAgain, tokenAgain, tokenOf } from '../../streams/queue/tokens.ts'
 import { transitions } from './model/configs.ts'
 
@@ -474,6 +474,42 @@ describe('a suspect', () => {
   })
 })
 
+describe('the causes of a run', () => {
+  const edit = ['modified ConfigMap.v1 n/a@7']
+  const caused = { ...input, token: { ...token, causes: edit } }
+  it('travel from the token into the record, and again into a token that is handed back or replaced', () => {
+    expect(messageOf(after(transitions.take, caused))).toMatchObject({ record: { causes: edit } })
+    const handedBack = after(transitions.finish, { held: held({ causes: edit }), ending: { kind: 'handback' } })
+    expect(messageOf(handedBack)).toMatchObject({ role: 'token', causes: edit })
+    expect(tokenAgain(caused.token)).toMatchObject({ causes: edit })
+  })
+  it('are those of the next run once the record is marked, so that the token which follows has only these', () => {
+    const marked = messageOf(after(transitions.take, caused, conflict, record({ causes: ['resync'] })))
+    expect(marked).toMatchObject({ record: { dirty: true, causes: edit } })
+    const again = record({ dirty: true, causes: ['resync'] })
+    expect(messageOf(after(transitions.take, caused, conflict, again))).toMatchObject({
+      record: { causes: ['resync', ...edit] },
+    })
+    const rerun = after(transitions.finish, { held: held({ dirty: true, causes: edit }), ending: { kind: 'done' } })
+    expect(messageOf(rerun)).toMatchObject({ role: 'token', causes: edit })
+  })
+  it('are not those of the timer that follows it', () => {
+    const set = after(transitions.finish, { held: held({ causes: edit }), ending: { kind: 'requeue', at: NOW } })
+    expect(messageOf(set)).not.toHaveProperty('record.causes')
+  })
+  it('of a retry are the user', () => {
+    const parked = record({ state: 'parked', generation: 'p-x-1' })
+    expect(messageOf(after(transitions.retry, {}, parked))).toMatchObject({ causes: ['by hand'] })
+  })
+  it('are at most four, each once, and then others', () => {
+    expect(withCauses(['a', 'b'], undefined, ['b', 'c'])).toEqual({ causes: ['a', 'b', 'c'] })
+    const many = withCauses(['a', 'b'], ['c', 'd', 'e'])
+    expect(many).toEqual({ causes: ['a', 'b', 'c', 'd', 'others'] })
+    expect(withCauses(many.causes, ['f'])).toEqual(many)
+    expect(withCauses(undefined, [])).toEqual({})
+  })
+})
+
 describe('janitor', () => {
   const at = (subject: string, sequence: number) => ({ subject, sequence })
   it('suspects only what two passes have seen below the floor with the same sequence', () => {
@@ -512,6 +548,7 @@ describe('RETRY by hand', () => {
       lane: 'high',
       attempt: 5,
       error: 'failed',
+      causes: ['by hand'],
       expected: expectedRecord(20),
       cancels: 'w-x-1',
     })

@@ -1,6 +1,7 @@
 import { type Action, toGet } from '#console/access'
-import { type Cause, type KubeObject, kindName, type ResourceRef, type RunRecord } from '#contracts'
+import { type KubeObject, kindName, type ResourceRef, type RunRecord } from '#contracts'
 import type { StoredRun } from '#events'
+import { type InputChange, objectOfCause } from '#inspect'
 import { crossesNamespaces, isRefused, type ReconcilerSpec, readReconciler } from '#spec'
 import { type Ask, primaries } from './page.ts'
 
@@ -63,10 +64,20 @@ export const withSeenCauses = (ask: Ask, runs: readonly StoredRun[]): Promise<St
     }),
   )
 
-async function seenCause(ask: Ask, cause: Cause): Promise<Cause> {
-  if (await mayGet(ask, placeOf(cause.object))) return cause
-  return { ...cause, object: `${cause.object.split(' ')[0]} (not shown)` }
+async function seenCause(ask: Ask, cause: string): Promise<string> {
+  const object = objectOfCause(cause)
+  if (object === undefined || (await mayGet(ask, placeOf(`${object.kind} ${object.name}`)))) return cause
+  return `${object.verb} ${object.kind.split('.')[0]} (not shown)`
 }
+
+/** Returns the changes without the names of objects that the person may not get. */
+export const seenChanges = (ask: Ask, changes: readonly InputChange[]): Promise<InputChange[]> =>
+  Promise.all(
+    changes.map(async (change) => {
+      if (await mayGet(ask, placeOf(change.object))) return change
+      return { is: change.is, object: `${change.object.split(' ')[0]} (not shown)`, fields: [] }
+    }),
+  )
 
 const mayGet = async (ask: Ask, place: Place): Promise<boolean> =>
   ask.may(toGet(await resourceOf(ask, place), place.namespace))
@@ -84,7 +95,8 @@ function placesIn({ namespace, laps, objects = {}, causes = [] }: RunRecord): Pl
     ...(object === null ? [] : [object]),
     ...[owned, related].flatMap((kinds) => Object.values(kinds).flat()),
   ])
-  const named = [...Object.keys(objects), ...versions, ...causes.map(({ object }) => object)].map(placeOf)
+  const causesNamed = causes.map(objectOfCause).flatMap((one) => (one ? [`${one.kind} ${one.name}`] : []))
+  const named = [...Object.keys(objects), ...versions, ...causesNamed].map(placeOf)
   // An outcome that was refused may have incomplete objects.
   const applied = laps
     .flatMap(({ outcome }): Partial<KubeObject>[] => outcome?.apply ?? [])

@@ -1,12 +1,21 @@
 import { type LapRecord, type LogLine, namespacedName, type RunRecord, type WriteRecord } from '#contracts'
 import type { StoredRun } from '#events'
-import { becauseOf, causeChanges, causeText, lineOffset, linesLeftOut, tookMs, waitedMs } from '#inspect'
+import {
+  becauseOf,
+  changeText,
+  type InputChange,
+  inputChanges,
+  lineOffset,
+  linesLeftOut,
+  tookMs,
+  waitedMs,
+} from '#inspect'
 import { duration } from '#process/exit'
 import { differences } from '#reconcile'
 import { type Html, html } from '../html.ts'
 import { type Ask, NotFoundError, type Page, primaries } from './page.ts'
 import { ago, badge, changes, empty, facts, kindPart, objectPath, runPath, section, type Tone } from './parts.ts'
-import { kindsSeen, maySee, type Seen, withSeenCauses } from './record-kinds.ts'
+import { kindsSeen, maySee, type Seen, seenChanges, withSeenCauses } from './record-kinds.ts'
 import { resultBadge } from './runs.ts'
 
 /** One run from its causes to what it wrote. */
@@ -18,6 +27,7 @@ export async function runPage(ask: Ask): Promise<Page> {
   const object = namespacedName({ namespace, name })
   const may = await kindsSeen(ask, record)
   const [seen = run] = await withSeenCauses(ask, [run])
+  const changed = await seenChanges(ask, inputChanges(record, before?.record))
   const neighbours = html`<nav class="neighbours" aria-label="Runs of the object">${before ? html`<a href="${runPath(before.sequence)}">Run before</a>` : html`<span class="dim">First on record</span>`}${after ? html`<a href="${runPath(after.sequence)}">Run after</a>` : html`<span class="dim">Latest</span>`}</nav>`
   return {
     title: `Run ${sequence} of ${reconciler} ${object}`,
@@ -27,7 +37,7 @@ export async function runPage(ask: Ask): Promise<Page> {
 <p class="verdict">${resultBadge(result)} ${ago(record.endedAt, ask.now)} ago${message !== undefined && html`: <span class="error">${message}</span>`}</p>`,
     regions: {
       phases: section('Time', phases(record)),
-      causes: section('Why it came', causes(seen.record, before?.record, may)),
+      causes: section('Why it came', causes(seen.record, changed, may)),
       laps: section(
         'What it decided and wrote',
         html`<ol class="laps">${record.laps.map((lap, index) => lapHtml(lap, index, may))}</ol>`,
@@ -88,16 +98,13 @@ function phases(record: RunRecord): Html {
 <figcaption><span class="key queued">queued ${duration(waited)}</span> <span class="key ran">ran ${duration(took)}</span></figcaption></figure>`
 }
 
-function causes(record: RunRecord, before: RunRecord | undefined, may: Seen): Html {
-  const found = causeChanges(record, before)
-  if (found.length === 0 && !record.fired && !record.cutShort) return html`<p>${becauseOf(record)}</p>`
-  const own = [record.fired && 'its timer came due', record.cutShort && 'the run before never ended'].filter(
-    (one) => typeof one === 'string',
-  )
-  return html`<ul class="causes">${own.map((one) => html`<li>${one}</li>`)}${found.map(({ cause, changes: fields }) => {
-    const kind = cause.object.split(/[. ]/)[0] ?? ''
-    return html`<li>${causeText(cause)}${fields.length > 0 && may.kind(kind) && changes(fields)}</li>`
-  })}</ul>`
+function causes(record: RunRecord, changed: readonly InputChange[], may: Seen): Html {
+  const rows = changed.map((change) => {
+    const kind = change.object.split(/[. ]/)[0] ?? ''
+    return html`<li>${changeText(change)}${change.fields.length > 0 && may.kind(kind) && changes(change.fields)}</li>`
+  })
+  const differs = html`<p>What differs from the run before:</p><ul class="causes">${rows}</ul>`
+  return html`<p>${becauseOf(record)}</p>${rows.length > 0 && differs}`
 }
 
 function lapHtml({ error, outcome, isSame, writes }: LapRecord, index: number, may: Seen): Html {

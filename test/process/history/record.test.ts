@@ -1,7 +1,9 @@
 import { describe, expect, it, vi } from 'vitest'
 import type { RunRecord } from '#contracts'
+import type { EndedRun } from '#dispatch'
 import { reconciled } from '#reconcile'
-import { causesBetween, causesOf, type HistoryOptions, RunHistory, versionsIn } from '../../../cli/process/history.ts'
+import { inputChanges } from '../../../cli/inspect/runs.ts'
+import { type HistoryOptions, RunHistory } from '../../../cli/process/history.ts'
 import { recordOf, sizeOf } from '../../../cli/process/run-record.ts'
 import { configMap, endedRun, input, lap, logged, secret, website } from './runs.ts'
 
@@ -232,28 +234,30 @@ describe('a record', () => {
   })
 })
 
-describe('causes', () => {
-  const of = (...versions: string[]) =>
-    versionsIn({ object: versions[0] ?? null, owned: { A: versions.slice(1) }, related: {} })
+describe('what differs from the run before', () => {
+  const changesOf = (after: EndedRun, before: EndedRun) =>
+    inputChanges(recordOf(after, FACTS), recordOf(before, FACTS)).map(({ is, object }) => `${is} ${object}`)
+  const seeing = (size: string, names: string[]) => {
+    const owned = { 'ConfigMap.v1': names.map((name) => configMap(name, '1')) }
+    return endedRun({ laps: [lap({ input: input({ object: website(size), owned }) })] })
+  }
 
-  it('are what is new, changed and gone', () => {
-    expect(causesBetween(of('W hello@1', 'A a@1', 'A b@1'), of('W hello@2', 'A b@1', 'A c@9'))).toEqual([
-      { is: 'changed', object: 'W hello' },
-      { is: 'new', object: 'A c' },
-      { is: 'gone', object: 'A a' },
+  it('is what is new, changed and gone', () => {
+    expect(changesOf(seeing('2', ['b', 'c']), seeing('1', ['a', 'b']))).toEqual([
+      'changed Website.v1.example.com shop/hello',
+      'new ConfigMap.v1 shop/c',
+      'gone ConfigMap.v1 shop/a',
     ])
   })
 
-  it('are none where the run before has written what is seen now', () => {
+  it('is nothing where the run before has written what is seen now', () => {
     const wrote = { verb: 'status' as const, object: website('1'), before: website('1'), after: website('2') }
-    const before = recordOf(endedRun({ laps: [lap({ writes: [wrote] })] }), FACTS)
-    const after = recordOf(endedRun({ laps: [lap({ input: input({ object: website('2') }) })] }), FACTS)
-    expect(causesOf(after, before)).toEqual([])
+    const before = endedRun({ laps: [lap({ writes: [wrote] })] })
+    expect(changesOf(endedRun({ laps: [lap({ input: input({ object: website('2') }) })] }), before)).toEqual([])
   })
 
-  it('are not known where a run has not called the function', () => {
-    const before = recordOf(endedRun({ laps: [] }), FACTS)
-    expect(causesOf(recordOf(endedRun(), FACTS), before)).toBeUndefined()
+  it('is nothing where a run has not called the function', () => {
+    expect(changesOf(endedRun(), endedRun({ laps: [] }))).toEqual([])
   })
 })
 
@@ -303,14 +307,13 @@ describe('the history', () => {
     expect(found.map(([name]) => name)).toEqual(['changed', 'failed', 'terminal', 'fenced'])
   })
 
-  it('tells the causes against the run that it has recorded before', async () => {
+  it('tells what queued the key', async () => {
     const { history, sent, declared } = historyOf()
     await declared()
-    history.ended(failedRun({}, 'run-1'))
-    history.ended(failedRun({ laps: [lap({ input: input({ object: website('7') }) })] }, 'run-2'))
-    expect(sent[0]).not.toHaveProperty('causes')
-    const causes = [{ is: 'changed', object: 'Website.v1.example.com shop/hello' }]
-    expect(sent[1]).toMatchObject({ causes, since: 'run-1' })
+    const run = failedRun()
+    history.ended(run)
+    history.ended({ ...run, lease: { ...run.lease, causes: ['resync'] } })
+    expect(sent.map(({ causes }) => causes)).toEqual([undefined, ['resync']])
   })
 
   it('drops and counts while NATS is away, and goes on when it is back', async () => {

@@ -72,6 +72,7 @@ export function endedRun(given: Partial<EndedRun> = {}, owner = 'run-1'): EndedR
     cutShort: false,
     suspect: false,
     fired: false,
+    causes: [] as readonly string[],
     enqueuedAt: new Date('2026-01-01T00:00:00Z'),
   } as Lease
   return {
