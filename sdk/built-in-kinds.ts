@@ -22,7 +22,7 @@ import { kind, type ObservedBy } from './kinds.ts'
  *
  * @example
  * import { Pod } from 'fairlead'
- * Pod.of({ metadata: { name: 'a' } }).apiVersion // => 'v1'
+ * Pod.strategy // => 'CreateOnly'
  */
 export const Pod = kind<V1Pod>({ group: '', version: 'v1', kind: 'Pod', plural: 'pods', strategy: 'CreateOnly' })
 
@@ -31,7 +31,7 @@ export const Pod = kind<V1Pod>({ group: '', version: 'v1', kind: 'Pod', plural: 
  *
  * @example
  * import { PersistentVolumeClaim } from 'fairlead'
- * PersistentVolumeClaim.of({ metadata: { name: 'a' } }).apiVersion // => 'v1'
+ * PersistentVolumeClaim.strategy // => 'CreateOnly'
  */
 export const PersistentVolumeClaim = kind<V1PersistentVolumeClaim>({
   group: '',
@@ -46,7 +46,7 @@ export const PersistentVolumeClaim = kind<V1PersistentVolumeClaim>({
  *
  * @example
  * import { Job } from 'fairlead'
- * Job.of({ metadata: { name: 'a' } }).apiVersion // => 'batch/v1'
+ * Job.strategy // => 'CreateOnly'
  */
 export const Job = kind<V1Job>({ group: 'batch', version: 'v1', kind: 'Job', plural: 'jobs', strategy: 'CreateOnly' })
 
@@ -55,7 +55,7 @@ export const Job = kind<V1Job>({ group: 'batch', version: 'v1', kind: 'Job', plu
  *
  * @example
  * import { ConfigMap } from 'fairlead'
- * ConfigMap.of({ metadata: { name: 'a' }, data: { key: 'value' } }).apiVersion // => 'v1'
+ * ConfigMap.of({ metadata: { name: 'a' }, data: { key: 'value' } }) // => { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'a' }, data: { key: 'value' } }
  */
 export const ConfigMap = kind<V1ConfigMap>({ group: '', version: 'v1', kind: 'ConfigMap', plural: 'configmaps' })
 
@@ -64,7 +64,7 @@ export const ConfigMap = kind<V1ConfigMap>({ group: '', version: 'v1', kind: 'Co
  *
  * @example
  * import { Secret } from 'fairlead'
- * Secret.of({ metadata: { name: 'a' }, stringData: { password: 'x' } }).apiVersion // => 'v1'
+ * Secret.of({ metadata: { name: 'a' }, stringData: { password: 'x' } }) // => { apiVersion: 'v1', kind: 'Secret', metadata: { name: 'a' }, stringData: { password: 'x' } }
  */
 export const Secret = kind<V1Secret>({ group: '', version: 'v1', kind: 'Secret', plural: 'secrets' })
 
@@ -73,7 +73,7 @@ export const Secret = kind<V1Secret>({ group: '', version: 'v1', kind: 'Secret',
  *
  * @example
  * import { Service } from 'fairlead'
- * Service.of({ metadata: { name: 'a' }, spec: { ports: [{ port: 80 }] } }).apiVersion // => 'v1'
+ * Service.of({ metadata: { name: 'a' }, spec: { ports: [{ port: 80 }] } }) // => { apiVersion: 'v1', kind: 'Service', metadata: { name: 'a' }, spec: { ports: [{ port: 80 }] } }
  */
 export const Service = kind<V1Service>({ group: '', version: 'v1', kind: 'Service', plural: 'services' })
 
@@ -82,7 +82,7 @@ export const Service = kind<V1Service>({ group: '', version: 'v1', kind: 'Servic
  *
  * @example
  * import { ServiceAccount } from 'fairlead'
- * ServiceAccount.of({ metadata: { name: 'a' } }).apiVersion // => 'v1'
+ * ServiceAccount.of({ metadata: { name: 'a' }, automountServiceAccountToken: false }) // => { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'a' }, automountServiceAccountToken: false }
  */
 export const ServiceAccount = kind<V1ServiceAccount>({
   group: '',
@@ -96,7 +96,7 @@ export const ServiceAccount = kind<V1ServiceAccount>({
  *
  * @example
  * import { Deployment } from 'fairlead'
- * Deployment.of({ metadata: { name: 'a' } }).apiVersion // => 'apps/v1'
+ * Deployment.of({ metadata: { name: 'a' }, spec: { selector: { matchLabels: { app: 'a' } }, template: {} } }) // => { apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name: 'a' }, spec: { selector: { matchLabels: { app: 'a' } }, template: {} } }
  */
 export const Deployment = kind<V1Deployment>({
   group: 'apps',
@@ -110,7 +110,7 @@ export const Deployment = kind<V1Deployment>({
  *
  * @example
  * import { StatefulSet } from 'fairlead'
- * StatefulSet.of({ metadata: { name: 'a' } }).apiVersion // => 'apps/v1'
+ * StatefulSet.of({ metadata: { name: 'a' }, spec: { selector: { matchLabels: { app: 'a' } }, template: {} } }) // => { apiVersion: 'apps/v1', kind: 'StatefulSet', metadata: { name: 'a' }, spec: { selector: { matchLabels: { app: 'a' } }, template: {} } }
  */
 export const StatefulSet = kind<V1StatefulSet>({
   group: 'apps',
@@ -124,7 +124,7 @@ export const StatefulSet = kind<V1StatefulSet>({
  *
  * @example
  * import { CronJob } from 'fairlead'
- * CronJob.of({ metadata: { name: 'a' }, spec: { schedule: '0 * * * *', jobTemplate: {} } }).apiVersion // => 'batch/v1'
+ * CronJob.of({ metadata: { name: 'a' }, spec: { schedule: '0 * * * *', jobTemplate: {} } }) // => { apiVersion: 'batch/v1', kind: 'CronJob', metadata: { name: 'a' }, spec: { schedule: '0 * * * *', jobTemplate: {} } }
  */
 export const CronJob = kind<V1CronJob>({ group: 'batch', version: 'v1', kind: 'CronJob', plural: 'cronjobs' })
 
@@ -133,7 +133,7 @@ export const CronJob = kind<V1CronJob>({ group: 'batch', version: 'v1', kind: 'C
  *
  * @example
  * import { Ingress } from 'fairlead'
- * Ingress.of({ metadata: { name: 'a' } }).apiVersion // => 'networking.k8s.io/v1'
+ * Ingress.of({ metadata: { name: 'a' }, spec: { ingressClassName: 'nginx' } }) // => { apiVersion: 'networking.k8s.io/v1', kind: 'Ingress', metadata: { name: 'a' }, spec: { ingressClassName: 'nginx' } }
  */
 export const Ingress = kind<V1Ingress>({
   group: 'networking.k8s.io',
@@ -147,7 +147,7 @@ export const Ingress = kind<V1Ingress>({
  *
  * @example
  * import { Namespace } from 'fairlead'
- * Namespace.of({ metadata: { name: 'a' } }).apiVersion // => 'v1'
+ * Namespace.of({ metadata: { name: 'a', labels: { team: 'a' } } }) // => { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'a', labels: { team: 'a' } } }
  */
 export const Namespace = kind<V1Namespace>({ group: '', version: 'v1', kind: 'Namespace', plural: 'namespaces' })
 
@@ -156,7 +156,7 @@ export const Namespace = kind<V1Namespace>({ group: '', version: 'v1', kind: 'Na
  *
  * @example
  * import { ResourceQuota } from 'fairlead'
- * ResourceQuota.of({ metadata: { name: 'a' }, spec: { hard: { pods: '50' } } }).apiVersion // => 'v1'
+ * ResourceQuota.of({ metadata: { name: 'a' }, spec: { hard: { pods: '50' } } }) // => { apiVersion: 'v1', kind: 'ResourceQuota', metadata: { name: 'a' }, spec: { hard: { pods: '50' } } }
  */
 export const ResourceQuota = kind<V1ResourceQuota>({
   group: '',
@@ -170,7 +170,7 @@ export const ResourceQuota = kind<V1ResourceQuota>({
  *
  * @example
  * import { NetworkPolicy } from 'fairlead'
- * NetworkPolicy.of({ metadata: { name: 'a' } }).apiVersion // => 'networking.k8s.io/v1'
+ * NetworkPolicy.of({ metadata: { name: 'a' }, spec: { podSelector: {}, policyTypes: ['Ingress'] } }) // => { apiVersion: 'networking.k8s.io/v1', kind: 'NetworkPolicy', metadata: { name: 'a' }, spec: { podSelector: {}, policyTypes: ['Ingress'] } }
  */
 export const NetworkPolicy = kind<V1NetworkPolicy>({
   group: 'networking.k8s.io',
@@ -185,7 +185,7 @@ export const NetworkPolicy = kind<V1NetworkPolicy>({
  *
  * @example
  * import { RoleBinding } from 'fairlead'
- * RoleBinding.of({ metadata: { name: 'a' }, roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'Role', name: 'b' } }).apiVersion // => 'rbac.authorization.k8s.io/v1'
+ * RoleBinding.of({ metadata: { name: 'a' }, roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'Role', name: 'b' } }) // => { apiVersion: 'rbac.authorization.k8s.io/v1', kind: 'RoleBinding', metadata: { name: 'a' }, roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'Role', name: 'b' } }
  */
 export const RoleBinding = kind<V1RoleBinding>({
   group: 'rbac.authorization.k8s.io',

@@ -8,28 +8,44 @@ import { toStructural } from './structural.ts'
  * The options of `resource()`: names, schemas and versions of a custom resource.
  *
  * @example
- * import { type ResourceOptions, z } from 'fairlead'
+ * import { type ResourceOptions, resource, z } from 'fairlead'
  * const options: ResourceOptions<z.ZodObject, z.ZodObject> = {
  *   group: 'example.com', version: 'v1', kind: 'Website', plural: 'websites',
  *   spec: z.object({ html: z.string() }), status: z.object({ ready: z.int32() }),
  * }
- * options.scope ?? 'Namespaced' // => 'Namespaced'
+ * resource(options).crd().spec.scope // => 'Namespaced'
  */
 export interface ResourceOptions<Spec extends z.ZodObject, Status extends z.ZodObject> {
+  /** The API group: a domain, such as `example.com`. */
   group: string
   /** The storage version, which is also the version that functions receive. */
   version: string
   /**
    * Older or newer versions that the API server serves too. Objects are not converted: a field has the same meaning in
    * each version, and the storage version must be able to hold every object that another version admits.
+   *
+   * @default []
    */
   served?: readonly ServedVersion[]
+  /** The kind, such as `Website`. */
   kind: string
-  /** The plural name in lower case, as in API paths. */
+  /** The plural name in lower case, as in API paths: `websites`. */
   plural: string
+  /** @default 'Namespaced' */
   scope?: 'Namespaced' | 'Cluster'
+  /**
+   * Short names for kubectl: `['ws']`.
+   *
+   * @default []
+   */
   shortNames?: string[]
+  /**
+   * Groups of kinds for kubectl: `['all']` shows the objects in `kubectl get all`.
+   *
+   * @default []
+   */
   categories?: string[]
+  /** What users write: a `z.object()`. The API server fills in the values of `.default()`. */
   spec: Spec
   /** The status without `conditions` and `observedGeneration`, which every resource has. */
   status: Status
@@ -45,16 +61,21 @@ export interface ResourceOptions<Spec extends z.ZodObject, Status extends z.ZodO
  * Another version of a resource that the API server serves beside the stored one, without conversion.
  *
  * @example
- * import { type ServedVersion, z } from 'fairlead'
- * const old: ServedVersion = { version: 'v1beta1', spec: z.object({ html: z.string() }), deprecated: 'use example.com/v1' }
- * old.version // => 'v1beta1'
+ * import { resource, type ServedVersion, z } from 'fairlead'
+ * const spec = z.object({ html: z.string() })
+ * const old: ServedVersion = { version: 'v1beta1', spec, deprecated: 'use example.com/v1' }
+ * const Page = resource({
+ *   group: 'example.com', version: 'v1', kind: 'Page', plural: 'pages', served: [old], spec, status: z.object({}),
+ * })
+ * Page.crd().spec.versions.map(({ name, storage }) => [name, storage]) // => [['v1', true], ['v1beta1', false]]
  */
 export interface ServedVersion {
+  /** The name of the version, such as `v1beta1`. */
   version: string
   spec: z.ZodObject
-  /** Default: the status of the storage version. */
+  /** @default the status of the storage version */
   status?: z.ZodObject
-  /** Default: the rules of the storage version. */
+  /** @default the rules of the storage version */
   validations?: readonly ValidationRule[]
   /** The warning that kubectl prints for requests to this version, e.g. `use example.com/v1`. */
   deprecated?: string
@@ -65,14 +86,20 @@ export interface ServedVersion {
  * text.
  *
  * @example
- * import type { Scale } from 'fairlead'
+ * import { resource, type Scale, z } from 'fairlead'
  * const scale: Scale = { spec: '.spec.replicas', status: '.status.ready' }
- * scale.spec // => '.spec.replicas'
+ * const Page = resource({
+ *   group: 'example.com', version: 'v1', kind: 'Page', plural: 'pages', scale,
+ *   spec: z.object({ replicas: z.int32() }), status: z.object({ ready: z.int32() }),
+ * })
+ * Page.crd().spec.versions[0]?.subresources.scale?.specReplicasPath // => '.spec.replicas'
  */
 export interface Scale {
   /** The path of the requested size, e.g. `.spec.size`. */
   spec: `.spec.${string}`
+  /** The path of the actual size, e.g. `.status.replicas`. */
   status: `.status.${string}`
+  /** The path of the label selector of its pods, as text, e.g. `.status.selector`. */
   selector?: `.status.${string}`
 }
 
@@ -80,17 +107,31 @@ export interface Scale {
  * A column of `kubectl get`, between NAME and AGE.
  *
  * @example
- * import type { Column } from 'fairlead'
- * const ready: Column = { name: 'Ready', path: '.status.ready', type: 'integer' }
- * ready.path // => '.status.ready'
+ * import { type Column, resource, z } from 'fairlead'
+ * const html: Column = { name: 'HTML', path: '.spec.html' }
+ * const Page = resource({
+ *   group: 'example.com', version: 'v1', kind: 'Page', plural: 'pages', columns: [html],
+ *   spec: z.object({ html: z.string() }), status: z.object({}),
+ * })
+ * Page.crd().spec.versions[0]?.additionalPrinterColumns[0]?.name // => 'HTML'
  */
 export interface Column {
+  /** The heading of the column. */
   name: string
   /** A JSON path of kubectl, e.g. `.spec.schedule`. */
   path: string
+  /**
+   * kubectl shows a date as the time since then.
+   *
+   * @default 'string'
+   */
   type?: 'string' | 'integer' | 'number' | 'boolean' | 'date'
   description?: string
-  /** A column with a priority above 0 is shown only with `-o wide`. */
+  /**
+   * A column with a priority above 0 is shown only with `-o wide`.
+   *
+   * @default 0
+   */
   priority?: number
 }
 

@@ -10,17 +10,24 @@ import type { Resource } from './resource.ts'
  *
  * @example
  * import type { Run } from 'fairlead'
- * import type { Website } from './website.ts'
- * const titleOf = ({ object }: Pick<Run<typeof Website, never, never>, 'object'>) => object.metadata.name
- * titleOf.length // => 1
+ * import { Website } from './website.ts'
+ * import { outcomeOf } from 'fairlead/testing'
+ * import { reconciler } from 'fairlead'
+ * const readyOf = ({ object }: Run<typeof Website, never, never>) => object.spec.replicas
+ * const site = reconciler({ name: 'site', for: Website, reconcile: (run) => ({ status: { ready: readyOf(run) } }) })
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi', replicas: 2 } })
+ * const { status } = await outcomeOf(site, { object })
+ * status // => { ready: 2 }
  */
 export interface Run<For, Owns, Related, External = undefined> {
+  /** The object, checked by its schema, with defaults. Each field of its status may be missing: a new object has none. */
   object: ObservedBy<For>
   /**
    * The objects of a declared kind that this reconciler has created for this object. Objects of an earlier object with
    * the same name are left out, since its UID differs.
    */
   owned: <K extends Owns>(kind: K) => ObservedBy<K>[]
+  /** The objects that the declaration in `related` selects for this object. Pass the same value here. */
   related: <K extends Related>(kind: K) => ObservedBy<K>[]
   /**
    * Objects of a declared kind that the API server or another owner refused in this run. Empty in the first call of
@@ -31,6 +38,7 @@ export interface Run<For, Owns, Related, External = undefined> {
   external: External
   /** The last effect of this run, and its result or error. It is for messages; decide on `external`. */
   performed: Performed | undefined
+  /** The current time. Use no other clock: tests and replays set it. */
   now: Date
   /**
    * Returns 32 random letters and digits for a Secret. The text differs between runs, and is the same for one name
@@ -39,6 +47,7 @@ export interface Run<For, Owns, Related, External = undefined> {
   secret: (name: string) => string
   /** Failed runs of this object since the last success. */
   attempt: number
+  /** Writes lines with the reconciler, the key and the trace ID: `log.info({ size }, 'grows')`. */
   log: RunLog
   /** Aborted at the time-out of the run, when another run has taken over, or at shutdown. */
   signal: AbortSignal
@@ -50,9 +59,17 @@ export interface Run<For, Owns, Related, External = undefined> {
  * it is related to.
  *
  * @example
- * import { ConfigMap, type RelatedKind } from 'fairlead'
- * const Source = { ...ConfigMap, byName: 'spec.from' } as const satisfies RelatedKind
- * Source.byName // => 'spec.from'
+ * import { ConfigMap, type RelatedKind, reconciler } from 'fairlead'
+ * import { outcomeOf } from 'fairlead/testing'
+ * import { Website } from './website.ts'
+ * const Source = { ...ConfigMap, byName: 'spec.html' } as const satisfies RelatedKind
+ * const reader = reconciler({
+ *   name: 'reader', for: Website, related: [Source],
+ *   reconcile: ({ related }) => ({ status: { ready: related(Source).length } }),
+ * })
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const others = ['hi', 'other'].map((name) => ConfigMap.of({ metadata: { name, namespace: 'default' } }))
+ * await outcomeOf(reader, { object, others }) // => { status: { ready: 1 } }
  */
 export type RelatedKind = Kind<unknown> &
   Readonly<
@@ -92,7 +109,8 @@ type EffectOf<Change> = unknown extends Change ? Literals : Change
  *   perform: ({ name }) => void users.add(name),
  *   timeoutSeconds: 10,
  * }
- * directory.read({}) // => []
+ * await directory.perform({ kind: 'add', name: 'ann' }, {})
+ * directory.read({}) // => ['ann']
  */
 export interface ExternalSystem<Run, State, Change> {
   /**
@@ -106,11 +124,17 @@ export interface ExternalSystem<Run, State, Change> {
    * again for a change that was already made, and it may be called late. Stop when `run.signal` is aborted.
    */
   perform: (effect: Change, run: Run) => unknown
-  /** Time-out of one call. Default: that of the reconciler. */
+  /**
+   * The time-out of one call, in seconds.
+   *
+   * @default that of the reconciler
+   */
   timeoutSeconds?: number
   /**
-   * The calls of `read` and `perform` together, per dispatcher process. `burst` (default 1): calls at once after a time
-   * without calls.
+   * The calls of `read` and `perform` together, per second and dispatcher process. `burst` (default 1): calls at once
+   * after a time without calls.
+   *
+   * @default no limit
    */
   rateLimit?: { perSecond: number; burst?: number }
 }
@@ -127,17 +151,17 @@ interface Literals {
 }
 
 /**
- * The options of `reconciler()`. A left-out option has the default that docs/functions.md lists.
+ * The options of `reconciler()`. `name`, `for` and `reconcile` are required.
  *
  * @example
- * import type { ReconcilerOptions } from 'fairlead'
+ * import { manifest, type ReconcilerOptions, reconciler } from 'fairlead'
  * import { Website } from './website.ts'
  * const options: ReconcilerOptions<typeof Website, never, never> = {
  *   name: 'website',
  *   for: Website,
  *   reconcile: ({ object }) => ({ status: { ready: object.spec.replicas } }),
  * }
- * options.name // => 'website'
+ * manifest(reconciler(options)).spec.concurrency // => 256
  */
 export interface ReconcilerOptions<
   For,
@@ -146,35 +170,78 @@ export interface ReconcilerOptions<
   External = undefined,
   Change extends { kind: string } = Effect,
 > {
-  /** A DNS label; the name of the Reconciler resource. */
+  /** The name of the Reconciler resource, unique in the cluster: a-z, 0-9 and -, 63 characters at most. */
   name: string
-  /** The former name of a renamed reconciler, which keeps its objects and finalizers. Default: `name`. */
+  /**
+   * The former name of a renamed reconciler, which keeps its objects and finalizers.
+   *
+   * @default the name
+   */
   identity?: string
   /**
    * A resource(), whose status the function writes; or a kind that exists without it, whose status the function does
    * not write.
    */
   for: For
-  /** Label selector; only objects that match are reconciled. */
+  /**
+   * A label selector as text: `'tier in (a, b), !legacy'`. Only objects that match are reconciled.
+   *
+   * @default all objects
+   */
   selector?: string
-  /** Default: all namespaces. */
+  /**
+   * Only objects in these namespaces are reconciled, 1,000 at most. Its permissions are for these namespaces alone.
+   *
+   * @default all namespaces
+   */
   namespaces?: string[]
+  /**
+   * Kinds that the function creates, 64 at most: `[ConfigMap, Deployment]`. A change of an owned object runs its owner.
+   *
+   * @default []
+   */
   owns?: readonly Owns[]
+  /**
+   * Kinds that the function reads without owning them, 64 at most: `[{ ...Secret, byName: 'spec.secretName' } as const]`.
+   * A change runs the objects that the changed one is related to.
+   *
+   * @default []
+   */
   related?: readonly Related[]
-  /** An update of the object starts a run only if one of these has changed. Default: every update does. */
+  /**
+   * An update of the object starts a run only if one of these has changed: `['Generation']` for changes of the spec.
+   *
+   * @default every update starts a run
+   */
   changes?: ReconcilerSpec['changes']
-  /** Further permissions on its object. Metadata: to write labels and annotations. Deletion: to delete it. */
+  /**
+   * What the function may write of its object beside the status. Metadata: labels and annotations. Deletion: it may
+   * delete the object.
+   *
+   * @default the status alone
+   */
   writes?: ReconcilerSpec['writes']
   /**
-   * Roles that its RoleBindings refer to. Its service account may bind them, though it does not have their permissions.
+   * Roles that its bindings refer to, 64 at most. Its service account may bind them, though it does not have their
+   * permissions.
+   *
+   * @default []
    */
   binds?: ReconcilerSpec['binds']
-  /** The interval after which every object is reconciled again, even if nothing has changed. */
+  /**
+   * Every object runs again after about this many seconds (±10 %), even if nothing has changed: 1 to 31,536,000.
+   *
+   * @default never
+   */
   resyncSeconds?: number
   /**
    * The system outside of Kubernetes. It stands before `reconcile` in the literal, so that its types are known there.
    */
   external?: ExternalSystem<Run<For, Owns, Related>, External, Change>
+  /**
+   * Returns what should exist: from the object and what it owns to the outcome. It may be async. It is called after each
+   * change, and again after its own writes, until nothing is left to write.
+   */
   reconcile: Reconcile<For, Owns, Related, NoInfer<External>, Change>
   /**
    * Runs instead of `reconcile` while the object is being deleted, and keeps its finalizer: until it returns without a
@@ -182,11 +249,30 @@ export interface ReconcilerOptions<
    * objects. An object that no longer matches the selector loses the finalizer without this call.
    */
   finalize?: Reconcile<For, Owns, Related, NoInfer<External>, Change>
-  /** Keys that one dispatcher process reconciles at the same time. */
+  /**
+   * Objects that one dispatcher process reconciles at the same time, 1 to 10,000. Each further process adds as many.
+   *
+   * @default 256
+   */
   concurrency?: number
+  /**
+   * The time-out of one call of the function, in seconds: 1 to 3,600. Then `signal` is aborted, and the run fails.
+   *
+   * @default 60
+   */
   timeoutSeconds?: number
+  /**
+   * The pause after a failed run, in seconds, doubled with each further failure in a row. `jitter` is the share by which
+   * it is lengthened or shortened at random.
+   *
+   * @default { initialSeconds: 0.25, maxSeconds: 1000, jitter: 0.1 }
+   */
   backoff?: Partial<Backoff>
-  /** The service account whose permissions its writes have. Default: `fairlead-NAME` in fairlead-system. */
+  /**
+   * The service account whose permissions its writes have.
+   *
+   * @default fairlead-NAME in fairlead-system
+   */
   serviceAccount?: ReconcilerSpec['serviceAccount']
 }
 

@@ -66,11 +66,23 @@ export interface PlainKind<Observed> extends Kind<Observed> {
 }
 
 export interface KindOptions {
+  /** The API group: `''` for the kinds of the core. */
   group: string
   version: string
   kind: string
+  /** The plural name in lower case, as in API paths. */
   plural: string
+  /**
+   * How owned objects are written. Apply: by server-side apply. CreateOnly: once. Recreate: deleted and created again.
+   *
+   * @default 'Apply'
+   */
   strategy?: OwnedResource['strategy']
+  /**
+   * Whether the function takes over an object that has no controller and the name of an object that it returns.
+   *
+   * @default false
+   */
   adopt?: boolean
 }
 

@@ -16,9 +16,13 @@ import { explain, plain } from './options.ts'
  * another run; the earlier one counts.
  *
  * @example
- * import type { ReconcileOutcome } from 'fairlead'
- * const outcome: ReconcileOutcome<{ phase: string }> = { status: { phase: 'PENDING' }, requeueAfter: 60 }
- * outcome.requeueAfter // => 60
+ * import { type ReconcileOutcome, reconciler } from 'fairlead'
+ * import { outcomeOf } from 'fairlead/testing'
+ * import { Website } from './website.ts'
+ * const waits: ReconcileOutcome<{ ready: number }> = { status: { ready: 0 }, requeueAfter: 60 }
+ * const site = reconciler({ name: 'site', for: Website, reconcile: () => waits })
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * await outcomeOf(site, { object }) // => { status: { ready: 0 }, requeueAfterSeconds: 60 }
  */
 export interface ReconcileOutcome<Status = unknown, Change = Effect> {
   /** The complete set of owned objects of the declared kinds. Owned objects that are not in the set are deleted. */
@@ -34,9 +38,14 @@ export interface ReconcileOutcome<Status = unknown, Change = Effect> {
   metadata?: OwnMetadata | undefined
   /** Deletes the object after all other writes. */
   deleteObject?: boolean | undefined
+  /** Events about the object, 20 at most. */
   events?: readonly EventReport[] | undefined
-  /** Delay in seconds; with `requeueAt`, the earlier one counts. */
+  /**
+   * The function runs again after this many seconds. A run without a requeue removes the timer of the object. With
+   * `requeueAt`, the earlier time counts.
+   */
   requeueAfter?: number | undefined
+  /** The function runs again at this time. */
   requeueAt?: Date | undefined
   /** A change of the external system. It is performed after all other writes; then the function is called again. */
   effect?: Change | undefined

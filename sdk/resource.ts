@@ -28,8 +28,8 @@ export type Parsed<Spec extends z.ZodObject, Status extends z.ZodObject> = {
  * @example
  * import type { Resource } from 'fairlead'
  * import { Website } from './website.ts'
- * const nameOf = (one: Resource) => one.crd().metadata.name
- * nameOf(Website as never) // => 'websites.example.com'
+ * const nameOf = ({ crd }: Pick<Resource, 'crd'>) => crd().metadata.name
+ * nameOf(Website) // => 'websites.example.com'
  */
 export interface Resource<Spec extends z.ZodObject = z.ZodObject, Status extends z.ZodObject = z.ZodObject>
   extends Kind<Parsed<Spec, Status>> {

@@ -5,9 +5,13 @@ import { explain, keysOf, refuseUnknown } from './options.ts'
  * A rule in CEL that the API server checks at each write: an entry of x-kubernetes-validations.
  *
  * @example
- * import type { ValidationRule } from 'fairlead'
+ * import { resource, type ValidationRule, z } from 'fairlead'
  * const grows: ValidationRule = { rule: 'self.spec.size >= oldSelf.spec.size', message: 'spec.size cannot shrink' }
- * grows.message // => 'spec.size cannot shrink'
+ * const Disk = resource({
+ *   group: 'example.com', version: 'v1', kind: 'Disk', plural: 'disks', validations: [grows],
+ *   spec: z.object({ size: z.int32() }), status: z.object({}),
+ * })
+ * Disk.crd().spec.versions[0]?.schema.openAPIV3Schema['x-kubernetes-validations'] // => [grows]
  */
 export interface ValidationRule {
   /**
@@ -19,7 +23,7 @@ export interface ValidationRule {
   message?: string
   /** A CEL expression for a message with values; `message` is shown if its evaluation fails. */
   messageExpression?: string
-  /** Default: FieldValueInvalid. */
+  /** @default 'FieldValueInvalid' */
   reason?: (typeof REASONS)[number]
   /** The field that kubectl names, relative to the value that has the rule: `.spec.size`. */
   fieldPath?: string

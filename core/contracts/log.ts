@@ -4,8 +4,10 @@
  *
  * @example
  * import type { RunLog } from 'fairlead'
- * const logGrowth = (log: RunLog, size: number) => log.info({ size }, 'the cluster grows')
- * logGrowth.length // => 2
+ * const lines: string[] = []
+ * const log: RunLog = { debug() {}, info: (_, message) => void lines.push(message), warn() {}, error() {} }
+ * log.info({ size: 3 }, 'the cluster grows')
+ * lines // => ['the cluster grows']
  */
 export interface RunLog {
   debug(fields: object, message: string): void

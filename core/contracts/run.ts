@@ -104,9 +104,17 @@ export interface Refusal {
  * An object that a function wants to exist. The dispatcher fills in the namespace and the owner reference.
  *
  * @example
- * import { type AppliedObject, Secret } from 'fairlead'
- * const kept: AppliedObject = { ...Secret.of({ metadata: { name: 'backup-key' } }), retain: true }
- * kept.kind // => 'Secret'
+ * import { type AppliedObject, ConfigMap, reconciler } from 'fairlead'
+ * import { simulate } from 'fairlead/testing'
+ * import { Website } from './website.ts'
+ * const kept: AppliedObject = { ...ConfigMap.of({ metadata: { name: 'archive' } }), retain: true }
+ * const site = reconciler({ name: 'site', for: Website, owns: [ConfigMap], reconcile: () => ({ apply: [kept] }) })
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const world = simulate(site, { objects: [object] })
+ * await world.runUntilIdle()
+ * world.delete()
+ * await world.runUntilIdle()
+ * world.list(ConfigMap).map(({ metadata }) => metadata.name) // => ['archive']
  */
 export interface AppliedObject extends KubeObject {
   /** It outlives its owner: it has no owner reference, and is deleted only if the function ceases to return it before. */
@@ -148,9 +156,15 @@ export interface OwnMetadata {
  * metav1.Condition.
  *
  * @example
- * import type { ConditionUpdate } from 'fairlead'
+ * import { type ConditionUpdate, reconciler } from 'fairlead'
+ * import { simulate } from 'fairlead/testing'
+ * import { Website } from './website.ts'
  * const ready: ConditionUpdate = { type: 'Ready', status: 'False', reason: 'Starting', message: '1 of 3 pods is ready' }
- * ready.status // => 'False'
+ * const site = reconciler({ name: 'site', for: Website, reconcile: () => ({ conditions: [ready] }) })
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const world = simulate(site, { objects: [object] })
+ * await world.runUntilIdle()
+ * world.object?.status?.conditions?.map(({ type, reason }) => [type, reason]) // => [['Ready', 'Starting']]
  */
 export interface ConditionUpdate {
   type: string
@@ -164,9 +178,22 @@ export interface ConditionUpdate {
  * Removes the condition of this type from the object, if there is one.
  *
  * @example
- * import type { ConditionRemoval } from 'fairlead'
+ * import { type ConditionRemoval, reconciler } from 'fairlead'
+ * import { simulate } from 'fairlead/testing'
+ * import { Website } from './website.ts'
  * const gone: ConditionRemoval = { type: 'Migrating', status: null }
- * gone.status // => null
+ * const site = reconciler({
+ *   name: 'site', for: Website,
+ *   reconcile: ({ object }) => ({
+ *     conditions: [object.spec.html === 'hi' ? { type: 'Migrating', status: 'True', reason: 'Begun' } : gone],
+ *   }),
+ * })
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const world = simulate(site, { objects: [object] })
+ * await world.runUntilIdle()
+ * world.edit({ spec: { html: 'bye' } })
+ * await world.runUntilIdle()
+ * world.object?.status?.conditions // => undefined
  */
 export interface ConditionRemoval {
   type: string
@@ -179,9 +206,15 @@ export interface ConditionRemoval {
  * A Kubernetes Event about the object of the run. Equal Events are counted, not repeated; a run reports 20 at most.
  *
  * @example
- * import type { EventReport } from 'fairlead'
+ * import { type EventReport, reconciler } from 'fairlead'
+ * import { simulate } from 'fairlead/testing'
+ * import { Website } from './website.ts'
  * const report: EventReport = { type: 'Warning', reason: 'QuotaExceeded', message: 'the team has 50 pods' }
- * report.type // => 'Warning'
+ * const site = reconciler({ name: 'site', for: Website, reconcile: () => ({ events: [report] }) })
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const world = simulate(site, { objects: [object] })
+ * await world.runUntilIdle()
+ * world.events.map(({ reason }) => reason) // => ['QuotaExceeded']
  */
 export interface EventReport {
   type: 'Normal' | 'Warning'
@@ -209,9 +242,13 @@ export interface RunContext {
  *
  * @example
  * import { type Invoke, toInvoke } from 'fairlead'
- * import { website } from './website.ts'
+ * import { Website, website } from './website.ts'
  * const invoke: Invoke = toInvoke(website)
- * typeof invoke // => 'function'
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const input = { object, owned: {}, related: {}, attempt: 0, now: '2030-01-01T00:00:00Z', finalizing: false }
+ * const log = { debug() {}, info() {}, warn() {}, error() {} }
+ * const outcome = await invoke(input, { log, signal: AbortSignal.timeout(1000) })
+ * Object.keys(outcome as object) // => ['apply', 'status', 'conditions']
  */
 export type Invoke = (input: FunctionInput, context: RunContext) => Promise<unknown>
 

@@ -57,9 +57,9 @@ export function returnedIn(answer: HttpAnswer, question: Question): unknown {
 }
 
 function isSignedBy(name: string, { headers }: HttpAnswer): boolean {
-  const signature = headers[FUNCTION_HEADER]
-  if (signature === undefined || signature === name) return signature === name
-  const other = String(signature).slice(0, LONGEST_QUOTE)
+  const answering = headers[FUNCTION_HEADER]
+  if (answering === undefined || answering === name) return answering === name
+  const other = String(answering).slice(0, LONGEST_QUOTE)
   throw new FunctionError(`the server serves ${other}, not ${name}: give the URL of ${name} in spec.invoke.http.url`, {
     isAway: true,
   })

@@ -12,7 +12,8 @@ import { callContext } from './given.ts'
  *   read: ({ users }) => users.toSorted(),
  *   perform: (state, { name }) => void state.users.push(String(name)),
  * }
- * model.state.users // => []
+ * const state = { users: ['ann'] }
+ * model.read(state, {} as never) // => ['ann']
  */
 export interface ExternalModel<For extends Kind<unknown> = Kind<unknown>, State = unknown> {
   /** The initial state: plain data, which a simulation copies. */

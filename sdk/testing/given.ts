@@ -18,18 +18,25 @@ import { asStored } from './memory.ts'
  * The input of one decision. `now` defaults to 2030-01-01T00:00:00Z, `attempt` to 0.
  *
  * @example
- * import type { Given } from 'fairlead/testing'
- * import { Website } from './website.ts'
+ * import { type Given, outcomeOf } from 'fairlead/testing'
+ * import { Website, website } from './website.ts'
  * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
  * const given: Given = { object, now: '2030-01-01T12:00:00Z' }
- * given.attempt ?? 0 // => 0
+ * const { status } = await outcomeOf(website, given)
+ * status // => { ready: 0 }
  */
 export interface Given {
   /** The reconciled object; null if it does not exist. */
   object: KubeObject | null
   /** Other objects in the cluster. A run receives the owned and related ones, as from a dispatcher. */
   others?: readonly KubeObject[]
+  /** @default 2030-01-01T00:00:00Z */
   now?: Date | string
+  /**
+   * Failed runs since the last success.
+   *
+   * @default 0
+   */
   attempt?: number
   /** Writes that were refused earlier in the run: `{ kind: RoleBinding, name: 'admins', reason: 'Forbidden' }`. */
   refused?: readonly (Pick<Refusal, 'name' | 'namespace' | 'reason'> & { kind: Kind<unknown>; message?: string })[]

@@ -6,10 +6,13 @@ import { Simulation, type SimulationOptions } from './simulation.ts'
  * A change from outside of the function: its name in messages, and the change.
  *
  * @example
- * import type { Step } from 'fairlead/testing'
- * import type { Website } from './website.ts'
- * const grows: Step<typeof Website> = ['the website grows', (world) => world.edit({ spec: { replicas: 3 } })]
- * grows[0] // => 'the website grows'
+ * import { type Step, simulate } from 'fairlead/testing'
+ * import { Website, website } from './website.ts'
+ * const [, grows]: Step<typeof Website> = ['the website grows', (world) => world.edit({ spec: { replicas: 3 } })]
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const world = simulate(website, { objects: [object] })
+ * await grows(world)
+ * world.object?.spec.replicas // => 3
  */
 export type Step<For extends Kind<unknown> = Kind<unknown>, State = unknown> = readonly [
   what: string,
@@ -21,21 +24,23 @@ export type Step<For extends Kind<unknown> = Kind<unknown>, State = unknown> = r
  *
  * @example
  * import { ConfigMap } from 'fairlead'
- * import type { Scenario } from 'fairlead/testing'
- * import { Website } from './website.ts'
+ * import { lawsOf, type Scenario } from 'fairlead/testing'
+ * import { Website, website } from './website.ts'
  * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
  * const scenario: Scenario<typeof Website> = {
  *   objects: [object],
  *   steps: [['its ConfigMap is deleted', (world) => world.delete(ConfigMap)]],
  * }
- * scenario.steps?.length // => 1
+ * lawsOf(website, scenario).length // => 10
  */
 export interface Scenario<For extends Kind<unknown> = Kind<unknown>, State = unknown>
   extends SimulationOptions<For, State> {
   /** The changes in their order. Changes in a nested list come in any order. */
   steps?: readonly (Step<For, State> | readonly Step<For, State>[])[]
   /**
-   * Returns the state to compare after disturbed effects. Default: all objects, and the state of the external system.
+   * Returns the state to compare after disturbed effects.
+   *
+   * @default all objects, and the state of the external system
    */
   endOf?(world: Simulation<For, State>): unknown
 }

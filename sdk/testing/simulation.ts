@@ -20,15 +20,22 @@ import { reconcileOnce, type SimulatedRun, type SimulatedWrite } from './simulat
  * The options of `simulate()`. `now` defaults to 2030-01-01T00:00:00Z.
  *
  * @example
- * import { deploymentsRun, type SimulationOptions } from 'fairlead/testing'
- * import { Website } from './website.ts'
+ * import { deploymentsRun, type SimulationOptions, simulate } from 'fairlead/testing'
+ * import { Website, website } from './website.ts'
  * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
  * const options: SimulationOptions<typeof Website> = { objects: [object], cluster: (world) => deploymentsRun(world as never) }
- * options.objects.length // => 1
+ * const world = simulate(website, options)
+ * await world.runUntilIdle()
+ * world.object?.status?.ready // => 1
  */
 export interface SimulationOptions<For extends Kind<unknown> = Kind<unknown>, State = unknown> {
   /** The first object is reconciled; the others exist beside it. */
   objects: readonly KubeObject[]
+  /**
+   * The time at the start.
+   *
+   * @default 2030-01-01T00:00:00Z
+   */
   now?: Date | string
   /** Plays the rest of the cluster: called after each change until it changes nothing. */
   cluster?(simulation: Simulation<For, State>): void

@@ -114,5 +114,5 @@ function apiPage(module: Module): string {
   )
   const use =
     'Examples import `./website.ts`, the Website of the [tutorial](/tutorial). `// =>` shows a result; tests compare it.'
-  return `# ${nameOf(module)}\n\nFor authors of functions: every export of \`${nameOf(module)}\`, with an example. ${use}\n\n${parts.join('\n')}`
+  return `# ${nameOf(module)}\n\nEvery export of \`${nameOf(module)}\`, with an example. ${use}\n\n${parts.join('\n')}`
 }

@@ -36,7 +36,11 @@ export type OperatorOptions = Pick<ClusterOptions, 'node' | 'controllers' | 'aud
   use?: { kubeconfig: string; natsUrl: string }
   /** Called at each step of each run. */
   observer?: RunObserver
-  /** The time-out of each wait, in seconds. Default 30. */
+  /**
+   * The time-out of each wait, in seconds.
+   *
+   * @default 30
+   */
   timeoutSeconds?: number
 }
 
