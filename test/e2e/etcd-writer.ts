@@ -1,4 +1,5 @@
 import { type EtcdTls, openEtcd } from '#functions/etcd/client'
+import { until } from './world.ts'
 
 const key = (at: number): Buffer => Buffer.from(`written-${String(at).padStart(6, '0')}`)
 const CALL = { timeoutMs: 3000 }
@@ -48,10 +49,9 @@ export class EtcdWriter {
     const missing = new Set<number>()
     for (const url of await this.#urls()) {
       using etcd = openEtcd({ url, tls: await this.#tls() })
-      const { kvs } = await etcd.call(
-        'range',
-        { key: key(0), range_end: Buffer.from('writtenz') },
-        { timeoutMs: 20_000 },
+      // A member that has just elected a leader may answer that its request has timed out.
+      const { kvs } = await until(() =>
+        etcd.call('range', { key: key(0), range_end: Buffer.from('writtenz') }, { timeoutMs: 20_000 }),
       )
       const there = new Set(kvs.filter(({ key, value }) => key.equals(value)).map(({ key }) => key.toString()))
       for (const at of this.acknowledged) if (!there.has(key(at).toString())) missing.add(at)
