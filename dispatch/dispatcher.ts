@@ -4,7 +4,7 @@ import type { DeadMessage, EventStore, StoredCursor, StoredEvent } from '#events
 import type { KubeClient } from '#kube'
 import { repeat } from '#primitives'
 import type { WorkQueue } from '#queue'
-import { MAX_STATE_BYTES, SettledWrites, sameJson } from '#reconcile'
+import { MAX_STATE_BYTES, NoOpWrites, sameJson } from '#reconcile'
 import { identityOf, RECONCILERS } from '#spec'
 import { EventRecorder } from './apply/event-recorder.ts'
 import { InFlight, ownerIn } from './apply/write-through.ts'
@@ -19,7 +19,7 @@ import { ReconcilerLifecycle } from './serve/reconciler-lifecycle.ts'
 
 const RETRY_MS = 1000
 
-export interface DispatcherOptions {
+export interface DispatcherDependencies {
   kube: KubeClient
   events: EventStore
   queue: WorkQueue
@@ -91,40 +91,40 @@ export interface Dispatcher extends Runnable {
   serving(): string[]
 }
 
-export function createDispatcher(options: DispatcherOptions): Dispatcher {
-  return new LiveDispatcher(options)
+export function createDispatcher(deps: DispatcherDependencies): Dispatcher {
+  return new LiveDispatcher(deps)
 }
 
 class LiveDispatcher implements Dispatcher {
-  readonly #options: DispatcherOptions
-  readonly #deps: ReconciliationDependencies & { recorder: EventRecorder }
+  readonly #deps: DispatcherDependencies
+  readonly #runDeps: ReconciliationDependencies & { recorder: EventRecorder }
   readonly #lifecycles = new Map<string, ReconcilerLifecycle>()
   readonly #cursors = new Map<string, StoredCursor>()
   readonly #identities = new Identities()
 
-  constructor(options: DispatcherOptions) {
-    const { kube, events, instance, log, now = () => new Date(), random = Math.random } = options
-    const gate = new Gate(options.apiConcurrency ?? 10, new Outage(kube, random))
-    const { eventDropped = () => undefined } = options
-    this.#options = options
-    this.#deps = {
+  constructor(deps: DispatcherDependencies) {
+    const { kube, events, instance, log, now = () => new Date(), random = Math.random } = deps
+    const gate = new Gate(deps.apiConcurrency ?? 10, new Outage(kube, random))
+    const { eventDropped = () => undefined } = deps
+    this.#deps = deps
+    this.#runDeps = {
       kube,
       events,
       gate,
       references: new References({ kube, events, gate, cache: createObjectCache(), account: '' }),
       adoptions: new Adoptions({ kube, gate }),
-      state: new StateBudget(options.maxStateBytes ?? MAX_STATE_BYTES),
-      settled: new SettledWrites(),
-      calls: new FunctionCalls(options.ignored),
+      state: new StateBudget(deps.maxStateBytes ?? MAX_STATE_BYTES),
+      noOps: new NoOpWrites(),
+      calls: new FunctionCalls(deps.ignored),
       recorder: new EventRecorder({ gate, instance, now, dropped: eventDropped, log }),
       now,
       random,
       seed: seedsFrom(randomBytes),
       inFlight: new InFlight(),
-      sampled: options.sampled ?? false,
-      observe: options.observer ?? (() => undefined),
-      ended: options.ended,
-      deadLetter: options.deadLetter,
+      sampled: deps.sampled ?? false,
+      observe: deps.observer ?? (() => undefined),
+      ended: deps.ended,
+      deadLetter: deps.deadLetter,
     }
   }
 
@@ -134,7 +134,7 @@ class LiveDispatcher implements Dispatcher {
       this.#keepFollowing(signal, () => this.#followCursors(signal)),
     ])
     await Promise.all([...this.#lifecycles.values()].map((lifecycle) => lifecycle.stop(graceMs)))
-    await this.#deps.recorder.flush()
+    await this.#runDeps.recorder.flush()
   }
 
   needsNoRun({ reconciler, key, origin }: { reconciler: string; key: string; origin: string }): boolean {
@@ -143,15 +143,15 @@ class LiveDispatcher implements Dispatcher {
   }
 
   traceOf(ref: ResourceRef, object: KubeObject): string | undefined {
-    return this.#deps.inFlight.traceOf(ref, object)
+    return this.#runDeps.inFlight.traceOf(ref, object)
   }
 
   written(ref: ResourceRef, object: KubeObject): Promise<void> | undefined {
-    return this.#deps.inFlight.ended(ref, object)
+    return this.#runDeps.inFlight.ended(ref, object)
   }
 
   calls(): FunctionCall[] {
-    return this.#deps.calls.underWay
+    return this.#runDeps.calls.underWay
   }
 
   serving(): string[] {
@@ -159,7 +159,7 @@ class LiveDispatcher implements Dispatcher {
   }
 
   #lifecycleOf(name: string): ReconcilerLifecycle {
-    const { events, queue, log, functions, fixForMissing, shard = '', revision, access = [] } = this.#options
+    const { events, queue, log, functions, fixForMissing, shard = '', revision, access = [] } = this.#deps
     // A resource has one watch, or a watch in each of the Reconciler's namespaces.
     const isSynced = (ref: ResourceRef, id: string, namespaces: readonly string[] = []) => {
       const isCoveredIn = (scope?: string) => isCovered(this.#cursors.get(scopeName(ref, scope)), id)
@@ -168,7 +168,7 @@ class LiveDispatcher implements Dispatcher {
     const lifecycle =
       this.#lifecycles.get(name) ??
       new ReconcilerLifecycle(name, {
-        ...this.#deps,
+        ...this.#runDeps,
         cluster: events.cluster,
         shard,
         queue,
@@ -187,7 +187,7 @@ class LiveDispatcher implements Dispatcher {
 
   async #followReconcilers(signal: AbortSignal): Promise<void> {
     const reconciler = { ref: RECONCILERS }
-    for await (const event of this.#options.events.follow(reconciler, signal, () => this.#allKnown())) {
+    for await (const event of this.#deps.events.follow(reconciler, signal, () => this.#allKnown())) {
       if (event.verb === 'moved') continue
       this.#noteIdentity(event)
       this.#lifecycleOf(event.object.metadata.name).reconcilerChanged(event)
@@ -206,7 +206,7 @@ class LiveDispatcher implements Dispatcher {
   }
 
   async #followCursors(signal: AbortSignal): Promise<void> {
-    for await (const cursor of this.#options.events.followCursors(signal)) {
+    for await (const cursor of this.#deps.events.followCursors(signal)) {
       const name = scopeName(cursor.ref, cursor.scope)
       const before = this.#cursors.get(name)
       this.#cursors.set(name, cursor)
@@ -216,7 +216,7 @@ class LiveDispatcher implements Dispatcher {
   }
 
   #keepFollowing(signal: AbortSignal, follow: () => Promise<void>): Promise<void> {
-    const failed = (error: unknown) => this.#options.log.warn({ err: error }, 'following EVENTS failed, trying again')
+    const failed = (error: unknown) => this.#deps.log.warn({ err: error }, 'following EVENTS failed, trying again')
     return repeat(follow, { signal, everyMs: RETRY_MS, failed })
   }
 }
@@ -227,7 +227,7 @@ const scopeName = (ref: ResourceRef, scope = ''): string => `${resourceName(ref)
 const isCovered = (cursor: StoredCursor | undefined, id: string): boolean =>
   cursor !== undefined && (cursor.covers === undefined || cursor.covers.includes(id))
 
-interface Claim {
+interface IdentifiedReconciler {
   name: string
   identity: string
   /** The creation time, RFC 3339. */
@@ -239,8 +239,8 @@ interface Claim {
  * prune each other's objects.
  */
 export class Identities {
-  readonly #byName = new Map<string, Claim>()
-  readonly #byIdentity = new Map<string, Set<Claim>>()
+  readonly #byName = new Map<string, IdentifiedReconciler>()
+  readonly #byIdentity = new Map<string, Set<IdentifiedReconciler>>()
   #isComplete = false
 
   /** Notes that all existing Reconcilers are known. */
@@ -252,39 +252,40 @@ export class Identities {
   update({ verb, object }: Pick<StoredEvent, 'verb' | 'object'>): string[] {
     const { name } = object.metadata
     const before = this.#byName.get(name)
-    const after = verb === 'deleted' ? undefined : claimOf(object)
+    const after = verb === 'deleted' ? undefined : identifiedIn(object)
     if (before?.identity === after?.identity && before?.since === after?.since) return []
     if (before !== undefined) this.#remove(before)
     if (after !== undefined) this.#add(after)
-    const shared = [before, after].flatMap((claim) => [...(this.#byIdentity.get(claim?.identity ?? '') ?? [])])
-    return [...new Set(shared.map((claim) => claim.name))].filter((other) => other !== name)
+    const shared = [before, after].flatMap((one) => [...(this.#byIdentity.get(one?.identity ?? '') ?? [])])
+    return [...new Set(shared.map((one) => one.name))].filter((other) => other !== name)
   }
 
   /** Returns the Reconciler that may act under the identity of this one. Undefined: not known yet. */
   holderOf(name: string): string | undefined {
-    const claim = this.#byName.get(name)
-    if (claim === undefined || !this.#isComplete) return undefined
-    const [first] = [...(this.#byIdentity.get(claim.identity) ?? [])].sort(byAge)
+    const one = this.#byName.get(name)
+    if (one === undefined || !this.#isComplete) return undefined
+    const [first] = [...(this.#byIdentity.get(one.identity) ?? [])].sort(byAge)
     return first?.name
   }
 
-  #add(claim: Claim): void {
-    this.#byName.set(claim.name, claim)
-    const sharing = this.#byIdentity.get(claim.identity) ?? new Set()
-    this.#byIdentity.set(claim.identity, sharing.add(claim))
+  #add(one: IdentifiedReconciler): void {
+    this.#byName.set(one.name, one)
+    const sharing = this.#byIdentity.get(one.identity) ?? new Set()
+    this.#byIdentity.set(one.identity, sharing.add(one))
   }
 
-  #remove(claim: Claim): void {
-    this.#byName.delete(claim.name)
-    const sharing = this.#byIdentity.get(claim.identity)
-    sharing?.delete(claim)
-    if (sharing?.size === 0) this.#byIdentity.delete(claim.identity)
+  #remove(one: IdentifiedReconciler): void {
+    this.#byName.delete(one.name)
+    const sharing = this.#byIdentity.get(one.identity)
+    sharing?.delete(one)
+    if (sharing?.size === 0) this.#byIdentity.delete(one.identity)
   }
 }
 
-function claimOf({ metadata, spec }: KubeObject): Claim {
+function identifiedIn({ metadata, spec }: KubeObject): IdentifiedReconciler {
   const { name, creationTimestamp: since = '' } = metadata
   return { name, identity: identityOf(name, spec ?? {}), since }
 }
 
-const byAge = (a: Claim, b: Claim): number => a.since.localeCompare(b.since) || a.name.localeCompare(b.name)
+const byAge = (a: IdentifiedReconciler, b: IdentifiedReconciler): number =>
+  a.since.localeCompare(b.since) || a.name.localeCompare(b.name)

@@ -83,15 +83,15 @@ export class Gate {
   ): Promise<typeof DROPPED | void> {
     return new Promise((resolve, reject) => {
       const turns = this.#waiting[typeof kind === 'number' ? 'write' : kind]
-      const settle = () => {
+      const stopListening = () => {
         signal?.removeEventListener('abort', refuse)
         unwanted?.removeEventListener('abort', drop)
       }
       const leave = () => {
-        settle()
+        stopListening()
         turns.remove(reconciler, start)
       }
-      const start = () => (settle(), this.#inFlight++, resolve())
+      const start = () => (stopListening(), this.#inFlight++, resolve())
       const refuse = () => (leave(), reject(signal?.reason as Error))
       const drop = () => (leave(), resolve(DROPPED))
       turns.add(reconciler, start, typeof kind === 'number' ? kind : 0)

@@ -16,7 +16,7 @@ export interface Taking {
 }
 
 /** A correction that is delayed. */
-export interface HeldBack {
+export interface Delayed {
   until: Date
 }
 
@@ -34,7 +34,7 @@ export function braked(
   object: KubeObject,
   taking: Taking,
   isCorrection: (contest: Contest) => boolean,
-): Counted | HeldBack {
+): Counted | Delayed {
   const { observed, now, annotation, missing } = taking
   const contest = contestOf(observed, now, annotation)
   if (contest !== undefined && isCorrection(contest)) {
@@ -47,7 +47,7 @@ export function braked(
   return { object: kept, taking }
 }
 
-export const isHeldBack = (one: object): one is HeldBack => 'until' in one
+export const isDelayed = (one: object): one is Delayed => 'until' in one
 
 /** Returns the object that sets these fields back, with the new count. */
 export function asTakenBack(object: KubeObject, taking: Taking, taken: readonly TakenField[]): KubeObject {

@@ -4,7 +4,7 @@ import { CONTESTS, METADATA_MANAGERS } from '#spec'
 /**
  * Whether every desired field has its value in the observed object. The comparison is strict where the server may
  * normalise values (quantities, empty maps, lists that others extend). A difference found in error costs one apply
- * without effect, which `SettledWrites` remembers.
+ * without effect, which `NoOpWrites` remembers.
  */
 export function covers(desired: unknown, observed: unknown): boolean {
   if (Array.isArray(desired)) {
@@ -74,7 +74,7 @@ const SILENT = new Set([
   'metadata.annotations.fairlead.dev/desired',
 ])
 /** Annotations with fingerprints and counts of the labels and annotations that functions keep. */
-const MARKS = [METADATA_MANAGERS, CONTESTS].map((prefix) => `metadata.annotations.${prefix}`)
+const KEPT_BY_FUNCTIONS = [METADATA_MANAGERS, CONTESTS].map((prefix) => `metadata.annotations.${prefix}`)
 
 /**
  * Returns the differences between two versions of an object, value by value. An empty object or list is a value:
@@ -84,7 +84,7 @@ export const differences = (before: unknown, after: unknown): Difference[] => [.
 
 function* walk(before: unknown, after: unknown, path: readonly (string | number)[]): Generator<Difference> {
   const name = path.join('.')
-  if (SILENT.has(name) || MARKS.some((mark) => name.startsWith(mark)) || sameJson(before, after)) return
+  if (SILENT.has(name) || KEPT_BY_FUNCTIONS.some((prefix) => name.startsWith(prefix)) || sameJson(before, after)) return
   if (path.length > 0 && (isEmpty(before) || isEmpty(after))) {
     yield difference(path, before, after)
   } else if (Array.isArray(before ?? after) && Array.isArray(after ?? before)) {

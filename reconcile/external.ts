@@ -51,9 +51,9 @@ function stateIn(value: unknown): unknown {
   throw failed(new RetryAfterError(message, { afterSeconds: TOO_LARGE_RETRY_S, reason: 'ExternalTooLarge' }))
 }
 
-function limited({ run, standing }: Pass, afterMs: number): End {
+function limited({ run, unresolved }: Pass, afterMs: number): End {
   const failure = run.performed.at(-1)?.failure
-  if (failure !== undefined || standing.length > 0) throw new FailedPass(failure)
+  if (failure !== undefined || unresolved.length > 0) throw new FailedPass(failure)
   if (run.attempt === 0) return endsNow({ kind: 'requeue', at: { afterMs } })
   // No run has succeeded, so the count of failures stays.
   return endsNow({ kind: 'error', message: 'the rate limit is reached', retryAt: { afterMs }, isCounted: false })

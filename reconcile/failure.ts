@@ -8,7 +8,7 @@ import { type Failure, failurePatch } from './status.ts'
 import type { Failed } from './vocabulary.ts'
 
 /** The longest time for which a run that never settles keeps its key. */
-const LONGEST_HELD_MS = 10_000
+const LONGEST_WAIT_MS = 10_000
 
 /**
  * Ends a pass after an error and the refusals before it: shows the failure on the object, if it lasts. `pass` is
@@ -33,7 +33,7 @@ export function* fail(run: Run, pass: Pass | undefined, given: Failed | undefine
       if ('failed' in answer) return unreported(run, answer)
     }
   }
-  if (error instanceof UnsettledError) yield { do: 'hold', ms: heldMs(run) }
+  if (error instanceof UnsettledError) yield { do: 'wait', ms: waitMs(run) }
   return endsNow(finish)
 }
 
@@ -45,7 +45,7 @@ export function refusalOf(pass: Pass | undefined): Failure | undefined {
   return withheld(pass.run, failure.failed, consequenceIn(pass.run, failure)).report
 }
 
-const refusalsIn = (pass: Pass | undefined): Failed[] => pass?.standing.map(({ error }) => ({ failed: error })) ?? []
+const refusalsIn = (pass: Pass | undefined): Failed[] => pass?.unresolved.map(({ error }) => ({ failed: error })) ?? []
 
 /** Ends a pass whose failure could not be written to the object. */
 function unreported(run: Run, failure: Failed): End {
@@ -71,8 +71,8 @@ const consequenceIn = ({ attempt, random, of }: Run, { failed, server }: Failed)
  * watch reports it after the run, or if bridge and dispatcher are different processes. It then runs the key at once, in
  * spite of the backoff.
  */
-const heldMs = ({ attempt, random, of }: Run): number =>
+const waitMs = ({ attempt, random, of }: Run): number =>
   Math.min(
     backoffMs(attempt, of.spec.backoff, () => random),
-    LONGEST_HELD_MS,
+    LONGEST_WAIT_MS,
   )

@@ -18,6 +18,7 @@ export {
 export { deepFreeze, isFinalizing } from './input.ts'
 export type { MetadataWrite } from './metadata.ts'
 export { takeOver } from './name-taken.ts'
+export { type NoOps, NoOpWrites } from './no-ops.ts'
 export { HUNDRED_YEARS_S, MAX_STATE_BYTES, OUTCOME_FIELDS, parseOutcome } from './outcome.ts'
 export {
   fieldManagerOf,
@@ -30,7 +31,6 @@ export type { Write } from './plan.ts'
 export { type Reconciled, reconciled } from './progress.ts'
 export { run } from './run.ts'
 export { CONFIDENTIAL, type Contents, scrubber, WITHHELD, withoutContents, withoutValues } from './scrub.ts'
-export { type Settled, SettledWrites } from './settled.ts'
 export { CONTESTED, conditionPatch, failurePatch, PAUSED, RECONCILED, type StatusPatch } from './status.ts'
 export type { Answer, Ask, Failed, Note, Observed, Written } from './vocabulary.ts'
 export { called, type OwnedObject, type World } from './world.ts'

@@ -1,9 +1,9 @@
 import type { KubeObject } from '#contracts'
 import { contestAnnotationOf, metadataManagerOf, parseSelector, type ReconcilerSpec } from '#spec'
-import { braked, type HeldBack, isHeldBack, missingFields, type Taking } from './brake.ts'
+import { braked, type Delayed, isDelayed, missingFields, type Taking } from './brake.ts'
 import { covers, fingerprint } from './compare.ts'
+import { metadataTarget, type NoOps } from './no-ops.ts'
 import type { PlainOutcome } from './outcome.ts'
-import { metadataTarget, type Settled } from './settled.ts'
 
 /** Server-side apply of all labels and annotations that the function keeps on its object, and of nothing else. */
 export interface MetadataWrite {
@@ -23,29 +23,31 @@ export function metadataWrite(
   object: KubeObject,
   identity: string,
   wanted: Metadata | undefined,
-  { settled, now, isGoing }: { settled: Settled; now: Date; isGoing: boolean },
-): MetadataWrite | HeldBack | undefined {
+  { noOps, now, isGoing }: { noOps: NoOps; now: Date; isGoing: boolean },
+): MetadataWrite | Delayed | undefined {
   if (wanted === undefined) return undefined
   const { uid, resourceVersion, name, namespace } = object.metadata
   const labels = sorted(wanted.labels)
   const annotations = sorted(wanted.annotations)
   const manager = metadataManagerOf(identity)
-  // The mark includes the uid: a copy of the object, whose keys another manager has set, does not count as written.
-  const mark = fingerprint([uid, labels, annotations])
+  // The digest includes the uid: a copy of the object, whose keys another manager has set, does not count as written.
+  const digest = fingerprint([uid, labels, annotations])
   const isNone = isEmpty(labels) && isEmpty(annotations)
-  const marked = isNone ? {} : { ...(!isEmpty(labels) && { labels }), annotations: { ...annotations, [manager]: mark } }
-  const isDone = isNone ? object.metadata.annotations?.[manager] === undefined : covers(marked, object.metadata)
-  if (isDone || settled[metadataTarget(object)] === `${resourceVersion} ${mark}`) return undefined
-  const metadata = { name, ...(namespace !== undefined && { namespace }), uid, resourceVersion, ...marked }
+  const declared = isNone
+    ? {}
+    : { ...(!isEmpty(labels) && { labels }), annotations: { ...annotations, [manager]: digest } }
+  const isDone = isNone ? object.metadata.annotations?.[manager] === undefined : covers(declared, object.metadata)
+  if (isDone || noOps[metadataTarget(object)] === `${resourceVersion} ${digest}`) return undefined
+  const metadata = { name, ...(namespace !== undefined && { namespace }), uid, resourceVersion, ...declared }
   const { apiVersion, kind } = object
   const applied = { apiVersion, kind, metadata: metadata as KubeObject['metadata'] }
-  const write = { object: applied, manager, fingerprint: mark }
+  const write = { object: applied, manager, fingerprint: digest }
   if (isNone || isGoing) return write
-  const isUnchanged = object.metadata.annotations?.[manager] === mark
+  const isUnchanged = object.metadata.annotations?.[manager] === digest
   const missing = isUnchanged ? missingFields({ labels, annotations }, object.metadata, '.metadata') : []
   const taking = { observed: object, now, annotation: contestAnnotationOf(identity), missing, on: undefined }
   const counted = braked(applied, taking, () => isUnchanged)
-  return isHeldBack(counted) ? counted : { ...write, ...counted }
+  return isDelayed(counted) ? counted : { ...write, ...counted }
 }
 
 /** Returns the faults of the labels and annotations that a function returned. */

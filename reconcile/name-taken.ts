@@ -7,7 +7,7 @@ import { bound, type Write } from './plan.ts'
 import { called } from './world.ts'
 
 /** A reconciler that wants the name, and the owner of the object to be created. */
-export interface Claimant {
+export interface Adopter {
   identity: string
   owner: KubeObject
 }
@@ -21,15 +21,15 @@ export interface TakeOver {
 }
 
 /** Throws a RefusedError, `NameTaken`, if the reconciler may not take over the object. */
-export function takeOver(write: Write, found: KubeObject, claimant: Claimant): TakeOver {
+export function takeOver(write: Write, found: KubeObject, adopter: Adopter): TakeOver {
   const { resource, object } = write
-  if (write.verb !== 'apply' || !mayTake(write, found, claimant))
-    throw new RefusedError(nameTaken(resource, found, claimant), { reason: 'NameTaken' })
+  if (write.verb !== 'apply' || !mayTake(write, found, adopter))
+    throw new RefusedError(nameTaken(resource, found, adopter), { reason: 'NameTaken' })
   const { uid = '', resourceVersion = '' } = found.metadata
   const taken = bound(object, { uid, resourceVersion })
   const contents = isSecret(resource) ? keepingValues(taken, found) : { object: taken }
-  const { kind } = claimant.owner
-  const before = keeperOf(found) ? `was retained for an earlier ${kind} of this name` : 'had no controller'
+  const { kind } = adopter.owner
+  const before = retainerIn(found) ? `was retained for an earlier ${kind} of this name` : 'had no controller'
   const after = isRetained(object) ? 'is retained for' : 'is controlled by'
   return {
     write: { ...write, ...contents, observed: found },
@@ -61,40 +61,40 @@ interface SecretValues extends KubeObject {
   stringData?: Record<string, string>
 }
 
-function mayTake({ resource, object }: Write, found: KubeObject, claimant: Claimant): boolean {
+function mayTake({ resource, object }: Write, found: KubeObject, adopter: Adopter): boolean {
   if (controllerOf(found) !== undefined || found.metadata.deletionTimestamp !== undefined) return false
-  const keeper = keeperOf(found)
-  if (keeper === undefined) return resource.adopt === true
-  return isEarlier(keeper, claimant) && (resource.adopt === true || isRetained(object))
+  const retainer = retainerIn(found)
+  if (retainer === undefined) return resource.adopt === true
+  return isEarlier(retainer, adopter) && (resource.adopt === true || isRetained(object))
 }
 
 /** The reconciler that retains an object, and the owner for which it does. */
-interface Keeper extends Owner {
+interface Retainer extends Owner {
   identity: string
 }
 
 /** Returns undefined if the object has no annotation, or one that was copied from another object. */
-function keeperOf(found: KubeObject): Keeper | undefined {
+function retainerIn(found: KubeObject): Retainer | undefined {
   const owner = retainerOf(found)
   const identity = owner && markedBy({ metadata: owner }, found)
   return owner && identity !== undefined ? { ...owner, identity } : undefined
 }
 
 /** Whether the same reconciler has retained the object for an earlier owner of the same name. */
-const isEarlier = (keeper: Keeper, { identity, owner }: Claimant): boolean =>
-  keeper.identity === identity && keeper.uid !== owner.metadata.uid && isNamedAs(keeper, owner)
+const isEarlier = (retainer: Retainer, { identity, owner }: Adopter): boolean =>
+  retainer.identity === identity && retainer.uid !== owner.metadata.uid && isNamedAs(retainer, owner)
 
-function nameTaken(resource: OwnedResource, found: KubeObject, claimant: Claimant): string {
-  const [whose, cure] = whoseIs(resource, found, claimant)
+function nameTaken(resource: OwnedResource, found: KubeObject, adopter: Adopter): string {
+  const [whose, cure] = whoseIs(resource, found, adopter)
   const next = found.metadata.deletionTimestamp === undefined ? `: ${cure}` : ', and is being deleted'
   return `${called(found)} exists, but ${whose}${next}`
 }
 
-function whoseIs(resource: OwnedResource, found: KubeObject, claimant: Claimant): [whose: string, cure: string] {
-  const { identity, owner } = claimant
+function whoseIs(resource: OwnedResource, found: KubeObject, adopter: Adopter): [whose: string, cure: string] {
+  const { identity, owner } = adopter
   const controller = controllerOf(found)
-  const keeper = keeperOf(found)
-  if (controller === undefined && keeper === undefined)
+  const retainer = retainerIn(found)
+  if (controller === undefined && retainer === undefined)
     return [
       'has no controller',
       `${ANOTHER_NAME}, or own the kind with strategy Apply and adopt: true, so that the object is taken over`,
@@ -107,7 +107,7 @@ function whoseIs(resource: OwnedResource, found: KubeObject, claimant: Claimant)
       ? [`Reconciler ${identity} did not create it, although this ${owner.kind} controls it`, handOver]
       : [`Reconciler ${creator} created it for this ${owner.kind}`, handOver]
   }
-  if (keeper !== undefined) return whoKeeps(resource, found, keeper, claimant)
+  if (retainer !== undefined) return whoKeeps(resource, found, retainer, adopter)
   if (controller?.kind === owner.kind && controller.name === owner.metadata.name)
     return [`belongs to an earlier ${owner.kind} of this name`, 'garbage collection deletes it']
   return [`is controlled by ${controller?.kind} ${controller?.name}`, ANOTHER_NAME]
@@ -118,16 +118,16 @@ const ANOTHER_NAME = 'have the function give what it makes another name'
 function whoKeeps(
   resource: OwnedResource,
   found: KubeObject,
-  keeper: Keeper,
-  claimant: Claimant,
+  retainer: Retainer,
+  adopter: Adopter,
 ): [whose: string, cure: string] {
-  if (isEarlier(keeper, claimant))
+  if (isEarlier(retainer, adopter))
     return [
-      `was retained for an earlier ${keeper.kind} of this name`,
+      `was retained for an earlier ${retainer.kind} of this name`,
       `${ANOTHER_NAME}, or own the kind with strategy Apply and return the object with retain: true, so that it is taken over`,
     ]
   return [
-    `Reconciler ${keeper.identity} retains it for ${keeper.kind} ${keeper.name}`,
+    `Reconciler ${retainer.identity} retains it for ${retainer.kind} ${retainer.name}`,
     `${ANOTHER_NAME}, or release the object: ${annotateCommand(resource, found, `${RETAINED_FOR}-`)}`,
   ]
 }

@@ -1,15 +1,7 @@
 import type { Effect, EventReport, KubeObject, ObjectMeta } from '#contracts'
 import type { Due } from '#queue/terms'
 import { contestAnnotationOf, keepsStatus, type OwnedResource, type ReconcilerSpec } from '#spec'
-import {
-  braked,
-  CONTESTED_ANNOTATION,
-  fightsIn,
-  type HeldBack,
-  isHeldBack,
-  missingFields,
-  type Taking,
-} from './brake.ts'
+import { braked, CONTESTED_ANNOTATION, type Delayed, fightsIn, isDelayed, missingFields, type Taking } from './brake.ts'
 import { covers, fingerprint, sorted } from './compare.ts'
 import {
   completeDesired,
@@ -19,6 +11,7 @@ import {
   isAsObserved,
 } from './desired.ts'
 import { type MetadataWrite, metadataFaults, metadataWrite } from './metadata.ts'
+import { type NoOps, statusTarget } from './no-ops.ts'
 import { HUNDRED_YEARS_S, type PlainOutcome } from './outcome.ts'
 import {
   isMarkedBy,
@@ -28,7 +21,6 @@ import {
   retentionFaults,
   retentionPatch,
 } from './ownership.ts'
-import { type Settled, statusTarget } from './settled.ts'
 import { type Failure, type StatusPatch, statusPatch } from './status.ts'
 import { type Family, findOwned, type OwnedObject } from './world.ts'
 
@@ -88,7 +80,7 @@ export interface Circumstances {
   /** The identity of the reconciler, which marks the objects that it creates. */
   identity: string
   now: Date
-  settled: Settled
+  noOps: NoOps
   /** Whether the contents of the resource are confidential. Then they have no fingerprint either. */
   isConfidential: (resource: OwnedResource) => boolean
 }
@@ -100,17 +92,17 @@ export function plan(
   outcome: PlainOutcome,
   circumstances: Circumstances,
 ): Plan {
-  const { identity, now, settled } = circumstances
+  const { identity, now, noOps } = circumstances
   const { object } = world
   const desired = completeDesired(object, spec.owns, outcome.apply ?? [])
   const isGoing = object.metadata.deletionTimestamp !== undefined || outcome.deleteObject === true
   const planned = desired.objects.flatMap((wanted) => writeFor(world, wanted, { ...circumstances, isGoing }) ?? [])
-  const applies = planned.flatMap((one) => (isHeldBack(one) ? [] : [one]))
-  const metadata = metadataWrite(object, identity, outcome.metadata, { settled, now, isGoing })
+  const applies = planned.flatMap((one) => (isDelayed(one) ? [] : [one]))
+  const metadata = metadataWrite(object, identity, outcome.metadata, { noOps, now, isGoing })
   const deletes = outcome.apply === undefined ? [] : prune(world, desired.objects, isGoing)
   return {
     stages: [...inStages(applies), deletes].filter((stage) => stage.length > 0),
-    metadata: metadata && isHeldBack(metadata) ? undefined : metadata,
+    metadata: metadata && isDelayed(metadata) ? undefined : metadata,
     status: plannedStatus(spec, world, outcome, circumstances),
     effect: outcome.effect,
     isDeletion: outcome.deleteObject === true && object.metadata.deletionTimestamp === undefined,
@@ -148,23 +140,23 @@ export function plannedStatus(
   spec: Pick<ReconcilerSpec, 'for'>,
   world: Family,
   outcome: PlainOutcome,
-  { identity, now, settled }: Pick<Circumstances, 'identity' | 'now' | 'settled'>,
+  { identity, now, noOps }: Pick<Circumstances, 'identity' | 'now' | 'noOps'>,
   refusal?: Failure,
 ): StatusPatch | undefined {
   if (!keepsStatus(spec)) return undefined
   const { object } = world
   const contested = fightsIn(world, contestAnnotationOf(identity), now)?.message
   const patch = statusPatch(object, outcome, now, { refusal, contested })
-  const isSettled =
-    settled[statusTarget(object)] === `${object.metadata.resourceVersion} ${fingerprint(patch?.status ?? null)}`
-  return isSettled ? undefined : patch
+  const isNoOp =
+    noOps[statusTarget(object)] === `${object.metadata.resourceVersion} ${fingerprint(patch?.status ?? null)}`
+  return isNoOp ? undefined : patch
 }
 
 function writeFor(
   world: Family,
   desired: DesiredObject,
-  { identity, now, settled, isConfidential, isGoing }: Circumstances & { isGoing: boolean },
-): Write | HeldBack | undefined {
+  { identity, now, noOps, isConfidential, isGoing }: Circumstances & { isGoing: boolean },
+): Write | Delayed | undefined {
   const { resource, object } = desired
   const observed = findOwned(world, resource, object)
   const owned = withAnnotation(object, RECONCILER_ANNOTATION, ownershipMark(identity, world.object, object))
@@ -183,7 +175,7 @@ function writeFor(
   const apply = { verb: 'apply', resource, fingerprint: wanted, observed } as const
   if (observed === undefined) return { ...apply, object: bound(marked, { resourceVersion: ONLY_IF_ABSENT }) }
   const { uid, resourceVersion = '' } = observed.metadata
-  if (uid === undefined || settled[uid] === `${resourceVersion} ${wanted}`) return undefined
+  if (uid === undefined || noOps[uid] === `${resourceVersion} ${wanted}`) return undefined
   // If only metadata is watched, the fingerprint in it is all that can be compared.
   const comparable = resource.metadataOnly === true ? { metadata: marked.metadata } : marked
   // Without a fingerprint, a field that is no longer desired would not show as a difference.
@@ -196,7 +188,7 @@ function writeFor(
   const missing = isFingerprinted && isUnchanged ? missingFields(comparable, observed) : []
   const taking = { observed, now, annotation: CONTESTED_ANNOTATION, missing, on }
   const counted = braked(applied, taking, (contest) => (isFingerprinted ? isUnchanged : contest.on === on))
-  return isHeldBack(counted) ? counted : { ...apply, ...counted }
+  return isDelayed(counted) ? counted : { ...apply, ...counted }
 }
 
 /** Returns the version of the primary without its status. */
@@ -209,12 +201,12 @@ const versionOf = ({ metadata }: KubeObject): string => {
 function lookAtOf(
   spec: Pick<ReconcilerSpec, 'for'>,
   world: Family,
-  planned: readonly (object | HeldBack)[],
+  planned: readonly (object | Delayed)[],
   { identity, now }: Circumstances,
 ): Date | undefined {
-  const held = planned.filter(isHeldBack).map(({ until }) => until)
+  const delayed = planned.filter(isDelayed).map(({ until }) => until)
   const fights = keepsStatus(spec) ? fightsIn(world, contestAnnotationOf(identity), now) : undefined
-  const times = [...held, ...(fights ? [fights.calmAt] : [])].map((time) => time.getTime())
+  const times = [...delayed, ...(fights ? [fights.calmAt] : [])].map((time) => time.getTime())
   return times.length === 0 ? undefined : new Date(Math.min(...times))
 }
 

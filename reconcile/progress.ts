@@ -81,7 +81,7 @@ export interface Pass extends Omit<Observed, 'excess'> {
   /** The refused writes of this pass. None is sent again, and the function's input has all of them. */
   refused: readonly RefusedWrite[]
   /** The refused writes that the last outcome still requires. */
-  standing: readonly RefusedWrite[]
+  unresolved: readonly RefusedWrite[]
 }
 
 /** How a pass ends: with another pass, or with the end of the run. */

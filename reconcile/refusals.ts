@@ -12,7 +12,7 @@ export interface RefusedWrite {
   object: KubeObject
   /** The object or type that other objects may need. It is missing or outdated. */
   provides: string | undefined
-  isHeld: boolean
+  isBlocked: boolean
   error: RefusedError
 }
 
@@ -23,7 +23,7 @@ export const refusedWrite = (write: Write, error: RefusedError): RefusedWrite =>
   id: idOf(write),
   object: write.object,
   provides: providedBy(write),
-  isHeld: false,
+  isBlocked: false,
   error,
 })
 
@@ -31,25 +31,25 @@ export const refusedMetadata = ({ object, fingerprint }: MetadataWrite, error: R
   id: fingerprint,
   object,
   provides: undefined,
-  isHeld: false,
+  isBlocked: false,
   error,
 })
 
 /** The part of a plan that can be written in this pass. */
 export interface FeasiblePlan extends Plan {
-  /** The writes that the outcome requires and that were refused or held back. */
-  standing: readonly RefusedWrite[]
+  /** The writes that the outcome requires and that were refused or blocked. */
+  unresolved: readonly RefusedWrite[]
 }
 
 /** Returns the part of a plan that can be written after these refusals in the same pass. */
 export function withoutRefused(plan: Plan, refused: readonly RefusedWrite[]): FeasiblePlan {
-  if (refused.length === 0) return { ...plan, standing: [] }
-  const sent = new Map(refused.filter(({ isHeld }) => !isHeld).map((one) => [one.id, one]))
+  if (refused.length === 0) return { ...plan, unresolved: [] }
+  const sent = new Map(refused.filter(({ isBlocked }) => !isBlocked).map((one) => [one.id, one]))
   const writes = plan.stages.flat()
   const metadata = sent.get(plan.metadata?.fingerprint ?? '')
   const again = [...writes.flatMap((write) => sent.get(idOf(write)) ?? []), ...(metadata ? [metadata] : [])]
   const left = metadata === undefined ? plan : { ...plan, metadata: undefined }
-  return again.length === 0 ? { ...plan, standing: [] } : withoutNeeds({ ...left, standing: again }, 0)
+  return again.length === 0 ? { ...plan, unresolved: [] } : withoutNeeds({ ...left, unresolved: again }, 0)
 }
 
 /**
@@ -57,22 +57,22 @@ export function withoutRefused(plan: Plan, refused: readonly RefusedWrite[]): Fe
  * decides them.
  */
 export const afterRefusal = (plan: FeasiblePlan, refused: readonly RefusedWrite[], from: number): FeasiblePlan =>
-  withoutNeeds({ ...plan, standing: [...plan.standing, ...refused], events: [] }, from)
+  withoutNeeds({ ...plan, unresolved: [...plan.unresolved, ...refused], events: [] }, from)
 
 /**
  * Removes the writes that need refused objects, the effect, which may need them too, and all deletions: an object to be
  * deleted may still do the work of a missing one.
  */
 function withoutNeeds(plan: FeasiblePlan, from: number): FeasiblePlan {
-  const standing = withHeld(plan.stages.slice(from).flat(), plan.standing)
-  const isOut = new Set(standing.map(({ id }) => id))
+  const unresolved = withBlocked(plan.stages.slice(from).flat(), plan.unresolved)
+  const isOut = new Set(unresolved.map(({ id }) => id))
   const isSent = (write: Write) => !isOut.has(idOf(write)) && !(write.verb === 'delete' && write.isPruned)
   const stages = plan.stages.map((stage, index) => (index < from ? stage : stage.filter(isSent)))
-  return { ...plan, stages, effect: undefined, isDeletion: false, standing }
+  return { ...plan, stages, effect: undefined, isDeletion: false, unresolved }
 }
 
-function withHeld(writes: readonly Write[], refused: readonly RefusedWrite[]): RefusedWrite[] {
-  const standing = [...refused]
+function withBlocked(writes: readonly Write[], refused: readonly RefusedWrite[]): RefusedWrite[] {
+  const unresolved = [...refused]
   const known = new Set(refused.map(({ id }) => id))
   const missing = new Map(
     refused.flatMap(({ provides, object }) => (provides === undefined ? [] : [[provides, object]])),
@@ -89,26 +89,26 @@ function withHeld(writes: readonly Write[], refused: readonly RefusedWrite[]): R
       const { verb, object } = write
       const provides = providedBy(write)
       const message = `cannot ${verb} ${called(object)}: it needs ${called(lack)}, which was refused`
-      standing.push({ id, object, provides, isHeld: true, error: new RefusedError(message, HELD) })
+      unresolved.push({ id, object, provides, isBlocked: true, error: new RefusedError(message, BLOCKED) })
       if (provides !== undefined) missing.set(provides, object)
       return false
     })
   }
-  return standing
+  return unresolved
 }
 
-const HELD = { reason: 'DependencyRefused' }
+const BLOCKED = { reason: 'DependencyRefused' }
 
 /** Adds new refusals to the earlier refusals of a pass. */
-export function notingRefused(before: readonly RefusedWrite[], more: readonly RefusedWrite[]): RefusedWrite[] {
+export function addRefused(before: readonly RefusedWrite[], more: readonly RefusedWrite[]): RefusedWrite[] {
   const known = new Set(before.map(({ id }) => id))
   return [...before, ...more.filter(({ id }) => !known.has(id))]
 }
 
-/** Removes the refusals of objects that were held back and are now written. */
-export function withoutHeld(refused: readonly RefusedWrite[], written: readonly KubeObject[]): RefusedWrite[] {
+/** Removes the refusals of objects that were blocked and are now written. */
+export function withoutBlocked(refused: readonly RefusedWrite[], written: readonly KubeObject[]): RefusedWrite[] {
   const names = new Set(written.map(called))
-  return refused.filter(({ isHeld, object }) => !isHeld || !names.has(called(object)))
+  return refused.filter(({ isBlocked, object }) => !isBlocked || !names.has(called(object)))
 }
 
 /**

@@ -8,6 +8,7 @@ import { perform, read } from './external.ts'
 import { fail, refusalOf } from './failure.ts'
 import { deepFreeze, finalizersBefore, inputOf, isFinalizing } from './input.ts'
 import type { MetadataWrite } from './metadata.ts'
+import { metadataTarget, statusTarget } from './no-ops.ts'
 import { type PlainOutcome, parseOutcome } from './outcome.ts'
 import { isRetained } from './ownership.ts'
 import { plan, plannedStatus, type Write } from './plan.ts'
@@ -28,16 +29,15 @@ import {
   tellEvents,
 } from './progress.ts'
 import {
+  addRefused,
   afterRefusal,
   type FeasiblePlan,
-  notingRefused,
   type RefusedWrite,
   refusedMetadata,
   refusedWrite,
-  withoutHeld,
+  withoutBlocked,
   withoutRefused,
 } from './refusals.ts'
-import { metadataTarget, statusTarget } from './settled.ts'
 import { conditionPatch, PAUSED, type StatusPatch } from './status.ts'
 import type { Failed, Observed, Written } from './vocabulary.ts'
 import { called, withObject, withOwned } from './world.ts'
@@ -52,7 +52,7 @@ const PAUSE_MS = 1000
 
 /**
  * One run of one object. It yields what it asks of its driver, takes each answer, and returns how the run ends. It
- * depends on nothing but the answers: it has no clock, no randomness, no input and no output. A driver that stops
+ * depends on nothing but the answers: it reads no clock, draws no random number, and sends nothing. A driver that stops
  * earlier, because it may not write any more, leaves the run as a crash would.
  */
 export function* run(of: Reconciled, start: RunStart): Asking<Finish> {
@@ -84,7 +84,7 @@ const isServed = ({ identity, selects }: Reconciled, object: KubeObject): boolea
 
 function begin(run: Run, seen: Observed): Pass {
   noteConfidential(run, objectsOf(seen.world))
-  return { run, excess: undefined, ...seen, external: undefined, refused: [], standing: [] }
+  return { run, excess: undefined, ...seen, external: undefined, refused: [], unresolved: [] }
 }
 
 /** One pass: the function decides on an object that is not paused, and that has the finalizer that it must have. */
@@ -179,22 +179,22 @@ function* call(pass: Pass): Asking<PlainOutcome> {
 
 /** Returns what has to be written, without the writes that were refused in this pass. */
 function feasible(pass: Pass, outcome: PlainOutcome): FeasiblePlan {
-  const { run, world, now, settled, refused } = pass
+  const { run, world, now, noOps, refused } = pass
   const { spec, identity, isReferenceOnly: isConfidential } = run.of
-  const wanted = plan(spec, world, outcome, { identity, now, settled, isConfidential })
+  const wanted = plan(spec, world, outcome, { identity, now, noOps, isConfidential })
   if (wanted.findings.length > 0)
     throw failed(new TerminalError(wanted.findings.join('; '), { reason: 'InvalidOutcome' }))
-  const planned = noteStanding(pass, withoutRefused(wanted, refused))
+  const planned = noteUnresolved(pass, withoutRefused(wanted, refused))
   const refusal = refusalOf(pass)
   return refusal === undefined
     ? planned
-    : { ...planned, status: plannedStatus(spec, world, outcome, { identity, now, settled }, refusal) }
+    : { ...planned, status: plannedStatus(spec, world, outcome, { identity, now, noOps }, refusal) }
 }
 
 /** Notes the refused writes that the outcome requires. */
-function noteStanding(pass: Pass, planned: FeasiblePlan): FeasiblePlan {
-  pass.refused = notingRefused(pass.refused, planned.standing)
-  pass.standing = planned.standing
+function noteUnresolved(pass: Pass, planned: FeasiblePlan): FeasiblePlan {
+  pass.refused = addRefused(pass.refused, planned.unresolved)
+  pass.unresolved = planned.unresolved
   return planned
 }
 
@@ -210,7 +210,7 @@ function* writeOwned(pass: Pass, wanted: FeasiblePlan): Asking<FeasiblePlan> {
     const { results } = yield* ask({ do: 'write', writes })
     const { refused, failures, events } = took(pass, writes, results)
     if (refused.length > 0) planned = afterRefusal(planned, refused, stage + 1)
-    noteStanding(pass, planned)
+    noteUnresolved(pass, planned)
     tellEvents(pass, events)
     if (failures.length > 0) throw new FailedPass(gravest(failures))
     if (results.some((result) => 'isOld' in result && result.isOld)) {
@@ -237,12 +237,12 @@ function took(pass: Pass, writes: readonly Write[], results: readonly (Written |
       events.push(...eventsOf(write, result))
       // An applied object needs no apply of the same content while it has the version after this apply.
       if (write.verb === 'apply' && !result.isFound && after?.metadata.uid !== undefined)
-        settle(pass, after.metadata.uid, `${after.metadata.resourceVersion} ${write.fingerprint}`)
+        noteNoOp(pass, after.metadata.uid, `${after.metadata.resourceVersion} ${write.fingerprint}`)
     } else if (result.failed instanceof RefusedError) refused.push(refusedWrite(write, result.failed))
     else failures.push(result)
   }
   pass.world = withOwned(pass.world, written)
-  pass.refused = withoutHeld(
+  pass.refused = withoutBlocked(
     pass.refused,
     written.map(({ before }) => before),
   )
@@ -270,10 +270,10 @@ function* writeMetadata(pass: Pass, planned: FeasiblePlan, write: MetadataWrite)
   const answer = yield* attempt({ do: 'writeMetadata', object, write })
   if ('failed' in answer) {
     if (!(answer.failed instanceof RefusedError)) throw new FailedPass(answer)
-    return noteStanding(pass, afterRefusal(planned, [refusedMetadata(write, answer.failed)], planned.stages.length))
+    return noteUnresolved(pass, afterRefusal(planned, [refusedMetadata(write, answer.failed)], planned.stages.length))
   }
   const { result } = answer
-  settle(pass, metadataTarget(object), `${result.object?.metadata.resourceVersion} ${write.fingerprint}`)
+  noteNoOp(pass, metadataTarget(object), `${result.object?.metadata.resourceVersion} ${write.fingerprint}`)
   yield* wrotePrimary(pass, result)
   return planned
 }
@@ -288,14 +288,14 @@ function* writeStatus(pass: Pass, patch: StatusPatch): Asking<void> {
     throw failed(new ConflictError('the status was overtaken by a change before it was written'))
   }
   if (result.object?.metadata.resourceVersion === resourceVersion)
-    settle(pass, statusTarget(object), `${resourceVersion} ${fingerprint(patch.status)}`)
+    noteNoOp(pass, statusTarget(object), `${resourceVersion} ${fingerprint(patch.status)}`)
   yield* wrotePrimary(pass, result)
 }
 
 /** Notes a write that has no effect if it is repeated. */
-function settle(pass: Pass, target: string, value: string): void {
-  pass.settled = { ...pass.settled, [target]: value }
-  pass.run.tell({ note: 'settled', target, value })
+function noteNoOp(pass: Pass, target: string, value: string): void {
+  pass.noOps = { ...pass.noOps, [target]: value }
+  pass.run.tell({ note: 'noOp', target, value })
 }
 
 /**
@@ -347,18 +347,18 @@ function* observeAgain(pass: Pass): Asking<void> {
   pass.external = undefined
   pass.world = seen.world
   pass.excess = seen.excess
-  pass.settled = { ...pass.settled, ...seen.settled }
+  pass.noOps = { ...pass.noOps, ...seen.noOps }
 }
 
 /**
  * Ends a pass that has nothing left to write. Releases the finalizer of an object that is being deleted. Fails the pass
  * if a write of its last outcome was refused.
  */
-function* conclude(pass: Pass, { events, requeue, lookAt, standing }: FeasiblePlan): Asking<End> {
+function* conclude(pass: Pass, { events, requeue, lookAt, unresolved }: FeasiblePlan): Asking<End> {
   const { run, world, now } = pass
   const { identity } = run.of
   tellEvents(pass, events)
-  if (standing.length > 0) throw new FailedPass()
+  if (unresolved.length > 0) throw new FailedPass()
   const at = sooner(requeue, lookAt, now)
   if (at !== undefined) return ends(run, { kind: 'requeue', at })
   if (isFinalizing(world.object, identity))

@@ -1,8 +1,8 @@
 import type { EventReport, KubeObject, PerformInput, ReadInput, RunInput } from '#contracts'
 import type { Finish } from '#queue/terms'
 import type { MetadataWrite } from './metadata.ts'
+import type { NoOps } from './no-ops.ts'
 import type { Write } from './plan.ts'
-import type { Settled } from './settled.ts'
 import type { StatusPatch } from './status.ts'
 import type { World } from './world.ts'
 
@@ -31,7 +31,7 @@ export type Ask =
   /** Delete the primary object. */
   | { do: 'delete'; object: KubeObject }
   /** Keep the lease of the key for this time. */
-  | { do: 'hold'; ms: number }
+  | { do: 'wait'; ms: number }
   /**
    * Prepare the end of the run. The delay of a requeue counts from `now` of the pass, and the delay of an error from
    * this request. The run ends if nothing has changed since the pass began.
@@ -54,7 +54,7 @@ export type Answer =
   | { did: 'writeMetadata'; result: Written }
   | { did: 'writeFinalizers'; result: Written }
   | { did: 'delete'; result: Written }
-  | { did: 'hold' }
+  | { did: 'wait' }
   /** `changed`: the driver knows of a change since the pass began. The run then begins another pass, if it may. */
   | { did: 'finish'; changed: boolean }
   | Failed
@@ -70,7 +70,7 @@ export interface Observed {
   /** New random text that cannot be guessed. */
   seed: string
   /** The known writes without effect for the objects of `world`. */
-  settled: Settled
+  noOps: NoOps
   /** The objects exceed the driver's limit: `world` has only the primary object, and the function is not called. */
   excess?: Error
 }
@@ -107,4 +107,4 @@ export type Note =
   /** A status write was dropped. The function decides again. */
   | { note: 'dropped' }
   /** A write without effect, for later observations. */
-  | { note: 'settled'; target: string; value: string }
+  | { note: 'noOp'; target: string; value: string }

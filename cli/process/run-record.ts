@@ -14,7 +14,7 @@ import {
   type RunResult,
   type WriteRecord,
 } from '#contracts'
-import type { EndedRun, Logged, TrailLap, TrailWrite } from '#dispatch'
+import type { EndedRun, Logged, TrailRound, TrailWrite } from '#dispatch'
 import { parseKey } from '#events'
 import {
   CONFIDENTIAL,
@@ -54,9 +54,9 @@ export function recordOf(run: EndedRun, { process, cpuMs }: RunFacts): RunRecord
   const contents = contentsIn(run, confidential)
   const scrub = contents.length === 0 ? undefined : scrubber(contents)
   const writer = new RecordWriter(of.spec.for, confidential, scrub)
-  const laps = run.laps.map((lap, index) => writer.lap(lap, index, run.laps[index - 1]))
+  const laps = run.rounds.map((round, index) => writer.round(round, index, run.rounds[index - 1]))
   const requeueAt = finish?.kind === 'requeue' ? finish.at : finish?.kind === 'error' ? finish.retryAt : undefined
-  const uid = run.laps[0]?.input.object?.metadata.uid
+  const uid = run.rounds[0]?.input.object?.metadata.uid
   return {
     id: lease.owner,
     reconciler: of.name,
@@ -77,7 +77,7 @@ export function recordOf(run: EndedRun, { process, cpuMs }: RunFacts): RunRecord
     ...(finish && 'message' in finish && { message: finish.message }),
     ...(requeueAt && { requeueAt: requeueAt.toISOString() }),
     ...(span && { traceId: span.traceId }),
-    requests: run.laps.reduce((sum, { writes }) => sum + writes.length, 0),
+    requests: run.rounds.reduce((sum, { writes }) => sum + writes.length, 0),
     ...(cpuMs !== undefined && { cpuMs }),
     laps,
     ...logOf(logged, scrub),
@@ -93,13 +93,13 @@ export const resultOf = ({ finish }: Pick<EndedRun, 'finish'>): RunResult =>
   finish === undefined ? 'fenced' : RESULTS[finish.kind]
 
 /** The objects with confidential contents that the function received or returned. */
-function contentsIn({ laps, logged }: EndedRun, confidential: Confidential): Contents[] {
-  // A call that only reads the external system has no lap.
-  const inputs = new Set([...laps.map(({ input }) => input), ...(logged?.inputs ?? [])])
+function contentsIn({ rounds, logged }: EndedRun, confidential: Confidential): Contents[] {
+  // A call that only reads the external system has no round.
+  const inputs = new Set([...rounds.map(({ input }) => input), ...(logged?.inputs ?? [])])
   const given = [...inputs].flatMap(({ object, owned, related }) =>
     [object === null ? [] : [object], ...Object.values(owned), ...Object.values(related)].flat(),
   )
-  const returned = laps.flatMap((lap) => contentsReturned(lap.returned))
+  const returned = rounds.flatMap((round) => contentsReturned(round.returned))
   return [...given, ...returned].filter((one) => confidential(one))
 }
 
@@ -125,7 +125,7 @@ class RecordWriter {
     return {}
   }
 
-  lap({ input, returned, failed, writes }: TrailLap, index: number, before: TrailLap | undefined): LapRecord {
+  round({ input, returned, failed, writes }: TrailRound, index: number, before: TrailRound | undefined): LapRecord {
     const isSame = failed === undefined && before !== undefined && before.failed === undefined
     const outcome = () =>
       isSame && sameJson(before.returned, returned) ? { isSame: true as const } : this.#outcome(returned, index)

@@ -13,7 +13,7 @@ const MOST_WAITING = 1000
 /** The number of concurrent requests for Events. */
 const AT_ONCE = 4
 
-export interface RecorderOptions {
+export interface EventRecorderDependencies {
   gate: Gate
   /** The name of this process, at most 128 characters. */
   instance: string
@@ -38,22 +38,22 @@ interface Waiting {
  * dropped. An equal report creates no second Event, but increases the count of its series.
  */
 export class EventRecorder {
-  readonly #options: RecorderOptions
+  readonly #deps: EventRecorderDependencies
   readonly #correlator = new EventCorrelator()
   readonly #waiting = new Turns<Waiting>()
   readonly #sending = new Set<Promise<void>>()
 
-  constructor(options: RecorderOptions) {
-    this.#options = options
+  constructor(deps: EventRecorderDependencies) {
+    this.#deps = deps
   }
 
   /** `kube` is the client that writes the Event. */
   record(kube: KubeClient, reconciler: string, object: KubeObject, report: EventReport): void {
-    const { now, dropped } = this.#options
+    const { now, dropped } = this.#deps
     const at = now()
     const said = this.#correlator.correlate(reconciler, object, report, at.getTime())
     if (said.say === 'nothing') return
-    const event = kubernetesEvent(this.#options, reconciler, object, { ...report, message: said.note }, at)
+    const event = kubernetesEvent(this.#deps, reconciler, object, { ...report, message: said.note }, at)
     event.metadata.name = said.name
     if (this.#waiting.sizeOf(reconciler) >= MOST_WAITING) {
       this.#waiting.dropOldest(reconciler)
@@ -78,7 +78,7 @@ export class EventRecorder {
   }
 
   async #send({ kube, reconciler, event, said }: Waiting): Promise<void> {
-    const { gate, log } = this.#options
+    const { gate, log } = this.#deps
     const say = () => (said.say === 'new' ? this.#create(kube, event) : this.#repeat(kube, event, said.count))
     try {
       await gate.run({ reconciler, kind: 'event' }, say)
@@ -112,7 +112,7 @@ export class EventRecorder {
 }
 
 function kubernetesEvent(
-  { instance, action = 'Reconcile' }: RecorderOptions,
+  { instance, action = 'Reconcile' }: EventRecorderDependencies,
   reconciler: string,
   { apiVersion, kind, metadata }: KubeObject,
   { type, reason, message }: EventReport,

@@ -28,6 +28,19 @@ import {
 } from './write-requests.ts'
 import { WriteThrough } from './write-through.ts'
 
+/*
+ * The writes of one run:
+ *
+ *   OwnedWriter.write    one write of an owned object
+ *     #send              sends it by WriteRequests (gate, lease, request), puts the answer into EVENTS by WriteThrough
+ *     #takeOver          if the name exists: reads the object, and adopts it if reconcile/name-taken.ts allows that
+ *     #refresh           if the object has changed: puts its new version into EVENTS. The write ends in a ConflictError
+ *     #refused           makes other answers a RefusedError, or leaves them as an error that may pass
+ *   PrimaryWriter        status, finalizers, metadata and deletion of the primary
+ *     #write             sends and stores in the same way
+ *     #refused           if the primary is gone: GoneError; if it has changed: ConflictError, EVENTS has the new version
+ */
+
 export interface WritersDependencies extends WriteRequestsDependencies {
   /** The methods of EVENTS that runs use. */
   events: Pick<EventStore, 'observe' | 'put' | 'isReferenceOnly'>
@@ -67,7 +80,7 @@ class OwnedWriter {
     try {
       return await this.#send(write)
     } catch (error) {
-      if (isNameTaken(write, error)) return this.#claim(write)
+      if (isNameTaken(write, error)) return this.#takeOver(write)
       if (isStale(error) || (write.verb === 'patch' && isObjectGone(error, write.object))) {
         await this.#refresh(write)
         throw moved(write.object, error)
@@ -114,7 +127,7 @@ class OwnedWriter {
   /**
    * Handles a name that exists although EVENTS does not have the object: reads from the API server which owner it has.
    */
-  async #claim(write: Write): Promise<Written> {
+  async #takeOver(write: Write): Promise<Written> {
     const { resource, object } = write
     const found = await this.#requests.get(resource, object)
     if (found === undefined) throw new ConflictError(`${called(object)} was deleted just now`)

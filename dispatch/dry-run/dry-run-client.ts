@@ -1,6 +1,6 @@
 import type { EventReport, KubeObject } from '#contracts'
 import type { KubeClient } from '#kube'
-import { type Difference, differences, SettledWrites, WITHHELD } from '#reconcile'
+import { type Difference, differences, NoOpWrites, WITHHELD } from '#reconcile'
 import { retainerOf } from '#spec'
 import { undefinedIfGone } from '../errors.ts'
 import type { ReconciliationDependencies } from '../run/dependencies.ts'
@@ -48,7 +48,7 @@ export function dryRunDependencies<Deps extends ReconciliationDependencies>(
       isReferenceOnly: (ref) => events.isReferenceOnly(ref),
       put: async () => ({ outcome: 'stored', sequence: 0, origin: undefined, formerOwners: [] }),
     },
-    settled: new SettledWrites(),
+    noOps: new NoOpWrites(),
     skipEffect: (effect) => note({ would: 'perform', effect }),
     recorder: { record: (_kube, _reconciler, _object, report) => note({ would: 'tell', ...report }) },
     observe: (step) => (step.step === 'written' || step.step === 'takenBack' ? undefined : observe(step)),

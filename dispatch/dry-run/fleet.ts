@@ -49,14 +49,14 @@ export async function dryRunAll(options: FleetOptions): Promise<number> {
 }
 
 /** Lists of related objects that are kept for further objects, and the objects that such a list may have. */
-const KEPT_LISTS = 16
-const LONGEST_KEPT = 2000
+const CACHED_LISTS = 16
+const LONGEST_CACHED = 2000
 /** Reads of the children of one object at a time. */
 const CHILDREN_AT_ONCE = 4
 
 /**
  * Lists for dry runs of many objects. The metadata of all owned objects are listed once, by pages, and only their names are
- * kept. A dry run then reads the children of its object by name. Short lists of related objects are read once.
+ * cached. A dry run then reads the children of its object by name. Short lists of related objects are read once.
  */
 async function fleetLists(
   kube: KubeClient,
@@ -71,7 +71,7 @@ async function fleetLists(
       children.set(id, [...(children.get(id) ?? []), resourcePath(kind, metadata.namespace, metadata.name)])
     }
   }
-  const kept = new Map<string, KubeObject[]>()
+  const cached = new Map<string, KubeObject[]>()
   return {
     async owned({ group, resource }, { metadata }) {
       const paths = children.get(`${group}/${resource} ${metadata.uid}`) ?? []
@@ -81,10 +81,10 @@ async function fleetLists(
       return found.filter((one) => one !== undefined)
     },
     async related(id, read) {
-      const known = kept.get(id)
+      const known = cached.get(id)
       if (known !== undefined) return known
       const objects = await read()
-      if (kept.size < KEPT_LISTS && objects.length <= LONGEST_KEPT) kept.set(id, objects)
+      if (cached.size < CACHED_LISTS && objects.length <= LONGEST_CACHED) cached.set(id, objects)
       return objects
     },
   }

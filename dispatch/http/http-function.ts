@@ -9,7 +9,7 @@ import { FunctionError } from '#reconcile'
 import { isRevision, RECONCILERS, type ReconcilerSpec } from '#spec'
 import { type HttpAnswer, MAX_ANSWER_BYTES, returnedIn } from './http-answer.ts'
 
-export interface HttpFunctionOptions {
+export interface HttpFunctionDependencies {
   /** The name of the Reconciler. */
   name: string
   spec: ReconcilerSpec
@@ -40,8 +40,8 @@ const UNREACHABLE_FROM = 5
 const AWAY_BACKOFF = { initialSeconds: 0.25, maxSeconds: 15, jitter: 0.2 }
 
 /** Returns a function behind a URL: a Knative Service, or any server that follows docs/http-functions.md. */
-export function httpFunction(options: HttpFunctionOptions): HttpFunction {
-  const { name, spec, url, access, cluster, now, random, unreachable, answered } = options
+export function httpFunction(deps: HttpFunctionDependencies): HttpFunction {
+  const { name, spec, url, access, cluster, now, random, unreachable, answered } = deps
   const poster = new Poster(url, credentialsOf(access))
   let lastAnswer = 0
   let away = 0

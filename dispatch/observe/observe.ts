@@ -279,18 +279,18 @@ function anyRelation(related: ReconcilerSpec['related'], primary: KubeObject) {
 export class RunView {
   #view: View | undefined
   /** Whether EVENTS may have newer messages without a token that was delivered here. */
-  #isInDoubt: boolean
+  #mayBeOutdated: boolean
 
-  constructor(view?: View, { isInDoubt = false }: { isInDoubt?: boolean } = {}) {
+  constructor(view?: View, { mayBeOutdated = false }: { mayBeOutdated?: boolean } = {}) {
     this.#view = view
-    this.#isInDoubt = isInDoubt
+    this.#mayBeOutdated = mayBeOutdated
   }
 
   async observe(events: Pick<EventStore, 'observe'>, query: ObserveQuery): Promise<Observed> {
-    const shown = this.#isInDoubt ? undefined : this.#view?.observed(query.allowance)
+    const shown = this.#mayBeOutdated ? undefined : this.#view?.observed(query.allowance)
     if (shown) return shown
     const known = this.release()
-    this.#isInDoubt = false
+    this.#mayBeOutdated = false
     try {
       const { view, ...found } = await events.observe({ ...query, withView: true, known })
       this.#view = view
@@ -315,12 +315,12 @@ export class RunView {
 }
 
 /** The number of views of one reconciler: at most 8 MiB of JSON. */
-const KEPT = 500
+const CAPACITY = 500
 const LARGEST_BYTES = 16 * 1024
-/** The view of a key whose timer is later than this is not kept. */
+/** The view of a key whose timer is later than this is not cached. */
 const HORIZON_MS = 10 * 60_000
 
-interface Kept {
+interface CachedView {
   /** The owner of the lease of the run that has observed it. */
   owner: string
   view: View
@@ -329,23 +329,23 @@ interface Kept {
 }
 
 /** The views of keys that wait for a timer, until their next run in this process. */
-export class KeptViews {
-  readonly #kept = new Map<string, Kept>()
+export class ViewCache {
+  readonly #views = new Map<string, CachedView>()
 
-  keep(key: string, owner: string, view: View, { dueAt, now }: { dueAt: number; now: number }): void {
-    if (this.#kept.size >= KEPT) this.#drop((kept) => kept.dueAt < now)
-    const isTooMuch = this.#kept.size >= KEPT || view.bytes > LARGEST_BYTES || dueAt - now > HORIZON_MS
+  add(key: string, owner: string, view: View, { dueAt, now }: { dueAt: number; now: number }): void {
+    if (this.#views.size >= CAPACITY) this.#drop((cached) => cached.dueAt < now)
+    const isTooMuch = this.#views.size >= CAPACITY || view.bytes > LARGEST_BYTES || dueAt - now > HORIZON_MS
     if (isTooMuch) return view.close()
-    this.#kept.set(key, { owner, view, dueAt })
+    this.#views.set(key, { owner, view, dueAt })
   }
 
   /** Returns the view of the key's last run, if that run had this owner. */
   take(key: string, owner: string | undefined): View | undefined {
-    const kept = this.#kept.get(key)
-    if (kept === undefined) return undefined
-    this.#kept.delete(key)
-    if (kept.owner === owner) return kept.view
-    kept.view.close()
+    const cached = this.#views.get(key)
+    if (cached === undefined) return undefined
+    this.#views.delete(key)
+    if (cached.owner === owner) return cached.view
+    cached.view.close()
     return undefined
   }
 
@@ -353,11 +353,11 @@ export class KeptViews {
     this.#drop(() => true)
   }
 
-  #drop(isOver: (kept: Kept) => boolean): void {
-    for (const [key, kept] of this.#kept) {
-      if (!isOver(kept)) continue
-      kept.view.close()
-      this.#kept.delete(key)
+  #drop(isOver: (cached: CachedView) => boolean): void {
+    for (const [key, cached] of this.#views) {
+      if (!isOver(cached)) continue
+      cached.view.close()
+      this.#views.delete(key)
     }
   }
 }

@@ -1,7 +1,7 @@
 import type { Invoke } from '#contracts'
 import type { DeadMessage } from '#events'
 import type { TokenBucket } from '#primitives'
-import type { Reconciled, SettledWrites } from '#reconcile'
+import type { NoOpWrites, Reconciled } from '#reconcile'
 import type { EventRecorder } from '../apply/event-recorder.ts'
 import type { WritersDependencies } from '../apply/writers.ts'
 import type { ReconcilerVersion } from '../observe/observe.ts'
@@ -11,7 +11,7 @@ import type { FunctionCalls } from './function-calls.ts'
 import type { EndedRun, RunObserver } from './trail.ts'
 
 export interface ReconciliationDependencies extends WritersDependencies {
-  settled: SettledWrites
+  noOps: NoOpWrites
   state: StateBudget
   adoptions: Adoptions
   recorder: Pick<EventRecorder, 'record'>

@@ -35,7 +35,21 @@ import { type Observation, observePrimary, RunView } from '../observe/observe.ts
 import type { RunState } from '../observe/state-budget.ts'
 import type { ReconciliationDependencies, ServedReconciler } from './dependencies.ts'
 import type { RunObserver } from './trail.ts'
-import { type Logged, RunLines, Trail, type TrailLap } from './trail.ts'
+import { type Logged, RunLines, Trail, type TrailRound } from './trail.ts'
+
+/*
+ * One run of a key:
+ *
+ *   toEnd              drives run() of reconcile/: answers one Ask after the other, until the run returns its finish
+ *     #report          passes on a note: an Event, a log line, a metric, a write without effect
+ *     #perform         has a case for each Ask; #answer makes an error a Failed, except the loss of the lease
+ *       #observe       reads the objects by observe/observe.ts, and makes the writers of a new pass
+ *       #decide        calls the function by run/function-calls.ts
+ *       ExternalCalls  calls it to read or change its external system, within the rate limit
+ *       #writers       send the writes: apply/writers.ts
+ *     Trail            collects rounds for the history
+ *     #ended           sets the time of the requeue
+ */
 
 /** An edit that has waited this long is logged. */
 const LATE_MS = 30_000
@@ -94,8 +108,8 @@ export class Reconciliation {
   }
 
   /** Returns the decisions and writes of the run. Empty if no history is kept. */
-  get laps(): readonly TrailLap[] {
-    return this.#trail?.laps ?? []
+  get rounds(): readonly TrailRound[] {
+    return this.#trail?.rounds ?? []
   }
 
   /** Returns the lines that the function has logged. Undefined if no history is kept. */
@@ -160,7 +174,7 @@ export class Reconciliation {
         return { did: ask.do, result: await this.#writers.primary.delete(ask.object) }
       case 'writeFinalizers':
         return { did: ask.do, result: await this.#writers.primary.finalizers(ask.object, ask.finalizers) }
-      case 'hold':
+      case 'wait':
         await pause(ask.ms, signal)
         signal.throwIfAborted()
         return { did: ask.do }
@@ -199,8 +213,8 @@ export class Reconciliation {
       if (this.#pass === undefined) this.#noteLateEdit(seen)
       this.#pass = { writers, beganAt: performance.now() }
     }
-    const settled = this.#deps.settled.of(seen)
-    return { world: seen, now: this.#deps.now(), seed: this.#deps.seed(), settled, excess: seen.excess }
+    const noOps = this.#deps.noOps.of(seen)
+    return { world: seen, now: this.#deps.now(), seed: this.#deps.seed(), noOps, excess: seen.excess }
   }
 
   /** Logs an edit that no run has handled for long, with everything that shows why. */
@@ -303,7 +317,7 @@ const earlier = (due: Due, other: Date | undefined, now: Date): Due =>
 /** The longest time for which a run keeps its slot until the rate limit allows a read. */
 const LONGEST_WAIT_MS = 1000
 
-interface ExternalCallsOptions {
+interface ExternalCallsDependencies {
   reconciler: string
   key: string
   /** The limit of this process for the reconciler. Undefined: no limit. */
@@ -321,14 +335,14 @@ interface ExternalCallsOptions {
 
 /** The calls of a run to the external system of its function. */
 export class ExternalCalls {
-  readonly #options: ExternalCallsOptions
+  readonly #deps: ExternalCallsDependencies
 
-  constructor(options: ExternalCallsOptions) {
-    this.#options = options
+  constructor(deps: ExternalCallsDependencies) {
+    this.#deps = deps
   }
 
   async read({ input }: Ask & { do: 'read' }): Promise<Answer> {
-    const { rateLimit, signal } = this.#options
+    const { rateLimit, signal } = this.#deps
     const turn = rateLimit?.takeWithin(LONGEST_WAIT_MS) ?? { waitMs: 0 }
     if ('returnMs' in turn) return { did: 'read', limitedMs: turn.returnMs }
     if (turn.waitMs > 0) await pause(turn.waitMs, signal)
@@ -341,7 +355,7 @@ export class ExternalCalls {
    * limit.
    */
   async perform({ input, shown }: Ask & { do: 'perform' }): Promise<Answer> {
-    const { rateLimit, skipped, hold } = this.#options
+    const { rateLimit, skipped, hold } = this.#deps
     if (skipped !== undefined) {
       skipped(shown)
       return { did: 'perform', isSkipped: true }
@@ -355,7 +369,7 @@ export class ExternalCalls {
     input: ReadInput | PerformInput,
     what: { step: 'read' } | { step: 'performed'; kind: string },
   ): Promise<unknown> {
-    const { reconciler, key, span, call, observe } = this.#options
+    const { reconciler, key, span, call, observe } = this.#deps
     const parent = span()
     const own = parent && spanAfter(traceparentOf(parent), parent.sampled)
     const began = performance.now()
@@ -374,7 +388,7 @@ export class ExternalCalls {
 
 /** Passes a note of `run` to the component that handles it. */
 function reportNote(
-  { recorder, kube, settled, observe }: ReconciliationDependencies,
+  { recorder, kube, noOps, observe }: ReconciliationDependencies,
   of: { reconciler: string; key: string },
   log: RunLog,
   note: Note,
@@ -382,8 +396,8 @@ function reportNote(
   switch (note.note) {
     case 'event':
       return recorder.record(kube, of.reconciler, note.object, note.event)
-    case 'settled':
-      return settled.remember(note.target, note.value)
+    case 'noOp':
+      return noOps.remember(note.target, note.value)
     case 'dropped':
       return observe({ step: 'dropped', ...of })
     case 'failed':

@@ -17,7 +17,7 @@ export interface TrailWrite {
   failed?: unknown
 }
 
-export interface TrailLap {
+export interface TrailRound {
   input: RunInput
   returned?: unknown
   failed?: unknown
@@ -35,13 +35,13 @@ export interface EndedRun {
   span: Span | undefined
   /** The revision of the function that answered last. */
   revision: string | undefined
-  laps: readonly TrailLap[]
+  rounds: readonly TrailRound[]
   logged: Logged | undefined
 }
 
 /** The requests and answers of a run, for its history. */
 export class Trail {
-  readonly laps: TrailLap[] = []
+  readonly rounds: TrailRound[] = []
   /** Writes before the first call: a finalizer. */
   readonly #early: TrailWrite[] = []
 
@@ -49,10 +49,10 @@ export class Trail {
     if (ask.do === 'call') {
       const returned =
         'failed' in answer ? { failed: answer.failed } : { returned: (answer as { returned?: Outcome }).returned }
-      this.laps.push({ input: ask.input, ...returned, writes: this.#early.splice(0) })
+      this.rounds.push({ input: ask.input, ...returned, writes: this.#early.splice(0) })
       return
     }
-    const writes = this.laps.at(-1)?.writes ?? this.#early
+    const writes = this.rounds.at(-1)?.writes ?? this.#early
     writes.push(...writesOf(ask, answer))
   }
 }

@@ -21,7 +21,7 @@ export class ReadyReporter {
   /** The reason why the function is unreachable, until the Reconciler shows it. */
   #unreachable: string | undefined
   /** The version of the Reconciler that shows an unreachable function although it has answered. */
-  #disproved: string | undefined
+  #outdated: string | undefined
 
   constructor(name: string, deps: ReadyReporterDependencies) {
     this.#name = name
@@ -53,8 +53,8 @@ export class ReadyReporter {
   functionAnswered(object: KubeObject | undefined, spec: ReconcilerSpec | undefined): void {
     this.#unreachable = undefined
     if (object === undefined || spec === undefined || !showsUnreachable(object)) return
-    if (this.#disproved === object.metadata.resourceVersion) return
-    this.#disproved = object.metadata.resourceVersion
+    if (this.#outdated === object.metadata.resourceVersion) return
+    this.#outdated = object.metadata.resourceVersion
     this.report(object, ready(spec))
   }
 

@@ -37,7 +37,7 @@ export interface ReconcilerLifecycleDependencies extends ReconciliationDependenc
   shard: string
   /** Undefined: this process does not have the function. Another dispatcher may have it. */
   invoke: Invoke | undefined
-  /** See DispatcherOptions. */
+  /** See DispatcherDependencies. */
   fixForMissing?: (reconciler: string) => string | undefined
   /** The revision of the functions in this process. */
   revision: string | undefined
@@ -252,7 +252,7 @@ export class RevisionRecord {
    */
   readonly #stored = new Set<string>()
   /** A revision that was not stored, because a newer version of the Reconciler was on its way. */
-  #owed: string | undefined
+  #pending: string | undefined
   /** The newest version of the Reconciler that has arrived. */
   #latest: KubeObject | undefined
   #storing: Promise<void> = Promise.resolve()
@@ -276,9 +276,9 @@ export class RevisionRecord {
   /** Notes a newer version of the Reconciler. */
   reconcilerChanged(reconciler: KubeObject): void {
     this.#latest = reconciler
-    const owed = this.#owed
-    this.#owed = undefined
-    if (owed !== undefined) this.ran(owed, reconciler)
+    const pending = this.#pending
+    this.#pending = undefined
+    if (pending !== undefined) this.ran(pending, reconciler)
   }
 
   async #store(name: string, { metadata }: KubeObject, revisions: Revision[]): Promise<void> {
@@ -299,7 +299,7 @@ export class RevisionRecord {
   /** Retries with a newer version, which may have arrived during the request. Otherwise waits for it. */
   #tryWithNewer(name: string, tried: string | undefined): void {
     const latest = this.#latest
-    if (latest === undefined || latest.metadata.resourceVersion === tried) this.#owed = name
+    if (latest === undefined || latest.metadata.resourceVersion === tried) this.#pending = name
     else this.ran(name, latest)
   }
 }
@@ -309,7 +309,7 @@ const ROLL_OUT_MS = 600_000
 /** The time over which the repeated runs are spread. */
 const SPREAD_MS = 60_000
 /** The number of recorded revisions: more than are active at the same time. */
-const KEPT = 10
+const MOST_REVISIONS = 10
 
 /**
  * Returns the record after an answer of this revision. Undefined if the record has the revision. The order of the first
@@ -317,7 +317,7 @@ const KEPT = 10
  */
 export function recorded(known: readonly Revision[], name: string, now: Date): Revision[] | undefined {
   if (known.some((revision) => revision.name === name)) return undefined
-  return [...known, { name, at: now.toISOString() }].slice(-KEPT)
+  return [...known, { name, at: now.toISOString() }].slice(-MOST_REVISIONS)
 }
 
 /**

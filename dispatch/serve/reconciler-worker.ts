@@ -4,7 +4,7 @@ import { BoundedMap } from '#primitives'
 import { dated, dueDate, type Finish, type HandBack, type Lease, type Worker, type WorkQueue } from '#queue'
 import { dryRunDependencies } from '../dry-run/dry-run-client.ts'
 import { SupersededError } from '../errors.ts'
-import { KeptViews, RunView } from '../observe/observe.ts'
+import { RunView, ViewCache } from '../observe/observe.ts'
 import type { ReconciliationDependencies, ServedReconciler } from '../run/dependencies.ts'
 import { Reconciliation } from '../run/reconciliation.ts'
 import type { RunStep } from '../run/trail.ts'
@@ -30,7 +30,7 @@ export class ReconcilerWorker {
   readonly #current = new Map<Lease, Current>()
   /** The runs of this process by owner. Undefined: the end of the run is stored. */
   readonly #leases = new BoundedMap<string, Lease | undefined>(REMEMBERED_RUNS)
-  readonly #views = new KeptViews()
+  readonly #views = new ViewCache()
   readonly #worker: Worker
 
   constructor(deps: ReconciliationDependencies, queue: WorkQueue, served: ServedReconciler, log: RunLog) {
@@ -90,7 +90,7 @@ export class ReconcilerWorker {
     this.#observe(key, { step: 'started', attempt, fired, cutShort, causes, queuedMs, leaseUntil: lease.until })
     const began = performance.now()
     try {
-      current.view = new RunView(this.#views.take(key, lease.after), { isInDoubt: fired })
+      current.view = new RunView(this.#views.take(key, lease.after), { mayBeOutdated: fired })
       current.reconciliation = new Reconciliation(this.#depsOf(log), this.#served, lease, { log, view: current.view })
       current.finish = await current.reconciliation.toEnd()
       return current.finish
@@ -116,7 +116,7 @@ export class ReconcilerWorker {
     this.#tellEnd(lease, current, stored)
     if (stored === 'finished') this.#leases.set(lease.owner, undefined)
     else this.#leases.delete(lease.owner)
-    this.#keep(lease, stored === 'finished' ? finish : undefined, current.view)
+    this.#cacheView(lease, stored === 'finished' ? finish : undefined, current.view)
     if (stored === 'fenced' || finish === undefined)
       return this.#observe(key, { step: 'finished', ...reconciliation?.span, result: 'fenced', ms, message: undefined })
     const message = 'message' in finish ? finish.message : undefined
@@ -130,17 +130,18 @@ export class ReconcilerWorker {
   #tellEnd(lease: Lease, { reconciliation, finish, startedAt, ms = 0 }: Current, stored: 'finished' | 'fenced'): void {
     const { ended, now } = this.#deps
     if (ended === undefined || reconciliation === undefined || this.#served.spec.dryRun) return
-    const { span, revision, laps, logged } = reconciliation
+    const { span, revision, rounds, logged } = reconciliation
     const shown = stored === 'fenced' || finish === undefined ? undefined : dated(finish, now())
-    ended({ lease, of: this.#served, startedAt, ms, finish: shown, span, revision, laps, logged })
+    ended({ lease, of: this.#served, startedAt, ms, finish: shown, span, revision, rounds, logged })
   }
 
-  /** Keeps the view of the run for the run that its timer causes. */
-  #keep({ key, owner }: Lease, finish: Finish | undefined, view: RunView | undefined): void {
+  /** Caches the view of the run for the run that its timer causes. */
+  #cacheView({ key, owner }: Lease, finish: Finish | undefined, view: RunView | undefined): void {
     if (finish?.kind !== 'requeue') return view?.end()
-    const kept = view?.release()
+    const released = view?.release()
     const now = this.#deps.now()
-    if (kept) this.#views.keep(key, owner, kept, { dueAt: dueDate(finish.at, now).getTime(), now: now.getTime() })
+    if (released)
+      this.#views.add(key, owner, released, { dueAt: dueDate(finish.at, now).getTime(), now: now.getTime() })
   }
 
   #observe(key: string, step: Unkeyed<RunStep>): void {

@@ -7,13 +7,13 @@ import {
   called,
   GoneError,
   type MetadataWrite,
+  type NoOpWrites,
   type Note,
   type Observed,
   type Reconciled,
   RefusedError,
   reconciled,
   run as reconcileRun,
-  type SettledWrites,
   type TakenField,
   takeOver,
   type Write,
@@ -45,7 +45,7 @@ export interface SimulatedWrite {
 export interface SimulatedRun {
   reconciler: Reconciler
   memory: Memory
-  settled: SettledWrites
+  noOps: NoOpWrites
   /** Undefined for a function without an external system. */
   external: SimulatedExternal | undefined
   /** In a dry run, effects are not performed. */
@@ -87,7 +87,7 @@ export async function reconcileOnce(run: SimulatedRun): Promise<SimulatedRunEnd>
   let failure: Error | undefined
   const tell = (note: Note): void => {
     if (note.note === 'event') run.tells(note.event)
-    if (note.note === 'settled') run.settled.remember(note.target, note.value)
+    if (note.note === 'noOp') run.noOps.remember(note.target, note.value)
     if (note.note === 'failed' || note.note === 'unreported') failure = note.error as Error
   }
   const asks = reconcileRun(of, { attempt: run.attempt, random: 0, tell })
@@ -144,7 +144,7 @@ class SimulatedDriver {
         const patch = { metadata: { finalizers: ask.finalizers, resourceVersion } }
         return { did: ask.do, result: this.#patch('finalizers', ask.object, patch) }
       }
-      case 'hold':
+      case 'wait':
         return { did: ask.do }
       case 'finish':
         return { did: ask.do, changed: this.#isStale }
@@ -152,12 +152,12 @@ class SimulatedDriver {
   }
 
   #observe(): Observed | undefined {
-    const { memory, settled, primary, draw } = this.#run
+    const { memory, noOps, primary, draw } = this.#run
     this.#isStale = false
     const object = primary()
     if (object === undefined) return undefined
     const world = worldOf(this.#of, object, memory.all())
-    return { world, now: memory.now, seed: `${seedOf(object)}${draw}`, settled: settled.of(world) }
+    return { world, now: memory.now, seed: `${seedOf(object)}${draw}`, noOps: noOps.of(world) }
   }
 
   #tried(write: Write): Written | { failed: unknown } {

@@ -9,7 +9,7 @@ import {
   TerminalError,
 } from '#contracts'
 import { dueDate } from '#queue/terms'
-import { EffectError, RefusedError, SettledWrites } from '#reconcile'
+import { EffectError, NoOpWrites, RefusedError } from '#reconcile'
 import { Deployment, type Kind, type ObservedBy, Pod, type Reconciler, type Resource } from '#sdk'
 import { type ExternalModel, type SimulatedExternal, simulatedExternal } from './external.ts'
 import { isOfKind, timeOf } from './given.ts'
@@ -72,7 +72,7 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
   readonly #reconciler: Reconciler<For>
   readonly #options: SimulationOptions<For, State>
   readonly #primary: Identity
-  readonly #settled = new SettledWrites()
+  readonly #noOps = new NoOpWrites()
   readonly #external: SimulatedExternal | undefined
   /** The time of the next run, requested by the function or by a failure. */
   timer: Date | undefined
@@ -255,7 +255,7 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     return {
       reconciler: this.#reconciler,
       memory: this.memory,
-      settled: this.#settled,
+      noOps: this.#noOps,
       external: this.#external,
       isDry,
       attempt: this.#attempt,

@@ -11,7 +11,7 @@ const ROUNDS = 20_000
 const now = new Date('2030-01-01T00:00:00Z')
 const primary = Memcached.of({ metadata: { name: 'a', namespace: 'default', uid: 'u' }, spec: { size: 3 } })
 const invoke = invokeOf(memcached)
-const circumstances = { identity: 'memcached', now, settled: {}, isConfidential: () => false }
+const circumstances = { identity: 'memcached', now, noOps: {}, isConfidential: () => false }
 
 /** Measures the CPU time of one decision in a dispatcher: the call of the function, and the write of its Deployment. */
 async function perRun(strategy: OwnedResource['strategy'], change: (child: KubeObject) => KubeObject): Promise<string> {

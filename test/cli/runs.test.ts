@@ -4,7 +4,7 @@ import { declareRuns, runSender, viewRuns } from '#events'
 import type { Nats } from '#lab'
 import { connectJetStream, type JetStream } from '#nats'
 import { recordOf } from '../../cli/process/run-record.ts'
-import { configMap, endedRun, input, lap, logged, website } from '../process/history/runs.ts'
+import { configMap, endedRun, input, logged, round, website } from '../process/history/runs.ts'
 import { command } from '../support/command.ts'
 import { startFairlead } from '../support/fairlead.ts'
 import { startTestNats } from '../support/servers.ts'
@@ -31,7 +31,7 @@ const [before, after] = [website('1', { spec: { size: 1 } }), website('2', { spe
 const owned = (version: string, size: string) => ({ 'ConfigMap.v1': [configMap('c', version, { size })] })
 
 const FIRST = recordOf(
-  endedRun({ laps: [lap({ input: input({ object: before, owned: owned('3', '1') }) })] }, 'one'),
+  endedRun({ rounds: [round({ input: input({ object: before, owned: owned('3', '1') }) })] }, 'one'),
   FACTS,
 )
 const applied = {
@@ -42,8 +42,8 @@ const applied = {
 }
 const edited = endedRun(
   {
-    laps: [
-      lap({
+    rounds: [
+      round({
         input: input({ object: after, owned: owned('3', '1') }),
         returned: { apply: [configMap('c', '', { size: '2' })], status: { size: 2 } },
         writes: [applied],
@@ -61,7 +61,7 @@ const edited = endedRun(
 )
 const causes = ['modified Website.v1.example.com shop/hello@2']
 const SECOND = recordOf({ ...edited, lease: { ...edited.lease, causes } }, FACTS)
-const other = endedRun({ finish: { kind: 'terminal', message: 'spec.size\nis \u001b[31m-1' }, laps: [] }, 'three')
+const other = endedRun({ finish: { kind: 'terminal', message: 'spec.size\nis \u001b[31m-1' }, rounds: [] }, 'three')
 const FAILED = recordOf({ ...other, lease: { ...other.lease, key: 'team-a.broken' } }, FACTS)
 
 const runs = (...args: string[]) => command(['runs', ...args], { NATS_URL: nats.url })

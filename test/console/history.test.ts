@@ -4,7 +4,7 @@ import type { StoredRun } from '#events'
 import { recordOf } from '../../cli/process/run-record.ts'
 import { history, transitionsOf } from '../../packages/console/pages/history.ts'
 import { situation } from '../inspect/situations.ts'
-import { endedRun, input, lap, website } from '../process/history/runs.ts'
+import { endedRun, input, round, website } from '../process/history/runs.ts'
 
 type Said = [type: string, status: string, second: number]
 const at = (second: number): string => new Date(Date.UTC(2026, 0, 1, 0, 0, second)).toISOString().replace('.000', '')
@@ -25,7 +25,7 @@ function run(sequence: number, second: number, saw: Said[], ...wrote: Said[][]):
   }))
   const startedAt = new Date(Date.parse(at(second)) + 400)
   const record: RunRecord = recordOf(
-    endedRun({ startedAt, laps: [lap({ input: input({ object: before }), writes })] }, `run-${sequence}`),
+    endedRun({ startedAt, rounds: [round({ input: input({ object: before }), writes })] }, `run-${sequence}`),
     { process: 'vm-1', cpuMs: undefined },
   )
   return { sequence, bytes: 1, record }

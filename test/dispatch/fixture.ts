@@ -9,7 +9,7 @@ import type {
   RunContext,
   RunInput,
 } from '#contracts'
-import { createDispatcher, type Dispatcher, type DispatcherOptions, type RunStep } from '#dispatch'
+import { createDispatcher, type Dispatcher, type DispatcherDependencies, type RunStep } from '#dispatch'
 import { type EventStore, keyOf, type OwnerKey, openEventStore } from '#events'
 import { functionRbac, reconcilerCrd } from '#install'
 import {
@@ -146,7 +146,7 @@ class Fixture {
 
 interface SceneOptions {
   queue?: Pick<QueueOptions, 'leaseMs' | 'now'>
-  dispatcher?: Partial<DispatcherOptions>
+  dispatcher?: Partial<DispatcherDependencies>
   spec?: object
   /** The grace period for runs after stop(), in milliseconds. */
   graceMs?: number

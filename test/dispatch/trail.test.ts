@@ -23,7 +23,7 @@ describe('the trail of a run', () => {
       const trail = new Trail()
       trail.note(call, { did: 'call', returned: { effect } })
       trail.note(perform, { did: 'perform', result })
-      expect(trail.laps[0]?.writes).toEqual([{ verb: 'effect', object, before: undefined, after: undefined }])
+      expect(trail.rounds[0]?.writes).toEqual([{ verb: 'effect', object, before: undefined, after: undefined }])
     },
   )
 
@@ -31,7 +31,7 @@ describe('the trail of a run', () => {
     const trail = new Trail()
     trail.note(finalizers, { did: 'writeFinalizers', result: { object: after, isOld: false } })
     trail.note(call, { did: 'call', returned: {} })
-    expect(trail.laps).toMatchObject([{ writes: [{ verb: 'finalizers', after }] }])
+    expect(trail.rounds).toMatchObject([{ writes: [{ verb: 'finalizers', after }] }])
   })
 
   it('has no status that was not sent, and each that was refused with why', () => {
@@ -39,12 +39,12 @@ describe('the trail of a run', () => {
     trail.note(call, { did: 'call', returned: {} })
     trail.note(status, { did: 'writeStatus', result: 'dropped' })
     trail.note(status, { failed: new Error('no') })
-    expect(trail.laps[0]?.writes).toMatchObject([{ verb: 'status', patch: { a: 1 }, failed: new Error('no') }])
+    expect(trail.rounds[0]?.writes).toMatchObject([{ verb: 'status', patch: { a: 1 }, failed: new Error('no') }])
   })
 
   it('has why a call failed', () => {
     const trail = new Trail()
     trail.note(call, { failed: new Error('no') })
-    expect(trail.laps).toEqual([{ input, failed: new Error('no'), writes: [] }])
+    expect(trail.rounds).toEqual([{ input, failed: new Error('no'), writes: [] }])
   })
 })

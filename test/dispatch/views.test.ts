@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject, RunInput } from '#contracts'
 import { type EventStore, keyOf, openEventStore, type View } from '#events'
 import { resourcePath } from '#kube'
-import { KeptViews } from '../../dispatch/observe/observe.ts'
+import { ViewCache } from '../../dispatch/observe/observe.ts'
 import { silent, startFixture, until, WIDGETS } from './fixture.ts'
 
 let fixture: Awaited<ReturnType<typeof startFixture>>
@@ -120,26 +120,26 @@ describe('the view of a key that waits', () => {
   const soon = { dueAt: 2000, now: 1000 }
 
   it('is given once, and only to the run that follows the one that has seen it', () => {
-    const kept = new KeptViews()
+    const kept = new ViewCache()
     const [mine, old, large, far] = [viewOf(), viewOf(), viewOf(100_000), viewOf()]
-    kept.keep('n.a', 'run-1', mine, soon)
+    kept.add('n.a', 'run-1', mine, soon)
     expect(kept.take('n.a', 'run-1')).toBe(mine)
     expect(kept.take('n.a', 'run-1')).toBeUndefined()
-    kept.keep('n.b', 'run-2', old, soon)
+    kept.add('n.b', 'run-2', old, soon)
     expect(kept.take('n.b', 'another')).toBeUndefined()
     expect(kept.take('n.b', 'run-2')).toBeUndefined()
-    kept.keep('n.c', 'run-3', large, soon)
-    kept.keep('n.d', 'run-4', far, { dueAt: 10_000_000, now: 1000 })
+    kept.add('n.c', 'run-3', large, soon)
+    kept.add('n.d', 'run-4', far, { dueAt: 10_000_000, now: 1000 })
     expect(kept.take('n.c', 'run-3') ?? kept.take('n.d', 'run-4')).toBeUndefined()
     expect([mine, old, large, far].map(({ isOpen }) => isOpen)).toEqual([true, false, false, false])
   })
 
   it('is one of 500: further keys read, until timers of others are over', () => {
-    const kept = new KeptViews()
+    const kept = new ViewCache()
     const views = Array.from({ length: 502 }, () => viewOf())
-    for (const [index, view] of views.slice(0, 501).entries()) kept.keep(`n.${index}`, 'run', view, soon)
+    for (const [index, view] of views.slice(0, 501).entries()) kept.add(`n.${index}`, 'run', view, soon)
     expect(views.slice(0, 501).filter(({ isOpen }) => isOpen)).toHaveLength(500)
-    kept.keep('n.501', 'run', views[501]!, { dueAt: 9000, now: 3000 })
+    kept.add('n.501', 'run', views[501]!, { dueAt: 9000, now: 3000 })
     expect(views.filter(({ isOpen }) => isOpen)).toEqual([views[501]])
     kept.clear()
     expect(views.filter(({ isOpen }) => isOpen)).toEqual([])

@@ -62,7 +62,7 @@ export function drive(script: Script, of = widgets(), attempt = 0): Step[] {
 
 export const sees = (object: KubeObject = widget(), ...owned: KubeObject[]): Answer => ({
   did: 'observe',
-  seen: { world: world(object, ...owned), now: NOW, seed: 's', settled: {} },
+  seen: { world: world(object, ...owned), now: NOW, seed: 's', noOps: {} },
 })
 export const GONE: Answer = { did: 'observe', seen: undefined }
 export const fails = (failed: unknown, server?: { retryAfterSeconds: number | undefined }): Answer => ({
@@ -122,8 +122,8 @@ export function succeeds(ask: Ask): Answer {
       const object = stored({ ...ask.object, metadata: { ...metadata, finalizers: ask.finalizers } })
       return { did: 'writeFinalizers', result: { object, isOld: false } }
     }
-    case 'hold':
-      return { did: 'hold' }
+    case 'wait':
+      return { did: 'wait' }
     case 'finish':
       return { did: 'finish', changed: false }
   }

@@ -73,7 +73,7 @@ function anyAnswer(ask: Ask, random: () => number): Answer {
     case 'writeMetadata':
     case 'delete':
     case 'writeFinalizers':
-    case 'hold':
+    case 'wait':
     case 'finish':
       return succeeds(ask)
   }

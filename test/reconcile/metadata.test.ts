@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
+import type { NoOps } from '../../reconcile/no-ops.ts'
 import { parseOutcome } from '../../reconcile/outcome.ts'
 import { type Plan, plan } from '../../reconcile/plan.ts'
-import type { Settled } from '../../reconcile/settled.ts'
 import { CONFIG_MAPS, child, widget, world } from '../dispatch/objects.ts'
 
 const WIDGETS = { group: 'example.com', version: 'v1', resource: 'widgets', kind: 'Widget' }
@@ -13,14 +13,14 @@ interface Given {
   writes?: ('Metadata' | 'Deletion')[]
   selector?: string
   identity?: string
-  settled?: Settled
+  noOps?: NoOps
 }
 
 function planned(outcome: unknown, given: Given = {}): Plan {
   const { object = widget(), writes = ['Metadata', 'Deletion'], selector, identity = 'widgets' } = given
-  const { settled = {} } = given
+  const { noOps = {} } = given
   const spec = { for: { ...WIDGETS, selector }, owns: [CONFIG_MAPS], writes }
-  const circumstances = { identity, now: new Date('2030-01-01T00:00:00Z'), settled, isConfidential: () => false }
+  const circumstances = { identity, now: new Date('2030-01-01T00:00:00Z'), noOps, isConfidential: () => false }
   return plan(spec, world(object), parseOutcome(outcome), circumstances)
 }
 const returning = (metadata: unknown, given?: Given) => planned({ metadata }, given)
@@ -99,9 +99,9 @@ describe('labels and annotations that a function returns', () => {
 
   it('are not sent again while the API server has said that they change nothing', () => {
     const { metadata } = returning({ labels: { a: '1' } })
-    const settled = { 'uid-w/metadata': `100 ${metadata!.fingerprint}` }
-    expect(returning({ labels: { a: '1' } }, { settled }).metadata).toBeUndefined()
-    expect(returning({ labels: { a: '2' } }, { settled }).metadata).toBeDefined()
+    const noOps = { 'uid-w/metadata': `100 ${metadata!.fingerprint}` }
+    expect(returning({ labels: { a: '1' } }, { noOps }).metadata).toBeUndefined()
+    expect(returning({ labels: { a: '2' } }, { noOps }).metadata).toBeDefined()
   })
 
   it('of two reconcilers have managers of their own, also where only the end of a long name differs', () => {

@@ -2,9 +2,9 @@ import { describe, expect, it } from 'vitest'
 import { ownershipMark, RECONCILER_ANNOTATION } from '#reconcile'
 import type { OwnedResource } from '#spec'
 import { DESIRED_ANNOTATION } from '../../reconcile/desired.ts'
+import type { NoOps } from '../../reconcile/no-ops.ts'
 import { parseOutcome } from '../../reconcile/outcome.ts'
 import { ONLY_IF_ABSENT, type Plan, plan, type Write } from '../../reconcile/plan.ts'
-import type { Settled } from '../../reconcile/settled.ts'
 import type { World } from '../../reconcile/world.ts'
 import {
   CONFIG_MAPS,
@@ -22,11 +22,11 @@ const now = new Date('2030-01-01T00:00:00.000Z')
 const WIDGETS = { group: 'example.com', version: 'v1', resource: 'widgets', kind: 'Widget' }
 const owns = [PODS, CONFIG_MAPS, SECRETS, JOBS]
 
-const planned = (observed: World, outcome: unknown, settled: Settled = {}): Plan =>
+const planned = (observed: World, outcome: unknown, noOps: NoOps = {}): Plan =>
   plan({ for: WIDGETS, owns }, observed, parseOutcome(outcome), {
     identity: 'widget',
     now,
-    settled,
+    noOps,
     isConfidential: ({ resource }) => resource === 'secrets',
   })
 
@@ -169,10 +169,10 @@ describe('planning the writes of an outcome', () => {
     const [[write]] = planned(world(widget()), outcome).stages as [[Write & { verb: 'apply' }]]
     const normalised = taken(write, { data: { k: '' } })
     expect(inShort(planned(world(widget(), normalised), outcome))).toEqual([['apply ConfigMap c']])
-    const settled = { 'uid-taken': `201 ${write.fingerprint}` }
-    expect(planned(world(widget(), normalised), outcome, settled).stages).toEqual([])
+    const noOps = { 'uid-taken': `201 ${write.fingerprint}` }
+    expect(planned(world(widget(), normalised), outcome, noOps).stages).toEqual([])
     const changed = taken(write, { data: { k: 'x' }, metadata: { ...normalised.metadata, resourceVersion: '202' } })
-    expect(inShort(planned(world(widget(), changed), outcome, settled))).toEqual([['apply ConfigMap c']])
+    expect(inShort(planned(world(widget(), changed), outcome, noOps))).toEqual([['apply ConfigMap c']])
   })
 
   it('Recreate: deletes what was declared otherwise, and creates it when it is gone', () => {
@@ -212,7 +212,7 @@ describe('planning the writes of an outcome', () => {
     const { stages } = plan({ for: WIDGETS, owns: all }, world(widget()), parseOutcome({ apply }), {
       identity: 'widget',
       now,
-      settled: {},
+      noOps: {},
       isConfidential: () => false,
     })
     expect(stages.map((stage) => stage.map(({ object }) => object.kind))).toEqual([

@@ -14,7 +14,7 @@ const planned = (observed: ReturnType<typeof world>, outcome: object) =>
   plan({ for: WIDGETS, owns: [PODS, CONFIG_MAPS, JOBS], writes: ['Deletion'] }, observed, parseOutcome(outcome), {
     identity: 'widget',
     now: new Date('2030-01-01T00:00:00Z'),
-    settled: {},
+    noOps: {},
     isConfidential: () => false,
   })
 const writesOf = (observed: ReturnType<typeof world>, outcome: object): Write[] => {

@@ -233,7 +233,7 @@ describe('a run ends', () => {
     let phase = 0
     const steps = drive({ call: [() => returns({ status: { phase: `${++phase}` } })] }, widgets(), 1)
     expect(asksOf(steps).match(/call/g)).toHaveLength(8)
-    expect(steps.at(-2)?.ask).toEqual({ do: 'hold', ms: 2000 })
+    expect(steps.at(-2)?.ask).toEqual({ do: 'wait', ms: 2000 })
     expect(endOf(steps)).toMatchObject({ kind: 'error', message: expect.stringContaining('8 times in a row') })
   })
 })
@@ -257,14 +257,14 @@ describe('a run tells', () => {
 
   it('which writes need not be sent again', () => {
     const notes = notesOf({ call: [returns({ apply: [MAP] })] })
-    expect(notes).toMatchObject([{ note: 'settled', target: 'uid-c', value: expect.stringMatching(/^\d+ .{16}$/) }])
+    expect(notes).toMatchObject([{ note: 'noOp', target: 'uid-c', value: expect.stringMatching(/^\d+ .{16}$/) }])
   })
 })
 
 it('an answer to another question is refused', () => {
   const asks = run(widgets(), { attempt: 0, random: 0, tell: () => undefined })
   asks.next()
-  expect(() => asks.next({ did: 'hold' })).toThrow('answered hold to observe')
+  expect(() => asks.next({ did: 'wait' })).toThrow('answered wait to observe')
 })
 
 it('a run is its answers: the same ones lead to the same asks and notes', () => {

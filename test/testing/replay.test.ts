@@ -7,7 +7,7 @@ import type { RunRecord } from '#contracts'
 import { ConfigMap, type Reconciler, type Run, reconciler, resource, Secret, toInvoke, z } from '#sdk'
 import { replayOf, replayRun } from '#testing'
 import { recordOf } from '../../cli/process/run-record.ts'
-import { endedRun, input, lap, secret, website } from '../process/history/runs.ts'
+import { endedRun, input, round, secret, website } from '../process/history/runs.ts'
 
 const Website = resource({
   group: 'example.com',
@@ -44,8 +44,8 @@ const context = { signal: new AbortController().signal, log: console }
 async function recordBy(decided: Reconciler): Promise<RunRecord> {
   const returned = await toInvoke(decided)(given, context).catch((failed: unknown) => ({ failed }))
   const decision = 'failed' in returned ? { failed: returned.failed, returned: undefined } : { returned }
-  const laps = [lap({ input: given, ...decision }), lap({ input: given, ...decision })]
-  const record = recordOf(endedRun({ laps }), { process: 'vm-1', cpuMs: undefined })
+  const rounds = [round({ input: given, ...decision }), round({ input: given, ...decision })]
+  const record = recordOf(endedRun({ rounds }), { process: 'vm-1', cpuMs: undefined })
   return JSON.parse(JSON.stringify(record)) as RunRecord
 }
 

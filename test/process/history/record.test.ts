@@ -5,7 +5,7 @@ import { reconciled } from '#reconcile'
 import { inputChanges } from '../../../cli/inspect/runs.ts'
 import { type HistoryOptions, RunHistory } from '../../../cli/process/history.ts'
 import { recordOf, sizeOf } from '../../../cli/process/run-record.ts'
-import { configMap, endedRun, input, lap, logged, secret, website } from './runs.ts'
+import { configMap, endedRun, input, logged, round, secret, website } from './runs.ts'
 
 const FACTS = { process: 'vm-1', cpuMs: 3 }
 const PASSWORD = 'correct-horse-battery'
@@ -23,7 +23,7 @@ describe('a record', () => {
     const write = { verb: 'status' as const, object: before, before, after, patch: { size: 2 } }
     const finish = { kind: 'requeue' as const, at: new Date('2026-01-01T01:00:00Z') }
     const record = recordOf(
-      endedRun({ finish, laps: [lap({ returned: { status: { size: 2 } }, writes: [write] })] }),
+      endedRun({ finish, rounds: [round({ returned: { status: { size: 2 } }, writes: [write] })] }),
       FACTS,
     )
     expect(record).toMatchObject({
@@ -71,8 +71,8 @@ describe('a record', () => {
 
   it('has an object once, however many decisions have seen it', () => {
     const owned = { 'ConfigMap.v1': [configMap('a', '3')] }
-    const laps = [lap({ input: input({ owned }) }), lap({ input: input({ owned, attempt: 0 }) })]
-    expect(Object.keys(recordOf(endedRun({ laps }), FACTS).objects ?? {})).toHaveLength(2)
+    const rounds = [round({ input: input({ owned }) }), round({ input: input({ owned, attempt: 0 }) })]
+    expect(Object.keys(recordOf(endedRun({ rounds }), FACTS).objects ?? {})).toHaveLength(2)
   })
 
   it('has neither the seed nor anything of a Secret: not its values, not a copy, not in a message, not in what is made of it', () => {
@@ -83,15 +83,15 @@ describe('a record', () => {
       metadata: { name: 'made' },
       stringData: { token: `x-${PASSWORD}` },
     }
-    const laps = [
-      lap({
+    const rounds = [
+      round({
         input: input({ related: { 'Secret.v1': [given] } }),
         returned: { apply: [made, configMap('c', '1', { url: `http://u:${PASSWORD}@h` })], status: { said: PASSWORD } },
         writes: [{ verb: 'apply', object: made, before: given, after: { ...given, data: { password: 'bmV3' } } }],
       }),
-      lap({ failed: new Error(`login with ${PASSWORD} failed`), returned: undefined }),
+      round({ failed: new Error(`login with ${PASSWORD} failed`), returned: undefined }),
     ]
-    const record = recordOf(endedRun({ laps }), FACTS)
+    const record = recordOf(endedRun({ rounds }), FACTS)
     const text = JSON.stringify(record)
     for (const value of [PASSWORD, Buffer.from(PASSWORD).toString('base64'), 'bmV3', 'the-seed-of-the-run'])
       expect(text).not.toContain(value)
@@ -126,7 +126,7 @@ describe('a record', () => {
       const run = endedRun({
         of: undeclaring,
         finish: { kind: 'terminal', message: 'no valid outcome' },
-        laps: [lap({ returned }), lap({ failed: new Error(`cannot use ${PASSWORD}`) })],
+        rounds: [round({ returned }), round({ failed: new Error(`cannot use ${PASSWORD}`) })],
         logged: logged([[`uses ${PASSWORD}`, '{}']]),
       })
       expect(JSON.stringify(recordOf(run, FACTS))).not.toMatch(new RegExp(`${PASSWORD}|${inBase64(PASSWORD)}`))
@@ -136,7 +136,7 @@ describe('a record', () => {
       ['text in an unknown field', { token: PASSWORD }],
       ['text as the outcome', PASSWORD],
     ])('%s', (_name, returned) => {
-      const record = recordOf(endedRun({ of: undeclaring, laps: [lap({ returned })] }), FACTS)
+      const record = recordOf(endedRun({ of: undeclaring, rounds: [round({ returned })] }), FACTS)
       expect(JSON.stringify(record)).not.toContain(PASSWORD)
     })
   })
@@ -144,7 +144,7 @@ describe('a record', () => {
   it('has the objects of declared kinds in an outcome that was refused, and says what it leaves out', () => {
     const plain = configMap('c', '1', { size: '2' })
     const { laps, leftOut } = recordOf(
-      endedRun({ laps: [lap({ returned: { apply: [plain, 'c'], status: {} } })] }),
+      endedRun({ rounds: [round({ returned: { apply: [plain, 'c'], status: {} } })] }),
       FACTS,
     )
     expect(laps[0]).toMatchObject({ outcome: { apply: [plain], status: {} } })
@@ -160,7 +160,7 @@ describe('a record', () => {
     const record = recordOf(
       endedRun({
         of: reconciled('website', of.spec, ({ resource }) => resource === 'websites'),
-        laps: [lap({ returned: { status: { url: PASSWORD } }, writes: [write] })],
+        rounds: [round({ returned: { status: { url: PASSWORD } }, writes: [write] })],
       }),
       FACTS,
     )
@@ -192,7 +192,7 @@ describe('a record', () => {
     const seen = input({ related: { 'Secret.v1': [secret(PASSWORD), secret('54321')] } })
     const fields = { text: `as ${PASSWORD}`, port: 54_321, free: 8080, [`at-${PASSWORD}`]: [{ deep: PASSWORD }] }
     const given = logged([[`login as ${PASSWORD}`, JSON.stringify(fields)]], { inputs: new Set([seen]) })
-    const { log } = recordOf(endedRun({ laps: [], logged: given }), FACTS)
+    const { log } = recordOf(endedRun({ rounds: [], logged: given }), FACTS)
     expect(log?.lines[0]).toMatchObject({
       message: 'login as [confidential]',
       fields: {
@@ -216,7 +216,7 @@ describe('a record', () => {
     const large = website('1', { spec: { text: 'x'.repeat(300_000) } })
     const record = recordOf(
       endedRun({
-        laps: [lap({ input: input({ object: large }), returned: { status: { text: 'y'.repeat(200_000) } } })],
+        rounds: [round({ input: input({ object: large }), returned: { status: { text: 'y'.repeat(200_000) } } })],
       }),
       FACTS,
     )
@@ -239,7 +239,7 @@ describe('what differs from the run before', () => {
     inputChanges(recordOf(after, FACTS), recordOf(before, FACTS)).map(({ is, object }) => `${is} ${object}`)
   const seeing = (size: string, names: string[]) => {
     const owned = { 'ConfigMap.v1': names.map((name) => configMap(name, '1')) }
-    return endedRun({ laps: [lap({ input: input({ object: website(size), owned }) })] })
+    return endedRun({ rounds: [round({ input: input({ object: website(size), owned }) })] })
   }
 
   it('is what is new, changed and gone', () => {
@@ -252,12 +252,12 @@ describe('what differs from the run before', () => {
 
   it('is nothing where the run before has written what is seen now', () => {
     const wrote = { verb: 'status' as const, object: website('1'), before: website('1'), after: website('2') }
-    const before = endedRun({ laps: [lap({ writes: [wrote] })] })
-    expect(changesOf(endedRun({ laps: [lap({ input: input({ object: website('2') }) })] }), before)).toEqual([])
+    const before = endedRun({ rounds: [round({ writes: [wrote] })] })
+    expect(changesOf(endedRun({ rounds: [round({ input: input({ object: website('2') }) })] }), before)).toEqual([])
   })
 
   it('is nothing where a run has not called the function', () => {
-    expect(changesOf(endedRun(), endedRun({ laps: [] }))).toEqual([])
+    expect(changesOf(endedRun(), endedRun({ rounds: [] }))).toEqual([])
   })
 })
 
@@ -291,7 +291,7 @@ describe('the history', () => {
   const RUNS = {
     dull: endedRun(),
     'a timer that is set': endedRun({ finish: { kind: 'requeue', at: new Date() } }),
-    changed: endedRun({ laps: [lap({ writes: [wrote] })] }),
+    changed: endedRun({ rounds: [round({ writes: [wrote] })] }),
     failed: endedRun({ finish: { kind: 'error', message: 'no', retryAt: new Date() } }),
     terminal: endedRun({ finish: { kind: 'terminal', message: 'no' } }),
     fenced: endedRun({ finish: undefined }),
@@ -330,7 +330,9 @@ describe('the history', () => {
   it('holds at most 4 MiB that NATS has not confirmed, and drops and counts the rest', async () => {
     const { history, sent, dropped, declared } = historyOf()
     await declared()
-    const large = failedRun({ laps: [lap({ input: input({ object: website('1', { spec: 'x'.repeat(250_000) }) }) })] })
+    const large = failedRun({
+      rounds: [round({ input: input({ object: website('1', { spec: 'x'.repeat(250_000) }) }) })],
+    })
     for (let runs = 0; runs < 40; runs++) history.ended(large)
     expect(sent.length).toBe(17)
     expect(dropped).toHaveBeenCalledTimes(23)

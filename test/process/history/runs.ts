@@ -1,5 +1,5 @@
 import type { KubeObject, RunInput } from '#contracts'
-import type { EndedRun, Logged, TrailLap } from '#dispatch'
+import type { EndedRun, Logged, TrailRound } from '#dispatch'
 import type { Lease } from '#queue'
 import { reconciled } from '#reconcile'
 import { reconcilerSpec } from '#spec'
@@ -48,7 +48,12 @@ export const input = (given: Partial<RunInput> = {}): RunInput => ({
   ...given,
 })
 
-export const lap = (given: Partial<TrailLap> = {}): TrailLap => ({ input: input(), returned: {}, writes: [], ...given })
+export const round = (given: Partial<TrailRound> = {}): TrailRound => ({
+  input: input(),
+  returned: {},
+  writes: [],
+  ...given,
+})
 
 export const logged = (lines: [message: string, fields: string | undefined][], more: Partial<Logged> = {}): Logged => ({
   lines: lines.map(([message, fields], index) => ({
@@ -83,7 +88,7 @@ export function endedRun(given: Partial<EndedRun> = {}, owner = 'run-1'): EndedR
     finish: { kind: 'done' },
     span: undefined,
     revision: undefined,
-    laps: [lap()],
+    rounds: [round()],
     logged: undefined,
     ...given,
   }

@@ -7,7 +7,7 @@ import type { Family } from './world.ts'
  * followed by `/status` or `/metadata` for these writes. This is an optimisation: a missing entry costs one request
  * without effect.
  */
-export type Settled = Readonly<Record<string, string>>
+export type NoOps = Readonly<Record<string, string>>
 
 export const statusTarget = ({ metadata }: KubeObject): string => `${metadata.uid}/status`
 
@@ -16,7 +16,7 @@ export const metadataTarget = ({ metadata }: KubeObject): string => `${metadata.
 const CAPACITY = 20_000
 
 /** Remembers the writes that changed nothing, for all runs of a process. */
-export class SettledWrites {
+export class NoOpWrites {
   readonly #known = new BoundedMap<string, string>(CAPACITY)
 
   remember(target: string, value: string): void {
@@ -24,7 +24,7 @@ export class SettledWrites {
   }
 
   /** Returns the known writes for one object and its owned objects. */
-  of({ object, owned }: Family): Settled {
+  of({ object, owned }: Family): NoOps {
     const targets = [
       statusTarget(object),
       metadataTarget(object),
