@@ -111,7 +111,7 @@ export class IndexReader implements Disposable {
     const isAlone = !isReplicated()
     const next = (): Promise<StoredMessage | undefined> =>
       this.#ask((stream, subject) =>
-        isAlone ? js.nextFrom(stream, this.#position + 1, subject) : js.firstFrom(stream, this.#position + 1, subject),
+        js.nextFrom(stream, this.#position + 1, subject, isAlone ? 'any replica' : 'leader'),
       )
     const most = this.#isBuilt ? SINGLE_MESSAGES + this.index.size / OBJECTS_PER_SINGLE_MESSAGE : 0
     for (let count = 0; count < most; count++) {

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { RunLog } from '#contracts'
-import type { BatchLast, JetStream, StoredMessage } from '#nats'
+import type { JetStream, LastOfEach, StoredMessage } from '#nats'
 import { MAX_OBJECT_BYTES } from './event.ts'
 import { ANCHOR, persist, type StreamNames } from './stream.ts'
 import type { Allowance } from './types.ts'
@@ -55,16 +55,16 @@ export async function readPages(
   const isAlone = !isReplicated()
   const anchor = names.root + ANCHOR
   const subjects = [...filters.map((filter) => names.root + filter), ...(isAlone ? [] : [anchor])]
-  const ask = async (first: number | undefined): Promise<BatchLast> => {
+  const ask = async (first: number | undefined): Promise<LastOfEach> => {
     const maxBytes = first === begin ? FIRST_PAGE_BYTES : NEXT_PAGE_BYTES
     allowance?.demand(maxBytes + LARGEST_MESSAGE_BYTES)
     const request = async () => {
       using _asked = await js.incoming.acquire(maxBytes + LARGEST_MESSAGE_BYTES, signal)
-      return await js.pageLast(names.stream, subjects, { first, maxBytes })
+      return await js.lastOfEach(names.stream, subjects, { first, maxBytes })
     }
     return persist(request, { signal, log })
   }
-  const isStale = ({ upToSequence = 0 }: BatchLast): boolean => !isAlone && upToSequence < covered
+  const isStale = ({ upToSequence = 0 }: LastOfEach): boolean => !isAlone && upToSequence < covered
   const confirmed = isAlone ? 0 : persist(() => js.lastSequence(names.stream), { signal, log })
   const pages: StoredMessage[][] = []
   let [page, covered] = await Promise.all([ask(begin), confirmed])

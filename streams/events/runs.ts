@@ -157,7 +157,7 @@ export function viewRuns(js: JetStream, prefix?: string): RunsView {
     },
     async get(sequence) {
       await demand()
-      const message = await js.nextFrom(stream, sequence, `${root}runs.>`)
+      const message = await js.nextFrom(stream, sequence, `${root}runs.>`, 'any replica')
       const record = message?.sequence === sequence ? recordIn(message) : undefined
       return record && message && { sequence, bytes: message.data.length, record }
     },

@@ -272,7 +272,7 @@ export class Writer {
 
   async #last({ options }: Write, filter: string): Promise<StoredCopy[]> {
     const { js, names, log } = this.#context
-    const read = () => js.batchLast(names.stream, [names.root + filter])
+    const read = () => js.lastOfEach(names.stream, [names.root + filter])
     return (await persist(read, { signal: options.signal, log })).messages.map(copyFrom)
   }
 

@@ -5,7 +5,7 @@ import { fromDirect, type StoredMessage, statusOf } from './messages.ts'
 /** Sends one request, and resolves with its answers up to the last one. */
 export type Batches = (subject: string, query: string, isLast: (message: Msg) => boolean) => Promise<Msg[]>
 
-export interface BatchLast {
+export interface LastOfEach {
   messages: StoredMessage[]
   /** The stream's last sequence that this answer covers. Undefined: no message matched. */
   upToSequence: number | undefined
@@ -49,23 +49,16 @@ interface Batch {
 const SCAN_PAGE_BYTES = 4 * 2 ** 20
 const FROM_PAGE_MESSAGES = 2048
 
-export async function batchLast(batches: Batches, stream: string, subjects: string[]): Promise<BatchLast> {
-  const batch = await readLast(batches, stream, { multi_last: subjects })
-  if (batch.next === undefined) return batch
-  throw new JetStreamError(`batch read of ${stream}: more than one answer holds`, 413, 0)
-}
-
-export function pageLast(
+export async function lastOfEach(
   batches: Batches,
   stream: string,
   subjects: string[],
-  { first, maxBytes }: PageOptions,
-): Promise<BatchLast> {
-  return readLast(batches, stream, {
-    multi_last: subjects,
-    max_bytes: maxBytes,
-    ...(first !== undefined && { seq: first }),
-  })
+  page: PageOptions | undefined,
+): Promise<LastOfEach> {
+  const limits = page && { max_bytes: page.maxBytes, ...(page.first !== undefined && { seq: page.first }) }
+  const read = await readLast(batches, stream, { multi_last: subjects, ...limits })
+  if (page !== undefined || read.next === undefined) return read
+  throw new JetStreamError(`batch read of ${stream}: more than one answer holds`, 413, 0)
 }
 
 export async function* scan(
@@ -102,7 +95,7 @@ async function readFrom(batches: Batches, stream: string, query: object): Promis
   return { messages, next: isWhole ? undefined : last + 1 }
 }
 
-async function readLast(batches: Batches, stream: string, query: object): Promise<BatchLast> {
+async function readLast(batches: Batches, stream: string, query: object): Promise<LastOfEach> {
   const { messages, marker } = await read(batches, stream, query, 'batch read')
   if (marker === undefined) return { messages, upToSequence: undefined, next: undefined }
   const last = messages.at(-1)?.sequence

@@ -3,13 +3,12 @@ import { type ConnectionOptions, connect, type Msg, type NatsConnection, nuid, P
 import { Budget } from '#primitives'
 import {
   type Batches,
-  type BatchLast,
-  batchLast,
   type FromOptions,
+  type LastOfEach,
+  lastOfEach,
   type PageFrom,
   type PageOptions,
   pageFrom,
-  pageLast,
   type ScanOptions,
   scan,
 } from './batches.ts'
@@ -111,9 +110,20 @@ export class JetStream {
     return this.#read(stream, { last_by_subj: subject })
   }
 
-  /** Reads the first message of a subject (wildcards allowed) at or after a sequence, through the stream's leader. */
-  firstFrom(stream: string, sequence: number, subject: string): Promise<StoredMessage | undefined> {
-    return this.#read(stream, { seq: sequence, next_by_subj: subject })
+  /**
+   * Reads the first message of a subject (wildcards allowed) at or after a sequence: through the stream's leader, never
+   * stale, or from any replica. Close to the end of the stream this costs the server much less than a page, for which it
+   * counts all matching messages.
+   */
+  async nextFrom(
+    stream: string,
+    sequence: number,
+    subject: string,
+    through: 'leader' | 'any replica',
+  ): Promise<StoredMessage | undefined> {
+    const query = { seq: sequence, next_by_subj: subject }
+    if (through === 'leader') return this.#read(stream, query)
+    return this.#direct(stream, JSON.stringify(query), (message) => fromDirect(message))
   }
 
   /** Reads the message with this sequence through the stream's leader. */
@@ -122,30 +132,14 @@ export class JetStream {
   }
 
   /**
-   * Reads the last message of each matching subject, in one request to any replica. With more than one replica, the
-   * answer may be older than messages that were just stored (compare upToSequence). Throws JetStreamError with code 413
-   * for more than the server gives in one answer: 1,024 messages, or its max_pending bytes.
+   * Reads the last message of each matching subject from any replica, at most 1,024 of them: more are a JetStreamError with
+   * code 413. With more than one replica, the answer may be older than messages that were just stored (compare
+   * upToSequence). With a `page`, one request reads one page, in the order of the stream. A message that is stored between
+   * two pages may replace one of an earlier page: the later message of a subject counts. Without a page, all messages must
+   * fit into one answer, which is limited to the server's max_pending bytes: otherwise this is a 413 as well.
    */
-  batchLast(stream: string, subjects: string[]): Promise<BatchLast> {
-    return batchLast(this.#batches, stream, subjects)
-  }
-
-  /**
-   * Reads like batchLast(), page after page in the order of the stream. A message that is stored between two pages may
-   * replace one of an earlier page: the later message of a subject counts. More than 1,024 messages in all pages are a
-   * 413 as well.
-   */
-  pageLast(stream: string, subjects: string[], page: PageOptions): Promise<BatchLast> {
-    return pageLast(this.#batches, stream, subjects, page)
-  }
-
-  /**
-   * Reads the first message of a subject (wildcards allowed) at or after a sequence, from any replica. Close to the end
-   * of the stream this costs the server much less than a page, for which it counts all matching messages.
-   */
-  async nextFrom(stream: string, sequence: number, subject: string): Promise<StoredMessage | undefined> {
-    const query = JSON.stringify({ seq: sequence, next_by_subj: subject })
-    return await this.#direct(stream, query, (message) => fromDirect(message))
+  lastOfEach(stream: string, subjects: string[], page?: PageOptions): Promise<LastOfEach> {
+    return lastOfEach(this.#batches, stream, subjects, page)
   }
 
   /**

@@ -1,4 +1,4 @@
-export type { BatchLast, PageFrom } from './batches.ts'
+export type { LastOfEach, PageFrom } from './batches.ts'
 export { type ConnectOptions, connectJetStream, JetStream, NatsUnreachableError, type PublishAck } from './client.ts'
 export {
   DeclarationMismatchError,

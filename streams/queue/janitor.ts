@@ -155,7 +155,7 @@ export class StuckTokens {
     const floor = await this.#floor(lane)
     const found: StuckToken[] = []
     for (let from = 1; from <= floor.stream_seq; ) {
-      const message = await js.firstFrom(names.stream, from, names.tokensOf(this.reconciler, lane))
+      const message = await js.nextFrom(names.stream, from, names.tokensOf(this.reconciler, lane), 'leader')
       if (message === undefined || message.sequence > floor.stream_seq) break
       const place = names.placeOf(message.subject)
       if (place?.kind === 'token') found.push({ ...message, lane, key: place.key })
@@ -297,7 +297,7 @@ export class Overdue {
   async #openFirstOf(slots: readonly string[], now: number): Promise<void> {
     const { js, names } = this.#core
     for (const slot of slots) {
-      const message = await js.nextFrom(names.stream, 1, names.asleepIn(slot))
+      const message = await js.nextFrom(names.stream, 1, names.asleepIn(slot), 'any replica')
       const record = message && recordFrom(message, names)
       if (record && record.at < now) await this.#open(keyOf(bucketIn(slot, record.at)))
     }

@@ -140,11 +140,8 @@ export class LaneInHand implements LaneLoad {
         const message = await js.lastOf(names.stream, names.token(this.reconciler, this.lane, place.key))
         if (message && this.#turns.isAhead(message.sequence)) return message
       } else {
-        const message = await js.firstFrom(
-          names.stream,
-          place.from,
-          names.tokensIn(this.reconciler, this.lane, namespace),
-        )
+        const subject = names.tokensIn(this.reconciler, this.lane, namespace)
+        const message = await js.nextFrom(names.stream, place.from, subject, 'leader')
         this.#turns.found(namespace, place.from, message?.sequence)
         return message
       }
