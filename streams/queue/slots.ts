@@ -222,6 +222,8 @@ class Pool {
 const QUICK_MS = 50
 /** A key that takes this many times longer shows that they do. */
 const SLOW = 5
+/** How long the shortest time counts at least, and until the next key that was taken alone. */
+const PERIOD_MS = 120_000
 
 /**
  * The number of slots that low work of a process may have. Where NATS or the CPU has too much to do, each run in progress
@@ -233,8 +235,10 @@ export class LowLimit {
   readonly #most: number
   #slots: number
   #cutAt = Number.NEGATIVE_INFINITY
-  /** The shortest time in which a key was taken: the way to NATS may be long. */
-  #quickestMs = Number.POSITIVE_INFINITY
+  /** The shortest times in which a key was taken, in this period and in the one before: the way to NATS may be long. */
+  #quickestMs = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY] as const
+  #periodEndsAt = Number.NEGATIVE_INFINITY
+  #tookAt = Number.NEGATIVE_INFINITY
 
   /** `slots`: those of the process. */
   constructor(slots: number) {
@@ -250,11 +254,25 @@ export class LowLimit {
   /** Notes that a key was taken between these moments. Keys that came before the limit was cut do not cut it again. */
   took(from: number, to: number): void {
     const ms = to - from
-    this.#quickestMs = Math.min(this.#quickestMs, ms)
-    const quickMs = Math.max(QUICK_MS, 2 * this.#quickestMs)
+    this.#measured(from, to)
+    const quickMs = Math.max(QUICK_MS, 2 * Math.min(...this.#quickestMs))
     if (ms <= quickMs) this.#slots = Math.min(this.#most, this.#slots + 1)
     if (ms <= SLOW * quickMs || from < this.#cutAt) return
     this.#slots = Math.max(this.#least, Math.floor(this.#slots / 2))
     this.#cutAt = to
+  }
+
+  /**
+   * Only a key that was taken alone begins a new period: the way to NATS may have become longer. Keys that are taken at
+   * once may be slow because of each other, however long that lasts.
+   */
+  #measured(from: number, to: number): void {
+    const [shortest, before] = this.#quickestMs
+    const isAlone = from >= this.#tookAt
+    this.#tookAt = to
+    if (isAlone && to > this.#periodEndsAt) {
+      this.#quickestMs = [to - from, shortest]
+      this.#periodEndsAt = to + PERIOD_MS
+    } else this.#quickestMs = [Math.min(shortest, to - from), before]
   }
 }

@@ -335,13 +335,23 @@ describe('the limit of low work', () => {
     const limit = new LowLimit(1000)
     const aloneMs = 500 / runsPerSecond + wayMs
     limit.took(0, aloneMs)
-    let now = aloneMs
+    return busy(limit, { from: aloneMs, runsPerSecond, wayMs })
+  }
+
+  /** Takes 5000 keys, as many at once as the limit allows. */
+  const busy = (limit: LowLimit, { from = 0, runsPerSecond = 100_000, wayMs = 0 }): number => {
+    let now = from
     for (let taken = 0; taken < 5000; taken++) {
       const takeMs = (limit.slots * 500) / runsPerSecond + wayMs
       now += takeMs / limit.slots
       limit.took(now - takeMs, now)
     }
     return limit.slots
+  }
+
+  /** Takes one key a second, each alone, for some minutes. */
+  const idle = (limit: LowLimit, { from = 0, minutes = 0, wayMs = 0 }): void => {
+    for (let at = from; at < from + minutes * 60_000; at += 1000) limit.took(at, at + wayMs)
   }
 
   it.each([20, 100, 300, 1000, 3000])(
@@ -357,6 +367,16 @@ describe('the limit of low work', () => {
 
   it('is three quarters of the slots while runs do not slow each other down, also where the way to NATS is long', () => {
     for (const wayMs of [0, 300]) expect(limitAt(100_000, wayMs)).toBe(750)
+  })
+
+  it('follows a way to NATS that became long for good, by keys that are taken alone, but not one that was long for a minute', () => {
+    const limitAfter = (minutes: number): number => {
+      const limit = new LowLimit(1000)
+      idle(limit, { minutes: 10, wayMs: 5 })
+      idle(limit, { from: 600_000, minutes, wayMs: 300 })
+      return busy(limit, { from: 600_000 + minutes * 60_000, wayMs: 300 })
+    }
+    expect([1, 10].map(limitAfter)).toEqual([15, 750])
   })
 
   it.each([
