@@ -71,12 +71,44 @@ export interface Run<For, Owns, Related, External = undefined> {
  * const others = ['hi', 'other'].map((name) => ConfigMap.of({ metadata: { name, namespace: 'default' } }))
  * await outcomeOf(reader, { object, others }) // => { status: { ready: 1 } }
  */
-export type RelatedKind = Kind<unknown> &
-  Readonly<
-    Partial<
-      Pick<RelatedResource, 'selector' | 'fieldSelector' | 'byName' | 'namespacePath' | 'within' | 'metadataOnly'>
-    >
-  >
+export interface RelatedKind extends Kind<unknown> {
+  /**
+   * The path, in the object, of the field with the name or the names: `spec.volumes[*].configMap.name`.
+   *
+   * @default any name
+   */
+  readonly byName?: RelatedResource['byName']
+  /**
+   * A label selector as text.
+   *
+   * @default all objects
+   */
+  readonly selector?: RelatedResource['selector']
+  /**
+   * A field selector that the API server has for the kind: `'status.phase=Running'`.
+   *
+   * @default all objects
+   */
+  readonly fieldSelector?: RelatedResource['fieldSelector']
+  /**
+   * Cluster: objects in all namespaces. Namespace: those in the namespace of the object, and cluster-scoped ones.
+   *
+   * @default 'Namespace'
+   */
+  readonly within?: RelatedResource['within']
+  /**
+   * The path, in the object, of the field with the namespace or the namespaces: `status.namespace`. Not with `within`.
+   *
+   * @default as in `within`
+   */
+  readonly namespacePath?: RelatedResource['namespacePath']
+  /**
+   * Only `metadata` is watched, unless another declaration needs more.
+   *
+   * @default false
+   */
+  readonly metadataOnly?: RelatedResource['metadataOnly']
+}
 
 /**
  * Returns the desired state; returning nothing keeps everything as it is. The type is conditional, so that the compiler

@@ -42,6 +42,16 @@ describe('every export of the package', () => {
     expect(hasResult(example)).toBe(true)
   })
 
+  it.each(['Run', 'ReconcileOutcome', 'ReconcilerOptions', 'RelatedKind', 'ExternalSystem', 'ResourceOptions'])(
+    'every member of %s has a text',
+    (name) => {
+      const { signature = '' } = OF.sdk.find((one) => one.name === name) ?? {}
+      const members = [...signature.matchAll(/(?<=^(.*)\n) {2}(?:readonly )?(\w+)\??: /gm)]
+      expect(members.length).toBeGreaterThan(3)
+      expect(members.flatMap(([, before = '', member]) => (before.endsWith('*/') ? [] : [member]))).toEqual([])
+    },
+  )
+
   it.each(PURE)('the example of $name has the results that it shows', async (one) => {
     await import(join(folder.dir, fileOf(one)))
   })
