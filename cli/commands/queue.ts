@@ -8,6 +8,7 @@ import {
   actOn,
   adviceOn,
   called,
+  causesText,
   demandReconciler,
   detail,
   elsewhere,
@@ -199,6 +200,7 @@ function described(row: Row, now: Date): string {
     lines.push(['By', row.by ?? '-'], ['Owner', row.owner ?? '-'], ['Lease until', ahead(row.until)])
     lines.push(['Changed', row.dirty ? 'since the run began: it runs once more' : 'no'])
   }
+  if (row.causes) lines.push([row.dirty ? 'Once more' : 'Because', causesText(row.causes)])
   if (row.state === 'waiting') lines.push(['Until', ahead(row.until)], ['Because', BECAUSE[row.reason ?? ''] ?? '-'])
   if (row.state === 'parked')
     lines.push(['Until', 'it changes, or is retried'], ['Because', BECAUSE[row.reason ?? ''] ?? '-'])

@@ -28,6 +28,8 @@ export interface Row {
   until?: string
   reason?: string
   error?: string
+  /** queued: why. running: why it runs, or if it is dirty, why it runs once more. */
+  causes?: readonly string[]
   /** running: the name of the process. */
   by?: string
   /** running: the id of this run. */
@@ -56,6 +58,7 @@ export function toRow(entry: Entry): Row {
     ...(until && { until: until.toISOString() }),
     ...('reason' in entry && { reason: entry.reason }),
     error: entry.error,
+    ...(entry.causes && { causes: entry.causes }),
     ...(entry.state === 'running' && { owner: entry.owner, dirty: entry.dirty }),
     ...(entry.state === 'running' && entry.by !== undefined && { by: entry.by }),
   }
@@ -70,6 +73,20 @@ function nameOf(key: string): Pick<Row, 'namespace' | 'name'> {
 
 export const called = ({ reconciler, namespace, name }: Pick<Row, 'reconciler' | 'namespace' | 'name'>): string =>
   `${reconciler} ${namespacedName({ namespace, name })}`
+
+/** Returns the object that a cause names; undefined if it names none, such as `resync`. */
+export function objectOfCause(cause: string): { verb: string; kind: string; name: string } | undefined {
+  const [, verb, kind, name] = /^(\w+) (\S+) (.+@.+)$/.exec(cause) ?? []
+  return verb === undefined || kind === undefined || name === undefined ? undefined : { verb, kind, name }
+}
+
+/** `modified ConfigMap shop/settings@123` */
+function causeText(cause: string): string {
+  const object = objectOfCause(cause)
+  return object === undefined ? cause : `${object.verb} ${object.kind.split('.')[0]} ${object.name}`
+}
+
+export const causesText = (causes: readonly string[]): string => causes.map(causeText).join(', ')
 
 /** Returns an empty text if all keys before it are of its namespace. */
 export const placeInNamespace = ({ position, positionInNamespace }: Row): string =>

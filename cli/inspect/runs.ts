@@ -12,7 +12,7 @@ import {
 import type { RunsFilter, RunsView, StoredRun } from '#events'
 import { duration } from '#process/exit'
 import { differences } from '#reconcile'
-import { keyNameOf } from './keys.ts'
+import { causesText, keyNameOf } from './keys.ts'
 
 /** The runs that a command selects. */
 export interface RunSelection {
@@ -56,21 +56,9 @@ export async function runsOf(
   return found
 }
 
-/** Returns the object that a cause names; undefined if it names none, such as `resync`. */
-export function objectOfCause(cause: string): { verb: string; kind: string; name: string } | undefined {
-  const [, verb, kind, name] = /^(\w+) (\S+) (.+@.+)$/.exec(cause) ?? []
-  return verb === undefined || kind === undefined || name === undefined ? undefined : { verb, kind, name }
-}
-
-/** `modified ConfigMap shop/settings@123` */
-function causeText(cause: string): string {
-  const object = objectOfCause(cause)
-  return object === undefined ? cause : `${object.verb} ${object.kind.split('.')[0]} ${object.name}`
-}
-
 /** Describes why the key of the run was queued. */
 export function becauseOf({ causes = [], fired, cutShort, attempt }: RunRecord): string {
-  const texts = causes.map(causeText)
+  const texts = causes.length === 0 ? [] : [causesText(causes)]
   if (fired) texts.unshift('its timer came due')
   if (cutShort) texts.unshift('the run before never ended')
   if (texts.length > 0) return texts.join(', ')

@@ -1,6 +1,6 @@
 import type { StoredMessage } from '#nats'
 import type { Core } from './core.ts'
-import { type KeyRecord, LANES, type Lane } from './record.ts'
+import { type KeyRecord, LANES, type Lane, withCauses } from './record.ts'
 import type { Backlog, Depth, Entry, KeyOf } from './types.ts'
 import { errorFrom, namespaceOf, recordFrom, TIMERS, tokenFrom } from './wire.ts'
 
@@ -66,9 +66,18 @@ async function placeAmong({ js, names }: Core, subjects: string, sequence: numbe
 }
 
 function tokenEntry({ clock }: Core, message: StoredMessage, { reconciler, key, lane }: KeyOf & Pick<Entry, 'lane'>) {
-  const { attempt } = tokenFrom(message, lane)
+  const { attempt, causes } = tokenFrom(message, lane)
   const since = clock.dateOf(message.storedAt)
-  return { state: 'queued' as const, reconciler, key, lane, attempt, since, ...errorFrom(message) }
+  return {
+    state: 'queued' as const,
+    reconciler,
+    key,
+    lane,
+    attempt,
+    since,
+    ...errorFrom(message),
+    ...withCauses(causes),
+  }
 }
 
 function recordEntry({ names, clock }: Core, message: StoredMessage): Entry | undefined {
@@ -82,7 +91,7 @@ function recordEntry({ names, clock }: Core, message: StoredMessage): Entry | un
   switch (state) {
     case 'running': {
       const who = { owner, ...(by !== undefined && { by }) }
-      return { ...common, state, ...who, leaseUntil: at, dirty: dirty || otherLaneWaits }
+      return { ...common, ...withCauses(record.causes), state, ...who, leaseUntil: at, dirty: dirty || otherLaneWaits }
     }
     case 'waiting':
       return { ...common, state, until: at, reason: waitsBecause(record) }

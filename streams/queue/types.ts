@@ -141,6 +141,8 @@ export type Entry = {
   lane: Lane
   attempt: number
   error?: string
+  /** queued: why. running: why it runs, or if it is dirty, why it must run once more. Left out: not known. */
+  causes?: Causes
 } & (
   | { state: 'queued'; since: Date; position: number; positionInNamespace: number }
   | { state: 'running'; since: Date; owner: string; by?: string; leaseUntil: Date; dirty: boolean }

@@ -452,6 +452,7 @@ describe('the causes of a run', () => {
     const { queue } = test
     expect(await queue.enqueue(FN, 'n.a', { cause: 'first' })).toBe('queued')
     expect(await queue.enqueue(FN, 'n.a', { cause: 'second' })).toBe('coalesced')
+    expect(await queue.find({ reconciler: FN, key: 'n.a' })).toMatchObject([{ state: 'queued', causes: ['first'] }])
     const world = new World()
     const { work, began, letGo } = pausedWork()
     const worker = world.serve(queue, async (lease) => {
@@ -462,6 +463,7 @@ describe('the causes of a run', () => {
     })
     await began
     expect(causesIn(world)).toEqual([['first']])
+    expect(await queue.find({ reconciler: FN, key: 'n.a' })).toMatchObject([{ state: 'running', causes: ['first'] }])
     const { noted, safe } = queue.announce(FN, 'n.a', { cause: 'third' })
     expect(noted).toBe(true)
     letGo()
