@@ -38,7 +38,11 @@ const FALLBACK: readonly Class[] = ['write', 'read', 'event']
 export class Gate {
   readonly #limit: number
   readonly #outage: Outage | undefined
-  readonly #waiting: Record<Class, Turns<() => void>> = { read: new Turns(), write: new Turns(), event: new Turns() }
+  readonly #waiting: Record<Class, FairQueue<() => void>> = {
+    read: new FairQueue(),
+    write: new FairQueue(),
+    event: new FairQueue(),
+  }
   #inFlight = 0
   #turn = 0
 
@@ -117,8 +121,8 @@ export class Gate {
   }
 }
 
-/** The waiting items of several parties. The parties take turns: each take() returns an item of the next party. */
-export class Turns<Item> {
+/** A fair queue of the items of several parties. The parties take turns: each take() returns an item of the next party. */
+export class FairQueue<Item> {
   /** Items by party and rank. The next party is the first entry. A party without items has no entry. */
   readonly #waiting = new Map<string, Item[][]>()
   #size = 0

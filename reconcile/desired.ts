@@ -80,14 +80,14 @@ function complete(owner: KubeObject, { metadata, retain, ...content }: DesiredIn
   const isRetained = retain ?? annotations?.[RETAINED_FOR] === retainedFor(owner)
   const references = isRetained ? others : [...others, referenceTo(owner)]
   const kept = annotations && without(ANNOTATIONS, annotations)
-  const marked = isRetained ? { ...kept, [RETAINED_FOR]: retainedFor(owner) } : kept
+  const annotated = isRetained ? { ...kept, [RETAINED_FOR]: retainedFor(owner) } : kept
   return {
     ...without(STATUS, content),
     apiVersion: content.apiVersion,
     kind: content.kind,
     metadata: {
       ...without(SERVER_FIELDS, authored),
-      ...(marked && { annotations: marked }),
+      ...(annotated && { annotations: annotated }),
       name: metadata.name ?? owner.metadata.name,
       ...(namespace === undefined ? {} : { namespace }),
       ...(references.length > 0 && { ownerReferences: references }),

@@ -167,21 +167,21 @@ function writeFor(
   // The fingerprint does not include the mark, so a change of the mark alone recreates nothing.
   const wanted = fingerprint(object)
   const isFingerprinted = !isConfidential(resource)
-  const marked = isFingerprinted ? withAnnotation(owned, DESIRED_ANNOTATION, wanted) : owned
-  if (resource.strategy === 'Recreate') return recreate(observed, resource, marked, fingerprint(sorted(object)))
+  const annotated = isFingerprinted ? withAnnotation(owned, DESIRED_ANNOTATION, wanted) : owned
+  if (resource.strategy === 'Recreate') return recreate(observed, resource, annotated, fingerprint(sorted(object)))
   if (observed?.metadata.deletionTimestamp !== undefined) return undefined
   const patch = observed && retentionPatch(identity, world.object, observed, object)
   if (observed !== undefined && patch !== undefined) return { verb: 'patch', resource, object: observed, patch }
   const apply = { verb: 'apply', resource, fingerprint: wanted, observed } as const
-  if (observed === undefined) return { ...apply, object: bound(marked, { resourceVersion: ONLY_IF_ABSENT }) }
+  if (observed === undefined) return { ...apply, object: bound(annotated, { resourceVersion: ONLY_IF_ABSENT }) }
   const { uid, resourceVersion = '' } = observed.metadata
   if (uid === undefined || noOps[uid] === `${resourceVersion} ${wanted}`) return undefined
   // If only metadata is watched, the fingerprint in it is all that can be compared.
-  const comparable = resource.metadataOnly === true ? { metadata: marked.metadata } : marked
+  const comparable = resource.metadataOnly === true ? { metadata: annotated.metadata } : annotated
   // Without a fingerprint, a field that is no longer desired would not show as a difference.
   if (isFingerprinted && covers(comparable, observed)) return undefined
-  if (isAdopted) return { ...apply, object: bound(marked, { uid, resourceVersion }) }
-  const applied = bound(marked, { uid })
+  if (isAdopted) return { ...apply, object: bound(annotated, { uid, resourceVersion }) }
+  const applied = bound(annotated, { uid })
   if (isGoing) return { ...apply, object: applied }
   const isUnchanged = observed.metadata.annotations?.[DESIRED_ANNOTATION] === wanted
   const on = isFingerprinted ? undefined : versionOf(world.object)

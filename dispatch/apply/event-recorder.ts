@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import type { EventReport, KubeObject, RunLog } from '#contracts'
 import { isAlreadyExists, isNotFound, type KubeClient, resourcePath } from '#kube'
 import { BoundedMap } from '#primitives'
-import { type Gate, Turns } from '../gate.ts'
+import { FairQueue, type Gate } from '../gate.ts'
 
 const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
 /**
@@ -40,7 +40,7 @@ interface Waiting {
 export class EventRecorder {
   readonly #deps: EventRecorderDependencies
   readonly #correlator = new EventCorrelator()
-  readonly #waiting = new Turns<Waiting>()
+  readonly #waiting = new FairQueue<Waiting>()
   readonly #sending = new Set<Promise<void>>()
 
   constructor(deps: EventRecorderDependencies) {

@@ -9,7 +9,8 @@ interface WriteThroughDependencies {
   inFlight: InFlight
 }
 
-interface WriteThroughOptions {
+/** The run whose writes are stored. */
+interface StoringRun {
   /** The origin by which the bridge recognizes the watch's report of these writes. */
   origin: string
   traceparent: string
@@ -21,13 +22,13 @@ export class WriteThrough {
   readonly #events: Pick<EventStore, 'put'>
   readonly #references: References
   readonly #inFlight: InFlight
-  readonly #options: WriteThroughOptions
+  readonly #run: StoringRun
 
-  constructor({ events, references, inFlight }: WriteThroughDependencies, options: WriteThroughOptions) {
+  constructor({ events, references, inFlight }: WriteThroughDependencies, run: StoringRun) {
     this.#events = events
     this.#references = references
     this.#inFlight = inFlight
-    this.#options = options
+    this.#run = run
   }
 
   async present(
@@ -68,7 +69,7 @@ export class WriteThrough {
     owner: OwnerKey | undefined,
   ): Promise<PutResult['outcome']> {
     try {
-      return (await this.#events.put(ref, verb, object, { owner, ...this.#options })).outcome
+      return (await this.#events.put(ref, verb, object, { owner, ...this.#run })).outcome
     } finally {
       this.#inFlight.end(ref, object)
     }
