@@ -1,6 +1,7 @@
 export { type DeadFilter, type ReplayTools, replay, selectLetters, textOf } from './dead.ts'
 export { type ExistingStreams, openExistingStreams, withExistingStreams } from './existing-streams.ts'
-export { type Explanation, explain, toldBy } from './explain/explain.ts'
+export { type Explanation, explain, untoldBy } from './explain/explain.ts'
+export { storedObject } from './explain/facts.ts'
 export { gather, reconcilersOf, targetOf } from './explain/gather.ts'
 export { type Health, healthOf, wordsOf } from './explain/health.ts'
 export { colored, jsonOf, type Known, pageOf, reachOf } from './explain/page.ts'

@@ -221,7 +221,7 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
   }
 
   const PAGES: [page: string, path: () => string | Promise<string>, text: string][] = [
-    ['overview', () => '/', 'Failed lately'],
+    ['overview', () => '/', 'Failing'],
     ['queue', () => '/queue', '10,00'],
     ['queue of failures', () => '/queue?errors=only', 'no route to host'],
     ['empty queue', () => '/queue?namespace=none', 'No key matches'],
@@ -243,8 +243,9 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
   const LOOKS = {
     light: { width: 1280 },
     dark: { width: 1280, dark: true },
+    phone: { width: 390 },
+    'phone and dark': { width: 390, dark: true },
     narrow: { width: 320 },
-    'narrow and dark': { width: 320, dark: true },
   }
 
   const look = async ({ width, dark = false }: { width: number; dark?: boolean }) => {
@@ -261,8 +262,8 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
       await browser.page.evaluate(`${axe};0`)
       for (const [name, one] of Object.entries(LOOKS)) {
         await look(one)
-        // Two looks have both widths and both schemes.
-        const isAudited = name === 'light' || name === 'narrow and dark'
+        // Two looks have a wide and a narrow screen and both schemes.
+        const isAudited = name === 'light' || name === 'phone and dark'
         const findings = isAudited ? await browser.page.evaluate<string[]>(AXE) : []
         const isTooWide = await browser.page.evaluate('document.documentElement.scrollWidth > innerWidth')
         expect({ name, findings, isTooWide }).toEqual({ name, findings: [], isTooWide: false })
@@ -327,6 +328,11 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
     expect(await browser.page.evaluate('document.querySelector("#keys").open')).toBe(true)
     await browser.page.keyboard.press('Escape')
     expect(await browser.page.evaluate('document.querySelector("#keys").open')).toBe(false)
+    await browser.page.keyboard.press('g')
+    await browser.page.keyboard.press('o')
+    await shown('Failing')
+    await browser.page.keyboard.press('j')
+    expect(await browser.page.evaluate('document.activeElement.closest("#r-failing tbody") !== null')).toBe(true)
   })
 
   it('shows 10,000 keys by the rows that are in sight, to the last one', async () => {

@@ -3,7 +3,7 @@ import { expect, it } from 'vitest'
 import type { Situation } from '#inspect'
 import type { Data } from '../../packages/console/data/data.ts'
 import { objectPage } from '../../packages/console/pages/object.ts'
-import { ago, NOW, relative, served, situation } from '../inspect/situations.ts'
+import { ago, NOW, relative, row, served, situation, website } from '../inspect/situations.ts'
 
 let reads = 0
 
@@ -41,6 +41,20 @@ const lastRun = {
   declared: ['veiled', 'lost'].map((name) => ({ kind: 'Deployment', namespace: 'default', name })),
 }
 const owner = situation({ reconcilers: [served({ owned: [relative('Deployment', 'veiled', {})], lastRun })] })
+
+it('a refused write is told once, although conditions, an Event and the queue have it as well', async () => {
+  const refusal = 'cannot apply Deployment default/web: exceeded quota'
+  const given = situation({
+    object: website({}, [
+      ['Ready', 'False', 'QuotaExceeded', `a write was refused: ${refusal}`],
+      ['Reconciled', 'False', 'QuotaExceeded', refusal],
+    ]),
+    reconcilers: [served({ rows: [row({ state: 'waiting', reason: 'Error', attempt: 7, error: refusal })] })],
+    events: [{ type: 'Warning', reason: 'QuotaExceeded', message: refusal, count: 7, last: ago(4) }],
+  })
+  const page = await pageFor(given, 'default/websites', 'default/events')
+  expect(page.replaceAll(/ title="[^"]*"/g, '').split(refusal)).toHaveLength(2)
+})
 
 it('an owned object is shown to a person who may get it', async () => {
   expect(await pageFor(owner, 'default/websites', 'default/deployments')).toContain('veiled')

@@ -9,6 +9,7 @@ import { awayIn, type Data } from '../../packages/console/data/data.ts'
 import { html } from '../../packages/console/html.ts'
 import { deadPage } from '../../packages/console/pages/dead.ts'
 import { layout } from '../../packages/console/pages/layout.ts'
+import { overview } from '../../packages/console/pages/overview.ts'
 import { type Ask, askedOnce } from '../../packages/console/pages/page.ts'
 import { queuePage, queueRows } from '../../packages/console/pages/queue.ts'
 import { runPage, runRecord } from '../../packages/console/pages/run.ts'
@@ -70,6 +71,7 @@ const RECORD: RunRecord = {
   ],
   leftOut: [],
 }
+const DEPTH = { queued: 0, running: 0, waiting: 0, parked: 0 }
 const RUN: StoredRun = { sequence: 7, bytes: 1, record: RECORD }
 
 const allows =
@@ -81,6 +83,10 @@ function ask(path: string, rows: Row[], may: Ask['may'] = async () => true, para
   const data = {
     reconcilers: async () => [RECONCILER],
     queue: async () => ({ rows, isCut: false }),
+    natsAway: async () => undefined,
+    queues: async () => [...new Set(rows.map(({ reconciler }) => reconciler))],
+    counts: async () => new Map([['site', { depth: DEPTH, oldest: undefined, isServed: true }]]),
+    failingSince: async () => '2026-11-22T00:01:00.000Z',
     recentRuns: async () => [RUN],
     runsOf: async () => [RUN],
     run: async () => RUN,
@@ -128,6 +134,48 @@ describe('text of others', () => {
     const page = await document(full, await queuePage(full))
     expect(page.match(/<script[^>]*>/g)).toEqual(['<script type="module" src="/a.js">'])
     expect(page).not.toMatch(/ style=| on[a-z]+="|<style/)
+  })
+})
+
+describe('the overview', () => {
+  const failing = (namespace: string, name: string, error: string, more: Partial<Row> = {}) =>
+    row(namespace, name, { state: 'waiting', reason: 'Error', attempt: 2, error, ...more })
+  /** The rows of the table of what fails, as text. */
+  const failures = async (rows: Row[], may?: Ask['may']): Promise<string[]> => {
+    const { regions } = await overview(ask('/', rows, may))
+    const text = regions['failing']?.text ?? ''
+    return [...text.matchAll(/<tr>(?!<th)(.*?)<\/tr>/gs)].map(([, cells = '']) =>
+      cells
+        .replaceAll(/<[^>]*>/g, ' ')
+        .replaceAll(/\s+/g, ' ')
+        .trim(),
+    )
+  }
+
+  it('shows one cause once, however many objects of a namespace it has, the largest first, and since when', async () => {
+    const rows = [
+      failing('shop', 'alone', 'no disk'),
+      ...['a-1', 'a-2', 'a-3'].map((name) => failing('team', name, `cannot apply ConfigMap team/${name}: quota`)),
+      row('shop', 'queued'),
+      failing('shop', 'by-hand', 'no disk', { state: 'parked', reason: 'Withdrawn' }),
+    ]
+    expect(await failures(rows)).toEqual([
+      'failing 3 objects site team 24h0m cannot apply ConfigMap team/a-1: quota',
+      'failing alone site shop 24h0m no disk',
+    ])
+  })
+
+  it('shows a Reconciler that runs nothing before any object', async () => {
+    const rows = [failing('shop', 'web', 'no disk'), row('shop', 'old', { reconciler: 'gone' })]
+    expect((await failures(rows))[0]).toMatch(/^no Reconciler all gone all – The Reconciler was deleted/)
+  })
+
+  it('shows only objects that the person may list, and says when nothing fails', async () => {
+    const rows = [failing('shop', 'web', 'no disk'), failing('team', 'veiled', 'no disk')]
+    const may = allows('list reconcilers', 'list sites shop')
+    expect(await failures(rows, may)).toEqual(['failing web site shop 24h0m no disk'])
+    const { regions } = await overview(ask('/', []))
+    expect(regions['failing']?.text).toContain('Nothing fails.')
   })
 })
 

@@ -472,13 +472,14 @@ describe('explain', () => {
 
   describe('has one finding for one cause:', () => {
     const refusal = 'apply Deployment default/web: exceeded quota: pods: 10 of 10'
-    const seen = (ready: Said, queued: Partial<InspectRow>, message = refusal) =>
-      explain(
-        situation({
-          object: website({}, [ready, ['Reconciled', 'False', 'QuotaExceeded', message]]),
-          ...one({ rows: [row({ state: 'waiting', reason: 'Error', attempt: 7, until: ahead(12), ...queued })] }),
-        }),
-      )
+    const seen = (ready: Said, queued: Partial<InspectRow>, message = refusal) => {
+      const now = situation({
+        object: website({}, [ready, ['Reconciled', 'False', 'QuotaExceeded', message]]),
+        ...one({ rows: [row({ state: 'waiting', reason: 'Error', attempt: 7, until: ahead(12), ...queued })] }),
+      })
+      const explanation = explain(now)
+      return { ...explanation, page: pageOf(now, explanation) }
+    }
     const overwritten: Said = ['Ready', 'False', 'QuotaExceeded', `a write was refused: ${refusal}`]
     const quoted: Said = ['Ready', 'False', 'NoRoom', `it cannot grow: ${refusal}`]
     it.each<[string, Said, Partial<InspectRow>, string]>([
@@ -502,7 +503,8 @@ describe('explain', () => {
         'for good 4s ago',
       ],
     ])('%s', (_, ready, queued, then) => {
-      const { findings, next } = seen(ready, queued)
+      const { findings, next, page } = seen(ready, queued)
+      expect(page.split(refusal)).toHaveLength(2)
       expect(findings.map(({ reason }) => reason)).toEqual(['QuotaExceeded'])
       expect(findings[0]?.message).toMatch(new RegExp(`${refusal}; .*${then}$`))
       expect(next?.command).toBe('fairlead queue retry website default/hello')

@@ -33,7 +33,7 @@ import {
   unserved,
   unsynced,
 } from './reconciler-rules.ts'
-import type { Finding, Level, NextStep, Rule, Situation } from './situation.ts'
+import { conditionsOf, type Finding, type Level, type NextStep, type Rule, type Situation } from './situation.ts'
 
 export interface Explanation {
   /** There is no problem, no change is in progress, and both servers answered. */
@@ -78,13 +78,17 @@ const RULES: readonly Rule[] = [
   away,
 ]
 
-/** Returns whether a finding has the text: a page that lists the findings then leaves the text out elsewhere. */
-export const toldBy =
-  (findings: readonly Finding[]) =>
-  (text: string): boolean => {
-    const start = text.replace(/…$/, '')
-    return start !== '' && findings.some(({ message }) => message.includes(start))
-  }
+/**
+ * Returns a text without what a finding tells, for a page that lists the findings: an empty text if a finding has all
+ * of it, and … for a message of a condition that it quotes.
+ */
+export function untoldBy({ object }: Situation, { findings }: Explanation): (text: string) => string {
+  const isTold = (text: string) => findings.some(({ message }) => message.includes(text.replace(/…$/, '')))
+  const quotes = conditionsOf(object).flatMap(({ message = '' }) =>
+    message !== '' && isTold(message) ? [message] : [],
+  )
+  return (text) => (isTold(text) ? '' : quotes.reduce((rest, quote) => rest.replaceAll(quote, '…'), text))
+}
 
 const LEVELS: readonly Level[] = ['problem', 'unknown', 'pending', 'note']
 

@@ -98,8 +98,10 @@ export const unready: Rule = ({ object, now, reconcilers }) => {
   if (ready === undefined || ready.status === 'True' || object?.metadata.deletionTimestamp !== undefined) return []
   const reconciled = conditionOf(object, RECONCILED)
   if (reconciled?.status === 'False' && isFailureOf(ready, reconciled)) return []
-  const isConsequence = reconcilers.some(({ owned }) =>
-    owned.some((one) => ['progressing', 'failed'].includes(healthOf(one).is)),
+  const isConsequence = reconcilers.some(
+    ({ owned, named }) =>
+      owned.some((one) => ['progressing', 'failed'].includes(healthOf(one).is)) ||
+      named.some((one) => one.object === undefined),
   )
   const { lastTransitionTime } = ready
   const since =

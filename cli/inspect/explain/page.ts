@@ -2,7 +2,7 @@ import type { KubeObject } from '#contracts'
 import { duration, oneLine } from '#process/exit'
 import { isRefused, readReconciler } from '#spec'
 import { called, detail } from '../keys.ts'
-import { type Explanation, toldBy } from './explain.ts'
+import { type Explanation, untoldBy } from './explain.ts'
 import { healthOf, wordsOf } from './health.ts'
 import { isSelected } from './reconciler-rules.ts'
 import {
@@ -67,11 +67,12 @@ function shortPage(
     .join('\n')
 }
 
-function longPage(situation: Situation, { findings, next, healthy }: Explanation, columns: number): string {
+function longPage(situation: Situation, explanation: Explanation, columns: number): string {
+  const { findings, next, healthy } = explanation
   const { target, now } = situation
   const [first] = findings
   const summary = healthy || first === undefined ? 'is healthy, with notes' : oneLine(spoken(first))
-  const rows = sections(situation, Date.parse(now), toldBy(findings))
+  const rows = sections(situation, Date.parse(now), untoldBy(situation, explanation))
   const width = Math.max(...rows.map(([title]) => title.length))
   const lines = rows.flatMap(([title, values]) =>
     values.map((value, index) => {
@@ -128,20 +129,20 @@ const listed = (finding: Finding): string =>
 const spoken = ({ reconciler, message }: Finding): string =>
   reconciler === undefined ? message : `${reconciler}: ${message}`
 
-type IsTold = ReturnType<typeof toldBy>
+type Untold = ReturnType<typeof untoldBy>
 
-function sections(situation: Situation, now: number, isTold: IsTold): [title: string, values: string[]][] {
+function sections(situation: Situation, now: number, untold: Untold): [title: string, values: string[]][] {
   const { object, reconcilers, events } = situation
   const age = (time: string | undefined) => (time === undefined ? '' : ` (${duration(now - Date.parse(time))})`)
   const conditions = conditionsOf(object).map(({ type, status, lastTransitionTime, reason, message = '' }) =>
-    `${type}=${status}${age(lastTransitionTime)}  ${wordsOf({ type, status, reason, message: isTold(message) ? '' : message })}`.trimEnd(),
+    `${type}=${status}${age(lastTransitionTime)}  ${wordsOf({ type, status, reason, message: untold(message) })}`.trimEnd(),
   )
   const told = events.map(({ type, reason, message, count, last }) =>
-    `${type} ${reason}${count > 1 ? ` ×${count}` : ''}${age(last)}  ${isTold(message) ? '' : message}`.trimEnd(),
+    `${type} ${reason}${count > 1 ? ` ×${count}` : ''}${age(last)}  ${untold(message)}`.trimEnd(),
   )
   const all: [string, string[]][] = [
     ['Reconciler', reconcilers.map((one) => `${nameOf(one.object)}: ${stateOf(one, situation)}`)],
-    ['Queue', reconcilers.flatMap((one) => queueOf(one, now, isTold))],
+    ['Queue', reconcilers.flatMap((one) => queueOf(one, now, untold))],
     ['Last run', reconcilers.flatMap((one) => lastRunOf(one, now))],
     ['Changed by', writersOf(object, now)],
     ['Conditions', conditions],
@@ -179,11 +180,11 @@ export function reachOf(
   }
 }
 
-function queueOf({ object, rows }: ReconcilerSituation, now: number, isTold: IsTold): string[] {
+function queueOf({ object, rows }: ReconcilerSituation, now: number, untold: Untold): string[] {
   if (rows === undefined) return [`${nameOf(object)}: not known`]
   if (rows.length === 0) return [`${nameOf(object)}: idle`]
   return rows.map((row) => {
-    const error = isTold(row.error ?? '') ? undefined : row.error
+    const error = untold(row.error ?? '') || undefined
     const since = duration(now - Date.parse(row.since))
     const failures = row.attempt === 0 ? '' : `, ${row.attempt} ${row.attempt === 1 ? 'failure' : 'failures'} in a row`
     return `${called(row)}: ${row.state} since ${since}${failures}; ${detail({ ...row, error }, new Date(now), CHARS)}`

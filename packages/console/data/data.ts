@@ -3,6 +3,7 @@ import type { Logger } from 'pino'
 import type { KubeObject, RunRecord, RunResult } from '#contracts'
 import { type DeadLetter, NoRunsError, type RunsView, type StoredRun } from '#events'
 import {
+  conditionOf,
   type ExistingStreams,
   gather,
   openExistingStreams,
@@ -12,6 +13,7 @@ import {
   reconcilersOf,
   runsOf,
   type Situation,
+  storedObject,
   type Target,
   targetOf,
   toRow,
@@ -22,6 +24,7 @@ import type { Config } from '#process/config'
 import { EXIT, exitCodeOf, oneLine } from '#process/exit'
 import { openKube } from '#process/kube'
 import type { Depth } from '#queue'
+import { RECONCILED } from '#reconcile'
 import { shardOf } from '#spec'
 import { type EventFeed, eventFeed } from './event-feed.ts'
 
@@ -86,6 +89,8 @@ export interface Data {
   /** What the names mean, without a look at the object. */
   target(asked: Asked): Promise<Target>
   situation(asked: Asked): Promise<Situation>
+  /** Since when the runs of the object fail, by its condition or its recorded runs. Undefined: neither shows it. */
+  failingSince(reconciler: string, of: Pick<Target, 'ref' | 'namespace' | 'name'>): Promise<string | undefined>
   /** The newest first. */
   letters(): Promise<DeadLetter[]>
   events: EventFeed
@@ -100,6 +105,8 @@ const SERVED_MS = 10_000
 const COUNT_MS = 20
 const COUNTS_AT_ONCE = 8
 const LETTERS = 500
+/** The beginning of a failure changes only with its end. */
+const SINCE_MS = 5000
 const READS_OF_A_SITUATION = 10
 
 interface DataOptions {
@@ -183,6 +190,17 @@ export function openData(settings: Config, log: Logger, { role, onRequest }: Dat
           async () => gather(asked, { kube: await kube.now(), streams: await nats.now() }, () => new Date()),
           { weight: READS_OF_A_SITUATION },
         ),
+      failingSince: (reconciler, of) =>
+        cache.get(`failing ${JSON.stringify([reconciler, of])}`, SINCE_MS, async () => {
+          const condition = conditionOf(await storedObject((await demandNats()).view, of), RECONCILED)
+          const { namespace, name } = of
+          const runs = await data.runsOf({ reconciler, ...(namespace !== undefined && { namespace }), name })
+          const success = runs.findIndex(({ record }) => /^(?:success|requeue_after)$/.test(record.result))
+          const first = (success === -1 ? runs : runs.slice(0, success)).at(-1)?.record.endedAt
+          // RUNS keeps the last 20 runs, and a function that throws sets no condition.
+          const shown = condition?.status === 'False' ? condition.lastTransitionTime : undefined
+          return [first, shown].filter((time) => time !== undefined).sort((a, b) => Date.parse(a) - Date.parse(b))[0]
+        }),
       letters: () => cache.get('letters', 1000, async () => lettersIn(await demandNats())),
       events: feed,
       forget: () => shared.clear(),

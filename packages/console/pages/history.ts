@@ -25,9 +25,14 @@ const TONES: Record<RunResult, Tone> = {
   fenced: 'warn',
 }
 
-/** Runs, conditions and Events of one object on one axis, and as a list. */
-export function history(situation: Situation, runs: readonly StoredRun[], now: Date): Html {
-  const marks = marksOf(situation, runs).toSorted((a, b) => b.at - a.at)
+/** Runs, conditions and Events of one object on one axis, and as a list. `untold`: what the page leaves out of texts. */
+export function history(
+  situation: Situation,
+  runs: readonly StoredRun[],
+  now: Date,
+  untold = (text: string): string => text,
+): Html {
+  const marks = marksOf(situation, runs, untold).toSorted((a, b) => b.at - a.at)
   if (marks.length === 0) return html``
   const start = Math.min(...marks.map(({ at }) => at))
   const span = Math.max(60_000, now.getTime() - start)
@@ -62,11 +67,11 @@ function shape({ tone, text, path, at, lane }: Mark, x: string, y: number): Html
     : html`<a href="${path}" aria-label="${said}"><title>${said}</title>${mark}</a>`
 }
 
-function marksOf({ object, events }: Situation, runs: readonly StoredRun[]): Mark[] {
+function marksOf({ object, events }: Situation, runs: readonly StoredRun[], untold: (text: string) => string): Mark[] {
   const ran = runs.map(({ sequence, record }): Mark => {
     const wrote = writesIn(record)
     const what =
-      record.message ??
+      untold(record.message ?? '') ||
       `${wrote === 0 ? 'wrote nothing' : `${wrote} ${wrote === 1 ? 'write' : 'writes'}`} in ${duration(tookMs(record))}; ${becauseOf(record)}`
     return {
       at: Date.parse(record.endedAt),
@@ -83,7 +88,7 @@ function marksOf({ object, events }: Situation, runs: readonly StoredRun[]): Mar
       at: Date.parse(lastTransitionTime),
       lane: 'Conditions',
       tone: toneOf(one),
-      text: `${change} ${wordsOf(one)}`.trimEnd(),
+      text: `${change} ${wordsOf({ ...one, message: untold(one.message ?? '') })}`.trimEnd(),
       ...(run !== undefined && { path: runPath(run) }),
     }
   })
@@ -92,7 +97,7 @@ function marksOf({ object, events }: Situation, runs: readonly StoredRun[]): Mar
       at: Date.parse(last),
       lane: 'Events',
       tone: type === 'Warning' ? 'bad' : 'idle',
-      text: `${reason}: ${message}`,
+      text: [reason, untold(message)].filter((part) => part !== '').join(': '),
     }),
   )
   const created = object?.metadata.creationTimestamp

@@ -1,5 +1,5 @@
 import { toGet, toList } from '#console/access'
-import { namespacedName } from '#contracts'
+import { controllerOf, namespacedName } from '#contracts'
 import {
   conditionsOf,
   type Explanation,
@@ -14,6 +14,7 @@ import {
   reachOf,
   type Situation,
   type Target,
+  untoldBy,
   wordsOf,
 } from '#inspect'
 import { UsageError } from '#process/exit'
@@ -27,7 +28,6 @@ import {
   awayNote,
   badge,
   command,
-  empty,
   facts,
   kindPart,
   namespaceIn,
@@ -46,6 +46,7 @@ export async function objectPage(ask: Ask): Promise<Page> {
   const situation = await seen(ask, { kind, namespace: namespaceIn(place), name })
   const { target } = situation
   const explanation = explain(situation)
+  const untold = untoldBy(situation, explanation)
   const runs = situation.natsAway === undefined ? await runsOf(ask, situation) : []
   const called = namespacedName(target)
   const kinds = new Map(
@@ -61,16 +62,16 @@ export async function objectPage(ask: Ask): Promise<Page> {
       ...(situation.apiAway !== undefined && { notice: awayNote('The API server', situation.apiAway) }),
       summary: summary(situation, explanation),
       acts: acts(ask, situation),
-      tree: section('Owned and named objects', tree(situation)),
+      tree: section('Owner, owned and named objects', tree(situation, untold)),
       runs:
         runs.length === 0
           ? section(
               'Runs',
               html`<p class="dim">None is recorded. By default only runs that write something or fail are.</p>`,
             )
-          : section('Runs', runRows('Runs of this object', runs.slice(0, 8), kinds, ask.now, { isOfOne: true })),
-      history: history(situation, runs, ask.now),
-      side: side(ask, situation),
+          : section('Runs', runRows('Runs of this object', runs.slice(0, 8), kinds, ask.now, untold)),
+      history: history(situation, runs, ask.now, untold),
+      side: side(ask, situation, untold),
     },
   }
 }
@@ -138,19 +139,11 @@ const LEVELS: Record<Finding['level'], [Tone, string]> = {
 }
 
 function summary(situation: Situation, { healthy, findings, next }: Explanation): Html {
-  const { object } = situation
-  const [first] = findings
-  const gone = object === undefined
-  const [tone, word]: [Tone, string] = gone
-    ? ['idle', 'not there']
-    : healthy
-      ? ['good', 'healthy']
-      : first === undefined
-        ? ['good', 'healthy']
-        : [
-            LEVELS[first.level][0],
-            first.level === 'pending' ? 'under way' : first.level === 'unknown' ? 'not known' : 'not healthy',
-          ]
+  const isThere = situation.object !== undefined
+  const tone = !isThere ? 'idle' : healthy ? 'good' : LEVELS[findings[0]?.level ?? 'problem'][0]
+  const verdict = !isThere
+    ? badge('idle', 'not there')
+    : healthy && html`${badge('good', 'healthy')} <span class="dim">Nothing has to be done.</span>`
   const step =
     next &&
     html`<div class="step"><h2>Next step</h2><p>${next.say}</p>${next.command !== undefined && command(next.command)}</div>`
@@ -158,7 +151,7 @@ function summary(situation: Situation, { healthy, findings, next }: Explanation)
     ({ level, message, reconciler, next: own }) =>
       html`<li>${badge(...LEVELS[level])}<span class="clamp" title="${message}">${reconciler !== undefined && html`<span class="of">${reconciler}</span> `}${message}${level === 'note' && own && html` <span class="dim">${own.say}</span>`}</span></li>`,
   )
-  return html`<div class="summary ${tone}"><p class="verdict">${badge(tone, word)} ${healthy && !gone && html`<span class="dim">Nothing has to be done.</span>`}</p>
+  return html`<div class="summary ${tone}">${verdict && html`<p class="verdict">${verdict}</p>`}
 ${list.length > 0 && html`<ul class="findings">${list}</ul>`}${step}</div>`
 }
 
@@ -187,21 +180,29 @@ const KNOWN: Record<Known, [Tone, string]> = {
   'not known': ['warn', 'not known'],
 }
 
-function side(ask: Ask, situation: Situation): Html {
+type Untold = ReturnType<typeof untoldBy>
+
+/** What a finding says is not said again. */
+function side(ask: Ask, situation: Situation, untold: Untold): Html {
   const { object, reconcilers, events } = situation
-  const conditions = conditionsOf(object).map(({ type, status, lastTransitionTime: since, ...one }) =>
-    entry(html`${type} ${badge(toneOf({ type, status }), status)}`, since, wordsOf({ type, status, ...one }), ask.now),
+  const conditions = conditionsOf(object).map(({ type, status, lastTransitionTime: since, reason, message = '' }) =>
+    entry(
+      html`${type} ${badge(toneOf({ type, status }), status)}`,
+      since,
+      wordsOf({ type, status, reason, message: untold(message) }),
+      ask.now,
+    ),
   )
   const reported = events.map(({ type, reason, message, count, last }) =>
     entry(
       html`${badge(type === 'Warning' ? 'bad' : 'idle', reason)}${count > 1 && ` ×${count}`}`,
       last,
-      message,
+      untold(message),
       ask.now,
     ),
   )
   const finalizers = object?.metadata.finalizers ?? []
-  return html`${reconcilers.map((one) => reconcilerFacts(one, situation, ask.now))}
+  return html`${reconcilers.map((one) => reconcilerFacts(one, situation, ask.now, untold))}
 ${conditions.length > 0 && section('Conditions', html`<ul class="plain entries">${conditions}</ul>`)}
 ${reported.length > 0 && section('Events', html`<ul class="plain entries">${reported}</ul>`)}
 ${finalizers.length > 0 && section('Finalizers', html`<ul class="plain">${finalizers.map((one) => html`<li><code>${one}</code></li>`)}</ul>`)}
@@ -211,7 +212,7 @@ ${section('Changed by', html`<ul class="plain">${writers(object?.metadata['manag
 const entry = (head: Html, since: string | undefined, text: string, now: Date): Html =>
   html`<li><p class="beside"><span>${head}</span><span class="dim">${since !== undefined && ago(since, now)}</span></p>${text !== '' && html`<p class="clamp dim" title="${text}">${text}</p>`}</li>`
 
-function reconcilerFacts(one: ReconcilerSituation, situation: Situation, now: Date): Html {
+function reconcilerFacts(one: ReconcilerSituation, situation: Situation, now: Date, untold: Untold): Html {
   const { watched, selected, served } = reachOf(one, situation)
   const spec = readReconciler(one.object)
   const held = isRefused(spec)
@@ -219,7 +220,7 @@ function reconcilerFacts(one: ReconcilerSituation, situation: Situation, now: Da
     : [spec.paused && badge('warn', 'paused'), spec.dryRun && badge('warn', 'dry run')]
   const rows = one.rows?.map(
     (row) =>
-      html`<p>${stateBadge(row)} since ${ago(row.since, now)}${row.attempt > 0 && html`, ${row.attempt} failures in a row`}<br><span class="dim clamp">${detailOf(row, now)}</span></p>`,
+      html`<p>${stateBadge(row)} since ${ago(row.since, now)}${row.attempt > 0 && html`, ${row.attempt} ${row.attempt === 1 ? 'failure' : 'failures'} in a row`}<br><span class="dim clamp">${detailOf({ ...row, error: untold(row.error ?? '') || undefined }, now)}</span></p>`,
   )
   const queue =
     rows === undefined ? badge('warn', 'not known') : rows.length === 0 ? badge('good', 'idle') : html`${rows}`
@@ -232,10 +233,6 @@ function reconcilerFacts(one: ReconcilerSituation, situation: Situation, now: Da
       ['Served', badge(...KNOWN[served])],
       ['Held', held.some((mark) => mark !== false) ? html`${held}` : undefined],
       ['Queue', queue],
-      [
-        'Owns',
-        `${one.owned.length} ${one.owned.length === 1 ? 'object' : 'objects'}, ${one.owned.filter((child) => healthOf(child).is === 'healthy').length} healthy`,
-      ],
       ['Rights missing', missing.length === 0 ? undefined : html`${missing.join(', ')}`],
     ]),
   )
@@ -254,53 +251,37 @@ function writers(managed: unknown, now: Date): Html[] {
     )
 }
 
-const ROW = 46
-const INDENT = 26
 const SHOWN = 60
+const URGENCY: Record<Health['is'], number> = { failed: 0, missing: 1, unknown: 2, progressing: 3, healthy: 4 }
+const HEALTHS: Record<Health['is'], [Tone, string]> = {
+  healthy: ['good', 'healthy'],
+  progressing: ['busy', 'progressing'],
+  failed: ['bad', 'failed'],
+  missing: ['bad', 'missing'],
+  unknown: ['warn', 'not known'],
+}
 
-/** The object, what it owns (solid lines), and what it names (dashed ones): drawn by hand, so that it fits any width. */
-function tree({ target, object, reconcilers }: Situation): Html {
+/** The object below its owner and above what it owns (solid lines) and names (dashed lines): first what it waits for. */
+function tree({ target, object, reconcilers }: Situation, untold: Untold): Html {
   const nodes = [
-    ...reconcilers.flatMap(({ owned }) => owned.map((one) => ({ one, isOwned: true }))),
-    ...reconcilers.flatMap(({ named }) => named.map((one) => ({ one, isOwned: false }))),
-  ]
-  if (nodes.length === 0)
-    return empty('It owns nothing.', 'Objects that a run creates for it stand here, with their health.')
-  const shown = nodes.slice(0, SHOWN)
-  const last = shown.length * ROW + ROW / 2
-  const root: Relative = { ...target, ...(object && { object }) }
-  const lines = shown.map(({ isOwned }, index) => {
-    const y = (index + 1) * ROW + ROW / 2
-    return html`<path class="${isOwned ? 'owned' : 'related'}" d="M${INDENT / 2} ${index === 0 ? ROW / 2 + 10 : y - ROW}V${y}H${INDENT + 4}"/>`
-  })
-  const more = nodes.length - shown.length
-  return html`<svg class="tree" width="100%" height="${last + ROW / 2}" role="group" aria-label="Owned and named objects">${lines}
-${node(root, 0, 0, undefined)}${shown.map(({ one, isOwned }, index) => node(one, INDENT, (index + 1) * ROW, isOwned))}</svg>
-${more > 0 && html`<p class="dim">… and ${more} more</p>`}`
+    ...reconcilers.flatMap(({ owned }) => owned.map((one) => ({ one, line: 'owned' }))),
+    ...reconcilers.flatMap(({ named }) => named.map((one) => ({ one, line: 'named' }))),
+  ].sort((a, b) => URGENCY[healthOf(a.one).is] - URGENCY[healthOf(b.one).is])
+  const owner = object && controllerOf(object)
+  if (nodes.length === 0 && owner === undefined)
+    return html`<p class="dim">None. Objects that a run creates for it stand here, with their health.</p>`
+  const more = nodes.length - SHOWN
+  const children = html`${nodes.slice(0, SHOWN).map(({ one, line }) => html`<li class="${line}">${node(one, line, untold)}</li>`)}
+${more > 0 && html`<li class="dim">… and ${more} more</li>`}`
+  const self = html`<span class="kind">${target.kind}</span> <strong><bdi>${namespacedName(target)}</bdi></strong>${nodes.length > 0 && html`<ul>${children}</ul>`}`
+  if (owner === undefined) return html`<ul class="tree"><li>${self}</li></ul>`
+  const { kind, apiVersion, name } = owner
+  const group = apiVersion.includes('/') ? apiVersion.replace(/\/.*/, '') : ''
+  const path = objectPath(kindPart({ resource: kind.toLowerCase(), group }), target.namespace, name)
+  return html`<ul class="tree"><li><span class="kind">${kind}</span> <a href="${path}"><bdi>${name}</bdi></a> <span class="dim">owner</span><ul><li class="owned">${self}</li></ul></li></ul>`
 }
 
-const WORDS: Record<Health['is'], string> = {
-  healthy: 'healthy',
-  progressing: 'progressing',
-  failed: 'failed',
-  missing: 'missing',
-  unknown: 'not known',
-}
-
-function node(one: Relative, x: number, y: number, isOwned: boolean | undefined): Html {
+function node(one: Relative, line: string, untold: Untold): Html {
   const { is, why } = healthOf(one)
-  const called = namespacedName(one)
-  const health = `${isOwned === false ? 'named; ' : ''}${WORDS[is]}${why === undefined ? '' : `: ${why}`}`
-  const marks = {
-    healthy: html`<circle cx="${x + 13}" cy="${y + 23}" r="6"/>`,
-    progressing: html`<circle class="hollow" cx="${x + 13}" cy="${y + 23}" r="5"/>`,
-    failed: html`<path d="M${x + 13} ${y + 15}l8 14h-16z"/>`,
-    missing: html`<path class="hollow" d="M${x + 8} ${y + 18}h10v10h-10z"/>`,
-    unknown: html`<path d="M${x + 8} ${y + 18}h10v10h-10z"/>`,
-  }
-  const text = html`<g class="${is}">${marks[is]}</g><text x="${x + 30}" y="${y + 20}"><tspan class="kind">${one.kind}</tspan> <tspan class="name">${called}</tspan></text><text class="health" x="${x + 30}" y="${y + 37}">${health}</text>`
-  const label = `${one.kind} ${called}: ${health}`
-  return isOwned === undefined
-    ? html`<g role="img" aria-label="${label}">${text}</g>`
-    : html`<a href="${objectPath(kindPart(one.ref), one.namespace, one.name)}"><title>${label}</title>${text}</a>`
+  return html`<span class="kind">${one.kind}</span> <a href="${objectPath(kindPart(one.ref), one.namespace, one.name)}"><bdi>${namespacedName(one)}</bdi></a> ${badge(...HEALTHS[is])}${line === 'named' && html` <span class="dim">named in its spec</span>`}${why !== undefined && untold(why) !== '' && html`<p class="dim">${why}</p>`}`
 }

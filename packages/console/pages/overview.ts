@@ -1,16 +1,17 @@
 import { TO_LIST_RECONCILERS } from '#console/access'
 import type { KubeObject } from '#contracts'
-import { conditionOf, type Row } from '#inspect'
+import { conditionOf, type Row, wordsOf } from '#inspect'
+import { oneLine } from '#process/exit'
 import { isRefused, readReconciler } from '#spec'
 import type { ReconcilerCounts } from '../data/data.ts'
 import { type Html, html } from '../html.ts'
 import { type Ask, type Page, primaries, primaryOf } from './page.ts'
-import { ago, awayNote, badge, empty, kindPart, section, table, withQuery } from './parts.ts'
-import { runRows, seenRuns } from './runs.ts'
+import { ago, awayNote, badge, empty, kindPart, objectPath, section, type Tone, table, withQuery } from './parts.ts'
+import { seenRows, stateBadge } from './queue.ts'
 
-const FAILED_SHOWN = 8
+const CAUSES_SHOWN = 10
 
-/** Every reconciler, and what it has to do. */
+/** What fails, most urgent first; then every reconciler, and what it has to do. */
 export async function overview(ask: Ask): Promise<Page> {
   const { data, now } = ask
   const mayList = await ask.may(TO_LIST_RECONCILERS)
@@ -24,8 +25,9 @@ export async function overview(ask: Ask): Promise<Page> {
   const all = [...byName]
     .toSorted(([a], [b]) => a.localeCompare(b))
     .map(([name, object]) => ({ name, object, counts: counts?.get(name) }))
-  const failing = isAway || !mayList ? new Map<string, number>() : countFailing((await data.queue()).rows)
-  const rows = all.map((one) => row(one, failing.get(one.name) ?? 0, now))
+  const failingRows = isAway ? [] : (await data.queue()).rows.filter(isFailing)
+  const failures = Map.groupBy(mayList ? failingRows : [], ({ reconciler }) => reconciler)
+  const rows = all.map((one) => row(one, failures.get(one.name)?.length ?? 0, now))
   const none = mayList
     ? empty(
         'No reconciler is installed.',
@@ -39,9 +41,9 @@ export async function overview(ask: Ask): Promise<Page> {
     head: html`<h1>Overview</h1>`,
     regions: {
       ...(isAway && { notice: awayNote('NATS', away) }),
+      failing: isAway || all.length === 0 ? html`` : await failing(ask, all, failingRows),
       totals: totals(all.flatMap(({ counts }) => counts ?? [])),
       reconcilers: section('Reconcilers', rows.length === 0 ? none : table('Reconcilers', HEAD, rows)),
-      failed: isAway ? html`` : await failed(ask),
     },
   }
 }
@@ -58,12 +60,8 @@ function totals(counts: readonly ReconcilerCounts[]): Html {
 
 const shownNumber = (count: number): string => count.toLocaleString('en')
 
-function countFailing(rows: readonly Row[]): Map<string, number> {
-  const found = new Map<string, number>()
-  for (const { reconciler, error } of rows)
-    if (error !== undefined) found.set(reconciler, (found.get(reconciler) ?? 0) + 1)
-  return found
-}
+/** A key that a person has parked does not fail. */
+const isFailing = ({ error, reason }: Row): boolean => error !== undefined && reason !== 'Withdrawn'
 
 interface Known {
   name: string
@@ -84,7 +82,7 @@ function row({ name, object, counts }: Known, failing: number, now: Date): (Html
   return [
     html`<a class="name" href="${withQuery('/queue', { reconciler: name })}">${name}</a>`,
     primary ? html`<code>${kindPart(primary)}</code>` : '–',
-    stateOf(object, counts),
+    stateBadgeOf({ object, counts }),
     link('queued', depth?.queued),
     link('running', depth?.running),
     link('waiting', depth?.waiting),
@@ -96,29 +94,98 @@ function row({ name, object, counts }: Known, failing: number, now: Date): (Html
   ]
 }
 
-/** The first that is not as it should be. */
-function stateOf(object: KubeObject | undefined, counts: ReconcilerCounts | undefined): Html {
-  if (object === undefined) return badge('warn', 'no Reconciler')
-  const spec = readReconciler(object)
-  if (isRefused(spec)) return badge('bad', 'refused')
-  if (spec.paused) return badge('warn', 'paused')
-  const synced = conditionOf(object, 'Synced')
-  if (synced?.status === 'False') return badge('bad', `not watched: ${synced.reason ?? ''}`)
-  if (counts !== undefined && !counts.isServed) return badge('bad', 'not served')
-  if (synced?.status !== 'True') return badge('wait', 'not watched yet')
-  return spec.dryRun ? badge('warn', 'dry run') : badge('good', 'serving')
+/** How a Reconciler as a whole stands: the first that is not as it should be. */
+interface Stand {
+  tone: Tone
+  word: string
+  /** Why its objects do not run, and what helps. Left out: they run, or a person wants it so. */
+  why?: string
+  since?: Date | string | undefined
 }
 
-async function failed(ask: Ask): Promise<Html> {
+function standOf({ object, counts }: Pick<Known, 'object' | 'counts'>): Stand {
+  const since = counts?.oldest
+  if (object === undefined)
+    return {
+      tone: 'warn',
+      word: 'no Reconciler',
+      why: 'The Reconciler was deleted, and keys of it are left: install its function again, or purge them.',
+      since,
+    }
+  const spec = readReconciler(object)
+  if (isRefused(spec)) return { tone: 'bad', word: 'refused', why: spec.message }
+  if (spec.paused) return { tone: 'warn', word: 'paused' }
+  const synced = conditionOf(object, 'Synced')
+  if (synced?.status === 'False')
+    return { tone: 'bad', word: 'not watched', why: wordsOf(synced), since: synced.lastTransitionTime }
+  if (counts !== undefined && !counts.isServed)
+    return { tone: 'bad', word: 'not served', why: 'No dispatcher runs its function: start one that has it.', since }
+  if (synced?.status !== 'True') return { tone: 'wait', word: 'not watched yet' }
+  return spec.dryRun ? { tone: 'warn', word: 'dry run' } : { tone: 'good', word: 'serving' }
+}
+
+function stateBadgeOf(known: Pick<Known, 'object' | 'counts'>): Html {
+  const { tone, word } = standOf(known)
+  return badge(tone, word)
+}
+
+/** Reconcilers whose objects do not run, then objects that fail: one row for each cause, those of most objects first. */
+async function failing(ask: Ask, all: readonly Known[], rows: readonly Row[]): Promise<Html> {
   const kinds = await primaries(ask)
-  const found = await ask.data.recentRuns({ result: 'error' })
-  const terminal = await ask.data.recentRuns({ result: 'terminal' })
-  const seen = await seenRuns(ask, [...found, ...terminal])
-  const shown = seen.sort((a, b) => b.sequence - a.sequence).slice(0, FAILED_SHOWN)
-  if (shown.length === 0) return section('Failed lately', html`<p class="dim">No recorded run has failed lately.</p>`)
+  const broken = all.flatMap((one) => {
+    const { tone, word, why, since } = standOf(one)
+    return why === undefined
+      ? []
+      : [[badge(tone, word), 'all', reconcilerLink(one.name), 'all', sinceOf(since, ask), why]]
+  })
+  const causes = Map.groupBy(await seenRows(ask, rows, kinds), causeOf)
+  const ranked = [...causes.values()].sort((a, b) => b.length - a.length)
+  const shown = await Promise.all(ranked.slice(0, CAUSES_SHOWN).map((own) => causeRow(ask, own, kinds)))
+  const more = ranked.length - shown.length
+  const link = html` <a href="/queue?errors=only">all</a>`
+  if (broken.length + shown.length === 0)
+    return section(
+      'Failing',
+      empty('Nothing fails.', 'Every Reconciler is watched and served, and no object waits to be tried again.'),
+    )
   return section(
-    'Failed lately',
-    runRows('Runs that failed lately', shown, kinds, ask.now),
-    html` <a href="/runs?result=error">all</a>`,
+    'Failing',
+    html`${table('What fails', ['State', 'Object', 'Reconciler', 'Namespace', 'Since', 'Cause'], [...broken, ...shown])}
+${more > 0 && html`<p class="dim">… and ${more} more causes</p>`}`,
+    rows.length > 0 ? link : undefined,
   )
+}
+
+const reconcilerLink = (name: string): Html => html`<a href="${withQuery('/queue', { reconciler: name })}">${name}</a>`
+const sinceOf = (since: Date | string | undefined, { now }: Ask): Html =>
+  since === undefined ? html`–` : ago(since, now)
+
+/** The same error of another object of the namespace has the same cause, although it names that object. */
+const causeOf = ({ reconciler, namespace = '', name, error = '', state }: Row): string =>
+  JSON.stringify([reconciler, namespace, state, error.replaceAll(name, '*')])
+
+async function causeRow(
+  ask: Ask,
+  own: readonly Row[],
+  kinds: Awaited<ReturnType<typeof primaries>>,
+): Promise<(Html | string)[]> {
+  // It fails longest.
+  const [first] = own.toSorted((a, b) => b.attempt - a.attempt || a.since.localeCompare(b.since))
+  if (first === undefined) return []
+  const { reconciler, namespace, name, error = '', since } = first
+  const ref = kinds.get(reconciler)
+  const object =
+    own.length > 1
+      ? html`<a href="${withQuery('/queue', { reconciler, namespace: namespace ?? '_', errors: 'only' })}">${own.length} objects</a>`
+      : ref
+        ? html`<a href="${objectPath(kindPart(ref), namespace, name)}"><bdi>${name}</bdi></a>`
+        : html`<bdi>${name}</bdi>`
+  return [
+    stateBadge(first),
+    object,
+    reconciler,
+    namespace ?? '–',
+    sinceOf((ref && (await ask.data.failingSince(reconciler, { ref, namespace, name }))) ?? since, ask),
+    html`<span class="error clamp" title="${error}">${oneLine(error, 400)}</span>`,
+  ]
 }

@@ -58,7 +58,7 @@ export const facts = (rows: readonly (readonly [name: string, value: Html | stri
 export function table(caption: string, head: readonly string[], rows: readonly (readonly (Html | string)[])[]): Html {
   return html`<div class="scroll"><table><caption class="hidden">${caption}</caption>
 <thead><tr>${head.map((title) => html`<th scope="col">${title}</th>`)}</tr></thead>
-<tbody>${rows.map((cells) => html`<tr>${cells.map((cell, index) => html`<td data-name="${head[index]}">${cell}</td>`)}</tr>`)}</tbody></table></div>`
+<tbody>${rows.map((cells) => html`<tr>${cells.map((cell, index) => html`<td data-name="${head[index]}"><div>${cell}</div></td>`)}</tr>`)}</tbody></table></div>`
 }
 
 const VALUE_CHARS = 400

@@ -87,9 +87,13 @@ export async function selectedRows(ask: Ask): Promise<{ rows: Row[]; isCut: bool
       (!isFailing || row.error !== undefined),
   )
   const kinds = await primaries(ask)
-  const seen = await permitted(ask, matching, (row) => toList(kindOf(kinds, row), row.namespace))
+  const seen = await seenRows(ask, matching, kinds)
   return { rows: seen.sort((a, b) => ORDER[a.state] - ORDER[b.state] || a.since.localeCompare(b.since)), isCut }
 }
+
+/** The keys of the objects that the person may list. */
+export const seenRows = (ask: Ask, rows: readonly Row[], kinds: Kinds): Promise<Row[]> =>
+  permitted(ask, rows, (row) => toList(kindOf(kinds, row), row.namespace))
 
 /** The keys of a Reconciler that is gone are shown to whoever may list Reconcilers. */
 const kindOf = (kinds: Kinds, { reconciler }: Row): Pick<ResourceRef, 'group' | 'resource'> =>
@@ -117,14 +121,14 @@ function rowsHtml(ask: Ask, rows: readonly Row[], from: number, kinds: Kinds): H
 /** As `fairlead queue ls` has it, with times that go on. */
 export function detailOf(row: Row, now: Date): Html {
   const { state, error, orphaned, finalizer, until } = row
-  const why = error === undefined ? html`` : html`<span class="error" title="${error}">${oneLine(error, 240)}</span>`
+  const why = error === undefined ? html`` : html`: <span class="error" title="${error}">${oneLine(error, 240)}</span>`
   const left = until === undefined ? html`` : ahead(until, now)
   if (orphaned)
     return html`its Reconciler does not exist${finalizer === undefined ? why : html`; the object waits for <code>${finalizer}</code>`}`
-  if (state === 'queued') return html`${row.lane} lane, place ${row.position ?? '?'}${placeInNamespace(row)} ${why}`
+  if (state === 'queued') return html`${row.lane} lane, place ${row.position ?? '?'}${placeInNamespace(row)}${why}`
   if (state === 'running') return html`by ${row.by ?? row.owner ?? '?'}${row.dirty && ', changed meanwhile'}`
-  if (state === 'waiting') return row.reason === 'Error' ? html`retry in ${left}: ${why}` : html`timer in ${left}`
-  return row.reason === 'Withdrawn' ? html`by hand ${why}` : html`until something changes: ${why}`
+  if (state === 'waiting') return row.reason === 'Error' ? html`retry in ${left}${why}` : html`timer in ${left}`
+  return row.reason === 'Withdrawn' ? html`by hand${why}` : html`until something changes${why}`
 }
 
 /** Changes with the rows: then the script asks for its window again. */

@@ -50,7 +50,7 @@ ${field('Namespace', 'namespace', namespace)}${field('Name', 'name', name)}<butt
 }
 
 /** The runs of objects that the person may list, without the names of causes that they may not get. */
-export async function seenRuns(ask: Ask, runs: readonly StoredRun[]): Promise<StoredRun[]> {
+async function seenRuns(ask: Ask, runs: readonly StoredRun[]): Promise<StoredRun[]> {
   const isSeen = await Promise.all(runs.map((run) => maySee(ask, run, toList)))
   return withSeenCauses(
     ask,
@@ -61,20 +61,22 @@ export async function seenRuns(ask: Ask, runs: readonly StoredRun[]): Promise<St
 const isResult = (text: string | undefined): text is RunResult => text !== undefined && Object.hasOwn(RESULTS, text)
 const CAUSE_CHARS = 140
 
+/** `untold`: the runs are of one object, whose page leaves out what it has told. */
 export function runRows(
   caption: string,
   runs: readonly StoredRun[],
   kinds: Kinds,
   now: Date,
-  { isOfOne = false } = {},
+  untold?: (text: string) => string,
 ): Html {
+  const isOfOne = untold !== undefined
   const rows = runs.map(({ sequence, record }) => {
     const { reconciler, namespace, name, result, message, endedAt } = record
     const kind = kinds.get(reconciler)
     const called = html`<span class="of">${reconciler}</span> <bdi>${namespace !== undefined && `${namespace}/`}${name}</bdi>`
     const object = kind ? html`<a href="${objectPath(kindPart(kind), namespace, name)}">${called}</a>` : called
     const why =
-      message === undefined
+      message === undefined || untold?.(message) === ''
         ? oneLine(becauseOf(record), CAUSE_CHARS)
         : html`<span class="error">${oneLine(message, CAUSE_CHARS)}</span>`
     return [
