@@ -239,14 +239,14 @@ class Scene {
     this.#external = external
   }
 
-  enqueue(name: string): Promise<unknown> {
-    return this.queue.enqueue(this.name, keyOf(this.name, name))
+  enqueue(name: string, why: { cause?: string } = {}): Promise<unknown> {
+    return this.queue.enqueue(this.name, keyOf(this.name, name), why)
   }
 
   /** The next run of this key that ends from now on. */
-  async run(name: string): Promise<RunStep & { step: 'finished' }> {
+  async run(name: string, why: { cause?: string } = {}): Promise<RunStep & { step: 'finished' }> {
     const from = this.steps.length
-    await this.enqueue(name)
+    await this.enqueue(name, why)
     return this.ended(name, from)
   }
 

@@ -78,12 +78,10 @@ describe('RUNS', () => {
     size = 2
     await fixture.kube.patch(`/apis/test.fairlead.dev/v1/namespaces/${name}/widgets/w`, { spec: { a: 1 } }, 'merge')
     await recorded.scene.see({ group: 'test.fairlead.dev', version: 'v1', resource: 'widgets' }, 'w')
-    await recorded.scene.run('w')
+    const cause = `modified Widget.v1.test.fairlead.dev ${name}/w@7`
+    await recorded.scene.run('w', { cause })
     const [, second] = await recorded.afterRun('w', 2)
-    expect(second?.record).toMatchObject({
-      causes: [{ is: 'changed', object: `Widget.v1.test.fairlead.dev ${name}/w` }],
-      since: first?.record.id,
-    })
+    expect(second?.record.causes).toEqual([cause])
     const apply = second?.record.laps.flatMap(({ writes }) => writes).find(({ verb }) => verb === 'apply')
     expect(apply?.differences).toContainEqual({ path: '.data.size', before: '1', after: '2' })
 
