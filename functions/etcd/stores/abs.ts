@@ -14,6 +14,7 @@ import {
   publish,
   received,
   soon,
+  statusOf,
   TRIES,
   textOf,
   UPLOAD,
@@ -161,7 +162,7 @@ export class AbsStore implements Store {
       return new StoreError('refused', `${what}: no credentials: ${textOf(error)}: ${ADVICE_ON_IDENTITY}`)
     if (statusCode === undefined) return unanswered(what, error)
     const reason = REASONS[code ?? ''] ?? 'refused'
-    const said = [statusCode, code].filter((word) => word !== undefined).join(' ')
+    const said = code === undefined ? statusOf(statusCode) : `${statusCode} ${code}`
     const advice = this.#adviceOn(code)
     return new StoreError(reason, `${what}: ${said}${advice === undefined ? '' : `: ${advice}`}`)
   }
@@ -184,6 +185,8 @@ export class AbsStore implements Store {
       case 'LeaseIdMissing':
       case 'BlobImmutableDueToPolicy':
         return 'the blob is protected: end its lease or its policy'
+      case 'PARSE_ERROR':
+        return `the answer is not one of Azure Blob Storage: is it Azure Blob Storage that answers?${place}`
       default:
         return undefined
     }

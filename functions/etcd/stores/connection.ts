@@ -1,4 +1,4 @@
-import { Agent as HttpAgent } from 'node:http'
+import { Agent as HttpAgent, STATUS_CODES } from 'node:http'
 import { Agent as HttpsAgent } from 'node:https'
 import type { Socket } from 'node:net'
 import { type DescribedObject, StoreError } from './types.ts'
@@ -72,6 +72,12 @@ export function unanswered(what: string, cause: unknown, tries = TRIES): StoreEr
 }
 
 const codeOf = (error: unknown): string | undefined => (error as NodeJS.ErrnoException | undefined)?.code
+
+/**
+ * Returns the status of an answer in words, which are not those of the answer: a proxy may repeat the credentials of a
+ * request in a text of its own. Only the fields that a service documents are shown besides it.
+ */
+export const statusOf = (status: number): string => `${status} ${STATUS_CODES[status] ?? ''}`.trim()
 
 /** Leaves out URLs with a query, also without their host, because that of an upload is a permission to write. */
 export const withoutUrls = (text: string): string =>

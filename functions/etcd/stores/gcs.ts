@@ -10,6 +10,7 @@ import {
   publish,
   received,
   soon,
+  statusOf,
   TRIES,
   textOf,
   UPLOAD,
@@ -244,8 +245,12 @@ export class GcsStore implements Store {
       signal?.throwIfAborted()
       const isKey = this.#options.credentials !== undefined
       const advice = isKey ? 'is the key of the service account still valid, and the clock right?' : ADVICE_ON_IDENTITY
-      const reason = (error as { response?: Answer }).response === undefined && isKey ? 'unavailable' : 'refused'
-      throw new StoreError(reason, `${what}: no credentials: ${textOf(error)}: ${advice}`)
+      const { response } = error as { response?: Answer }
+      const reason = response === undefined && isKey ? 'unavailable' : 'refused'
+      // Requests to the metadata server have no credentials that its text could repeat.
+      const isText = isKey && typeof response?.data === 'string'
+      const said = isText ? statusOf(response.status) : textOf(error)
+      throw new StoreError(reason, `${what}: no credentials: ${said}: ${advice}`)
     }
   }
 
@@ -261,11 +266,10 @@ export class GcsStore implements Store {
   }
 
   async #refused({ status, data }: Answer, what: string): Promise<StoreError> {
-    const text = data instanceof Readable ? Buffer.concat(await data.toArray()).toString() : data
-    return new StoreError(
-      REASONS[status] ?? 'refused',
-      `${what}: ${status} ${withoutUrls(messageOf(text)).slice(0, MOST_SAID)}${this.#adviceOn(status)}`,
-    )
+    const body = data instanceof Readable ? Buffer.concat(await data.toArray()).toString() : data
+    const message = messageOf(body)
+    const said = message === undefined ? statusOf(status) : `${status} ${withoutUrls(message).slice(0, MOST_SAID)}`
+    return new StoreError(REASONS[status] ?? 'refused', `${what}: ${said}${this.#adviceOn(status)}`)
   }
 
   #adviceOn(status: number): string {
@@ -332,11 +336,17 @@ function storedOf({ headers }: Answer): number {
 /** The characters of an answer that an error shows. */
 const MOST_SAID = 200
 
-function messageOf(data: unknown): string {
-  if (typeof data === 'object' && data !== null) return (data as { error?: { message?: string } }).error?.message ?? ''
+/** Returns the message of Google in an answer. Undefined: the answer has none, and may be of another server. */
+function messageOf(body: unknown): string | undefined {
+  const { error } = ((typeof body === 'string' ? parsed(body) : body) ?? {}) as { error?: { message?: unknown } }
+  const message = error?.message
+  return typeof message === 'string' && message !== '' ? message : undefined
+}
+
+function parsed(text: string): unknown {
   try {
-    return messageOf(JSON.parse(String(data)) ?? undefined)
+    return JSON.parse(text)
   } catch {
-    return String(data)
+    return undefined
   }
 }

@@ -11,7 +11,7 @@ import {
   type S3ServiceException,
   UploadPartCommand,
 } from '@aws-sdk/client-s3'
-import { agentsOf, publish, received, soon, TRIES, textOf, UPLOAD, unanswered } from './connection.ts'
+import { agentsOf, publish, received, soon, statusOf, TRIES, textOf, UPLOAD, unanswered } from './connection.ts'
 import { sendParts } from './parts.ts'
 import {
   type Connection,
@@ -170,16 +170,18 @@ export class S3Store implements Store {
 
   /** Returns the error of a request, with a fix. An answer to HEAD has no body, so only its status counts. */
   #errorOf(error: unknown, what: string): StoreError {
-    const { name = '', message = '', $metadata } = error as Partial<S3ServiceException>
+    const { name = '', message = '', $fault, $metadata } = error as Partial<S3ServiceException>
     const status = $metadata?.httpStatusCode
     if (name === 'CredentialsProviderError' || isOfTokens(error))
       return new StoreError('refused', `${what}: no credentials: ${textOf(error)}: ${ADVICE_ON_IDENTITY}`)
     if (status === undefined) return unanswered(what, error, $metadata?.attempts)
     const isNamed = name !== '' && name !== 'NotFound' && !UNNAMED.test(name)
     const reason = REASONS[name] ?? (status === 404 && !isNamed ? 'missing' : 'refused')
-    const said = [status, isNamed ? name : '', UNNAMED.test(message) ? '' : message].filter((word) => word !== '')
+    if ($fault === undefined) return new StoreError(reason, `${what}: ${statusOf(status)}: ${NOT_OF_S3}`)
+    const words = [isNamed ? name : '', UNNAMED.test(message) ? '' : message].filter((word) => word !== '')
+    const said = words.length === 0 ? statusOf(status) : `${status} ${words.join(' ')}`
     const advice = this.#adviceOn(name, status, error)
-    return new StoreError(reason, `${what}: ${said.join(' ')}${advice === undefined ? '' : `: ${advice}`}`)
+    return new StoreError(reason, `${what}: ${said}${advice === undefined ? '' : `: ${advice}`}`)
   }
 
   #adviceOn(code: string, status: number, error: unknown): string | undefined {
@@ -218,6 +220,8 @@ export class S3Store implements Store {
 
 const ADVICE_ON_IDENTITY =
   'name a Secret, or bind the ServiceAccount of the pod to a role of AWS, by the annotation eks.amazonaws.com/role-arn or by EKS Pod Identity'
+
+const NOT_OF_S3 = 'the answer is not one of S3: is it S3 that answers?'
 
 /** The names and messages of the SDK for an error without a code. */
 const UNNAMED = /^(Unknown|UnknownError|\d{3}|Error)$/

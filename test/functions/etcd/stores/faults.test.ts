@@ -42,6 +42,10 @@ const once =
   (request: string, nth: number): Fault | undefined =>
     pattern.test(request) && nth === 1 ? fault : undefined
 
+/** What an error shows of an answer that is not of the service. */
+const SAID =
+  /^(GET|POST|PUT|LIST) \w+:\/\/backups\/k( \([\w ]+\))?: 400 (Bad Request|PARSE_ERROR)(: the answer is not one of [\w ]+: is it [\w ]+ that answers\?(; the endpoint is \S+)?)?$/
+
 interface Provider {
   start: () => Promise<TestStore>
   open: (endpoint: string) => Promise<Store>
@@ -139,6 +143,31 @@ describe.each(providers)('%s over a network that fails', (name, { start, open, p
     expect(other.received).toEqual([])
   })
 
+  it.each([
+    ['text', (headers: string) => `Bad request.\n${headers}`],
+    ['HTML', (headers: string) => `<html><body>${headers}</body></html>`],
+    ['JSON', (headers: string) => JSON.stringify({ message: 'no', request: { headers } })],
+  ])('says in one line that a proxy refuses, and not what its %s repeats of the request', async (_, saying) => {
+    const shown: string[] = []
+    await using proxy = await startFaultyProxy(new URL(server.url).origin, (_, __, headers) => {
+      shown.push(String(headers.authorization))
+      return { status: 400, body: saying(JSON.stringify(headers)) }
+    })
+    const store = await open(proxy.url)
+    const failed = [
+      store.put('k', bytes(), { metadata: {} }),
+      all(whole(store, 'k')),
+      store.list('k')[Symbol.asyncIterator]().next(),
+    ]
+    for (const result of await Promise.allSettled(failed)) {
+      const { reason: error } = result as { reason: Error }
+      expect(error).toMatchObject({ name: 'StoreError', reason: 'refused' })
+      expect(error.message).toMatch(SAID)
+    }
+    expect(shown.length).toBeGreaterThan(0)
+    expect(shown).not.toContain('undefined')
+  })
+
   it('says which request had no answer, and how often it was tried', async () => {
     await using proxy = await startFaultyProxy(new URL(server.url).origin, () => 'cut')
     await expect((await open(proxy.url)).head('k')).rejects.toThrow(
@@ -188,22 +217,49 @@ describe('GCS, whose parts go to a URL of their own', () => {
   })
 
   it.each([
-    ['text', (text: string) => text],
-    ['JSON', (message: string) => JSON.stringify({ error: { message } })],
+    ['text', (text: string) => text, 'Bad Request'],
+    ['JSON', (message: string) => JSON.stringify({ error: { message } }), 'Cannot PUT the URL'],
   ])(
     'does not show the URL of an upload that an answer in %s repeats, because it is a permission to write',
-    async (_, saying) => {
+    async (_, saying, shown) => {
       await using server = await startHttpReceiver(({ method, url }, response) => {
         if (method === 'POST') response.setHeader('location', `${url}&upload_id=permission`).end('{}')
         else response.writeHead(400).end(saying(`Cannot ${method} ${url}`))
       })
       const store = await openGcs({ bucket: BUCKET, endpoint: server.url, credentials: { accessToken: 'x' } })
-      await expect(store.put('k', bytes(), { metadata: {} })).rejects.toThrow(/: 400 Cannot PUT the URL$/)
+      await expect(store.put('k', bytes(), { metadata: {} })).rejects.toThrow(new RegExp(`: 400 ${shown}$`))
     },
   )
 
-  it('draws a token by the key of a service account, signed with RS256, and draws no second one', async () => {
+  it.each([
+    ['text', (form: string) => `Bad request: ${form}`, '400 Bad Request'],
+    ['JSON', () => '{"error":"invalid_grant","error_description":"Invalid JWT"}', '400 invalid_grant: Invalid JWT'],
+  ])(
+    'shows of a refusal of the token service in %s what it documents, and not the request',
+    async (_, saying, shown) => {
+      await using google = await startCloudFront({
+        'oauth2.googleapis.com': (form, _, response) => {
+          const isJson = saying(form).startsWith('{')
+          response.writeHead(400, { 'content-type': isJson ? 'application/json' : 'text/plain' }).end(saying(form))
+        },
+      })
+      using _proxy = withEnv(google.env)
+      const { serviceAccount } = newServiceAccount()
+      const store = await openGcs({ bucket: BUCKET, ca: google.ca, credentials: { serviceAccount } })
+      await expect(store.head('k')).rejects.toThrow(
+        `GET gs://backups/k (metadata): no credentials: ${shown}: is the key of the service account still valid`,
+      )
+    },
+  )
+
+  const newServiceAccount = () => {
     const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
+    const private_key = privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
+    return { serviceAccount: { client_email: 'backup@project.example', private_key }, publicKey }
+  }
+
+  it('draws a token by the key of a service account, signed with RS256, and draws no second one', async () => {
+    const { serviceAccount, publicKey } = newServiceAccount()
     const asked: string[] = []
     await using google = await startCloudFront({
       'oauth2.googleapis.com': (body, _, response) => {
@@ -213,10 +269,6 @@ describe('GCS, whose parts go to a URL of their own', () => {
       },
     })
     await using server = await startGcs()
-    const serviceAccount = {
-      client_email: 'backup@project.example',
-      private_key: privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(),
-    }
     using _proxy = withEnv(google.env)
     const credentials = { serviceAccount }
     const store = await openGcs({ bucket: BUCKET, endpoint: server.url, ca: google.ca, credentials })
