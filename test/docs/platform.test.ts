@@ -1,6 +1,7 @@
 import { globSync, readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
 import packageJson from '../../package.json' with { type: 'json' }
+import { pages } from './links.ts'
 
 const read = (file: string): string => readFileSync(file, 'utf8')
 /** The rows of the table of versions, as on the page. */
@@ -33,4 +34,9 @@ it('the picture of the platform has the accounts, ports and streams of the manif
   expect([...ports].filter((port) => !manifests.includes(port))).toEqual([])
   for (const port of ['443', '4222', '6222', '6443', '8080', '8090', '8222']) expect(ports).toContain(port)
   for (const stream of ['EVENTS', 'WORK', 'RUNS', 'DEAD']) expect(picture).toContain(`>${stream}<`)
+})
+
+it('a page begins with what the thing is, not with its reader', () => {
+  const opening = (page: string): string => read(page).split('\n\n')[1] ?? ''
+  expect(pages().filter((page) => /^For |After (?:reading )?this (?:page|guide)/.test(opening(page)))).toEqual([])
 })
