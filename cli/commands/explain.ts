@@ -22,10 +22,14 @@ export async function printExplanation(
   if (kind === '' || name === '' || rest.length > 0)
     throw new UsageError(`"${asked}" names no object: give KIND/NAME, such as website/hello`)
   const settings = await config()
-  const [kube, streams] = await Promise.all([kubeOf(settings), streamsOf(settings)])
+  const [api, nats] = await Promise.allSettled([kubeOf(settings), streamsOf(settings)])
+  if (api.status === 'rejected' && nats.status === 'rejected')
+    throw new Error(`neither the API server nor NATS can be asked: ${whyAway(api.reason)}; ${whyAway(nats.reason)}`, {
+      cause: api.reason,
+    })
+  const kube = api.status === 'fulfilled' ? api.value : whyAway(api.reason)
+  const streams = nats.status === 'fulfilled' ? nats.value : whyAway(nats.reason)
   try {
-    if (typeof kube === 'string' && typeof streams === 'string')
-      throw new Error(`neither the API server nor NATS can be asked: ${kube}; ${streams}`)
     const situation = await gather({ kind, namespace, name }, { kube, streams }, () => new Date())
     const explanation = explain(situation)
     if (output === 'json') print(jsonOf(situation, explanation))
@@ -37,24 +41,14 @@ export async function printExplanation(
   }
 }
 
-/** Returns a client, or the reason why there is none. */
-async function kubeOf(settings: Config): Promise<KubeClient | string> {
-  try {
-    const kube = await openKube(settings)
-    await kube.text('/version')
-    return kube
-  } catch (error) {
-    return whyAway(error)
-  }
+/** Returns a client of an API server that answers. */
+async function kubeOf(settings: Config): Promise<KubeClient> {
+  const kube = await openKube(settings)
+  await kube.text('/version')
+  return kube
 }
 
-/** Returns the streams, or the reason why they cannot be read. */
-async function streamsOf(settings: Config): Promise<(ExistingStreams & AsyncDisposable) | string> {
-  try {
-    return await openExistingStreams(settings, await createLogger({ ...settings, LOG_LEVEL: 'error' }))
-  } catch (error) {
-    return whyAway(error)
-  }
-}
+const streamsOf = async (settings: Config): Promise<ExistingStreams & AsyncDisposable> =>
+  openExistingStreams(settings, await createLogger({ ...settings, LOG_LEVEL: 'error' }))
 
 const whyAway = (error: unknown): string => oneLine(error instanceof Error ? error.message : String(error))

@@ -69,7 +69,13 @@ function described(error: unknown, debug: boolean): string {
   if (!(error instanceof Error)) return `fairlead: ${String(error)}`
   if (debug)
     return `fairlead: ${error.stack ?? error.message}${error.cause === undefined ? '' : `\ncaused by ${described(error.cause, true)}`}`
-  return `fairlead: ${error.message}`
+  const fix = FIXES[error.name]
+  return `fairlead: ${error.message}${fix === undefined ? '' : `; ${fix}`}`
+}
+
+/** What helps against errors whose message cannot know it. */
+const FIXES: Record<string, string> = {
+  NatsUnreachableError: 'start nats-server there, or give another address by NATS_URL or --nats',
 }
 
 /** A signal that ends the command. The message is the signal's name. */

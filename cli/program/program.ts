@@ -111,7 +111,7 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
     .option('--prefix <name>', 'Prefix of streams and subjects (default: FAIRLEAD_PREFIX)')
     .option('--shard <name>', 'Shard of Reconcilers to serve (default: FAIRLEAD_SHARD)')
     .addHelpText('after', EPILOGUE)
-    .showHelpAfterError('(fairlead --help lists commands, variables and exit codes)')
+    .configureOutput({ outputError: (text, write) => write(usageError(text)) })
   const context: CommandContext = {
     print,
     setExitCode,
@@ -127,5 +127,19 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
   inspectCommands(program, context)
   program.commandsGroup('Help:').helpCommand(...HELP_COMMAND)
   completionCommand(program, context)
+  withPointer(program, 'fairlead')
   return program
+}
+
+/** Makes one line of an error of Commander: `error: unknown command 'expalin'`, `(Did you mean explain?)`. */
+const usageError = (text: string): string =>
+  text
+    .replace(/^error: /, 'fairlead: ')
+    .replace(' is invalid. ', ' is invalid: ')
+    .replace(/\n\(Did you mean (.*)\?\)/, '; did you mean $1?')
+
+/** After a usage error, points to the help of the command. */
+function withPointer(command: Command, path: string): void {
+  command.showHelpAfterError(`For its arguments and options: ${path} --help`)
+  for (const child of command.commands) withPointer(child, `${path} ${child.name()}`)
 }

@@ -47,7 +47,9 @@ afterAll(async () => {
 
 describe('wrong use', () => {
   it.each([
-    [['nope'], "unknown command 'nope'"],
+    [['nope'], "fairlead: unknown command 'nope'\nFor its arguments and options: fairlead --help"],
+    [['queue', 'lst'], "fairlead: unknown command 'lst'; did you mean ls?\n"],
+    [['explain', '--namespaec', 'a'], "unknown option '--namespaec'; did you mean --namespace?"],
     [['up', 'extra'], 'too many arguments'],
     [['queue', 'ls', '--limit', '0'], 'whole number from 1'],
     [['queue', 'ls', 'A b'], 'lower-case letters'],
@@ -173,7 +175,10 @@ describe('servers that cannot be used', () => {
     const NATS_URL = `nats://127.0.0.1:${(mute.address() as AddressInfo).port}`
     const { code, stderr } = await fairlead(['queue', 'ls'], { ...env, NATS_URL })
     mute.close()
-    expect({ code, stderr }).toEqual({ code: 4, stderr: `fairlead: cannot connect to NATS at ${NATS_URL}: timeout\n` })
+    expect({ code, stderr }).toEqual({
+      code: 4,
+      stderr: `fairlead: cannot connect to NATS at ${NATS_URL}: timeout; start nats-server there, or give another address by NATS_URL or --nats\n`,
+    })
   })
 
   it('ends with 2 when three replicas are wanted of a single server', async () => {
