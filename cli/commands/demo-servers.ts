@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -89,8 +90,9 @@ async function temporaryCluster(options: Omit<ClusterOptions, 'dir'>) {
   try {
     return await startCluster({ ...options, dir, dieWithParent: true, temporary: true })
   } catch (error) {
-    // The logs of a failed start contain the error. These two starts have no logs of interest.
-    if (options.signal?.aborted || error instanceof NoNodeError) await rm(dir, { recursive: true, force: true })
+    // The logs of a failed start contain the error. The others have none, or none of interest.
+    const hasLogs = existsSync(join(dir, 'log')) && !(options.signal?.aborted || error instanceof NoNodeError)
+    if (!hasLogs) await rm(dir, { recursive: true, force: true })
     throw error
   }
 }

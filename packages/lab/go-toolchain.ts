@@ -21,7 +21,8 @@ export function goEnvironment(env: Environment, extra: Record<string, string>): 
 export async function requireGo(needed: string, forWhat: string, env: Environment): Promise<void> {
   const why = `Go ${needed} or newer is needed to build ${forWhat} once`
   const cure =
-    'Install it from https://go.dev/dl/ (or: brew install go), see that `go version` works in this shell, and try again'
+    'Install it from https://go.dev/dl/ (or: brew install go), see that `go version` works in this shell, and try again. ' +
+    'Programs or a cluster that you have need no Go: docs/cli.md#the-local-cluster'
   const answer = await runGo(['env', 'GOVERSION', 'GOTOOLCHAIN'], { cwd: tmpdir(), env: goEnvironment(env, {}) }).catch(
     (cause: unknown) => {
       throw new Error(`${why}, and there is no working \`go\` in PATH. ${cure}.`, { cause })
