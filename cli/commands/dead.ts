@@ -30,7 +30,8 @@ async function* lettersOf(tools: ReplayTools, ids: readonly number[]): AsyncGene
 
 async function letterOf({ dead }: ReplayTools, id: number): Promise<DeadLetter> {
   const letter = await dead.get(id)
-  if (letter === undefined) throw new UsageError(`there is no ${id} in ${dead.stream}: fairlead dead ls`)
+  if (letter === undefined)
+    throw new UsageError(`there is no dead letter ${id} in ${dead.stream}: fairlead dead ls lists them`)
   return letter
 }
 

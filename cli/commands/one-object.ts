@@ -18,9 +18,9 @@ export function existing(
   kube: KubeClient,
   kind: ResourceRef & { kind: string },
   { namespace, name }: { namespace: string | undefined; name: string },
-  signal: AbortSignal,
+  signal?: AbortSignal,
 ): Promise<KubeObject> {
-  return kube.get(resourcePath(kind, namespace, name), { signal }).catch((cause: unknown) => {
+  return kube.get(resourcePath(kind, namespace, name), signal && { signal }).catch((cause: unknown) => {
     if (!isNotFound(cause)) throw cause
     const where = namespace === undefined ? '' : ` in namespace ${namespace}; -n names another one`
     throw new UsageError(`there is no ${kind.kind} ${name}${where}`, { cause })

@@ -20,6 +20,7 @@ import { openJetStream, prefixOf } from '#process/nats'
 import type { CommandContext, Print, Target } from '../options.ts'
 import { openSink } from './events.ts'
 import { guessedRef, imagined, isUsuallyNamespaced, objectsIn, resourceNamed, served } from './manifests.ts'
+import { existing } from './one-object.ts'
 
 export interface PublishOptions {
   file?: string
@@ -86,8 +87,8 @@ async function find(settings: Config, kind: string | undefined, name: string | u
   const cluster = await clusterId(kube)
   if (given) return { cluster, objects: await inCluster(kube, given, namespace), areStored: false }
   const ref = resourceNamed(kind ?? '', await servedResources(kube))
-  const path = resourcePath(ref, ref.namespaced ? (namespace ?? 'default') : undefined, name)
-  return { cluster, objects: [{ ref, object: await kube.get(path) }], areStored: true }
+  const where = { namespace: ref.namespaced ? (namespace ?? 'default') : undefined, name: name ?? '' }
+  return { cluster, objects: [{ ref, object: await existing(kube, ref, where) }], areStored: true }
 }
 
 /** Returns the objects after a dry run of the API server, which adds defaults, validates, and stores nothing. */

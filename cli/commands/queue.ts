@@ -18,6 +18,7 @@ import {
   keyFor,
   keyNameOf,
   MEANING,
+  objectsNamed,
   orphansIn,
   placeInNamespace,
   type QueuedNow,
@@ -177,6 +178,9 @@ export async function showKey({ queue, events }: QueueView, options: ShowOptions
   const hint = await elsewhere(queue, reconciler, name)
   if (hint !== '') throw new UsageError(`${called({ reconciler, ...name })} is idle${hint}`)
   if (advice !== undefined) return advice
+  const there = await objectsNamed(events, reconciler, name.name)
+  if (there?.every(({ metadata }) => metadata.namespace !== name.namespace))
+    throw new UsageError(`${called({ reconciler, ...name })}: no such object${stillThere(there)}`)
   const ends = isGone
     ? `there is no Reconciler ${reconciler}, so nothing runs it`
     : 'it runs when it changes, or by queue run'

@@ -228,4 +228,4 @@ export async function demandRun(view: RunsView, id: number): Promise<StoredRun> 
 }
 
 const gone = ({ stream }: RunsView, id: number) =>
-  new UsageError(`there is no run ${id} in ${stream}: fairlead runs ls`)
+  new UsageError(`there is no run ${id} in ${stream}: fairlead runs ls lists them`)

@@ -245,6 +245,16 @@ async function primaryOf(events: EventsView, reconciler: string): Promise<Resour
   return (found['spec'] as { for: ResourceRef }).for
 }
 
+/** Returns the objects of that name that the Reconciler is for; undefined if EVENTS does not have the Reconciler. */
+export async function objectsNamed(
+  events: EventsView,
+  reconciler: string,
+  name: string,
+): Promise<KubeObject[] | undefined> {
+  const isKnown = (await existingIn(events))?.names.has(reconciler) === true
+  return isKnown ? presentObjects(events, { ref: await primaryOf(events, reconciler), name }) : undefined
+}
+
 /** The streams that commands about the queue read. */
 export interface QueueView {
   queue: WorkQueue

@@ -106,7 +106,10 @@ it('the commands show, replay and exit as they should', async () => {
     { bodyBase64: '/wA=' },
     { reconciler: FN, code: 404 },
   ])
-  expect(await dead('show', '99')).toMatchObject({ code: 2, stderr: expect.stringContaining('there is no 99') })
+  expect(await dead('show', '99')).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('there is no dead letter 99'),
+  })
   expect(await dead('replay')).toMatchObject({ code: 2, stderr: expect.stringContaining('--all') })
   const all = await dead('replay', '--all')
   expect(all).toMatchObject({ code: 1 })

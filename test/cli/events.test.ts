@@ -292,7 +292,7 @@ describe('publish', () => {
     [['publish'], 2, 'KIND and NAME'],
     [['publish', 'pod'], 2, 'KIND and NAME'],
     [['publish', 'zebra', 'x'], 2, 'no resource "zebra"'],
-    [['publish', 'cm', 'nope'], 3, 'not found'],
+    [['publish', 'cm', 'nope'], 2, 'there is no ConfigMap nope in namespace default'],
     [['publish', '-f', '/nowhere'], 2, 'there is no such file'],
     [['publish', 'cm', 'shop', '--offline'], 2, 'give --file'],
     [['publish', 'cm', 'shop', '--curl', '--to', 'nats:x'], 2, 'curl speaks no NATS'],

@@ -210,6 +210,14 @@ it('a healthy object has three lines', async () => {
   expect({ lines: stdout.trimEnd().split('\n').length, code }).toEqual({ lines: 3, code: 0 })
 })
 
+it('the key of an object that does not exist is an error, which tells where the name exists', async () => {
+  const { stderr, code } = await world.fairlead('fairlead queue show site a-right-is-missing')
+  expect({ stderr, code }).toEqual({
+    stderr: 'fairlead: site a-right-is-missing: no such object; there is default/a-right-is-missing\n',
+    code: 2,
+  })
+})
+
 it('a recorded run is replayed on the function as it is, and on another version of it', async () => {
   const { stdout } = await world.fairlead('fairlead runs ls site default/a-right-is-missing --result success -o json')
   const runs = JSON.parse(stdout) as { run: number; laps: object[]; name: string }[]
