@@ -13,7 +13,10 @@ export interface BackupJob {
   key: string
   /** Left out: one object, which replaces an object with this key. */
   periodic?: Periodic
-  /** The owner of the backup, stored in its metadata. Only backups with the same owner are deleted as old ones. */
+  /**
+   * The owner of the backup, stored in its metadata: for an EtcdBackup, NAMESPACE/NAME/UID. Only backups with the same
+   * owner are deleted as old ones.
+   */
   owner: string
   now: Date
   /** The time-out of the whole run, in milliseconds. */
@@ -79,8 +82,13 @@ async function deleteOld(job: BackupJob, most: number, newest: string) {
   signal.addEventListener('abort', stop, { once: true })
   if (signal.aborted) stop()
   try {
-    const ahead = await Promise.race([stopped, deleteSurplus(job, most, newest, deleted)])
-    return { deleted, ...(ahead.length > 0 && { ahead: ahead.map((one) => store.address(one)) }) }
+    const { ahead, namesakes } = await Promise.race([stopped, deleteSurplus(job, most, newest, deleted)])
+    const [first] = namesakes
+    return {
+      deleted,
+      ...(ahead.length > 0 && { ahead: ahead.map((one) => store.address(one)) }),
+      ...(first !== undefined && { namesakes: { first: store.address(first), count: namesakes.length } }),
+    }
   } catch (error) {
     if (!(error instanceof StoreError)) throw error
     return { deleted: [...deleted], retentionError: error.message }
@@ -97,27 +105,35 @@ async function deleteSurplus(
   most: number,
   newest: string,
   deleted: string[],
-): Promise<string[]> {
+): Promise<{ ahead: string[]; namesakes: string[] }> {
   const keys: string[] = []
   for await (const object of store.list(key)) keys.push(object.key)
   const { old, ahead } = surplus(keys, key, most, newest)
-  if (old.length === 0) return ahead
+  if (old.length === 0) return { ahead, namesakes: [] }
   // Another EtcdBackup may have the same path. Its backups do not count, and must not be deleted.
   const own: string[] = []
+  const namesakes: string[] = []
   const periodic = keys.filter((one) => stamped(one, key) !== undefined)
   while (periodic.length > 0) {
     signal.throwIfAborted()
     const some = periodic.splice(0, READS_AT_ONCE)
     const owners = await Promise.all(some.map(async (one) => (await store.head(one))?.metadata[OWNER]))
     own.push(...some.filter((_, at) => owners[at] === owner))
+    namesakes.push(...some.filter((_, at) => owners[at] !== owner && nameOf(owners[at]) === nameOf(owner)))
   }
   for (const one of surplus(own, key, most, newest).old) {
     signal.throwIfAborted()
     await store.delete(one)
     deleted.push(one)
   }
-  return ahead
+  return { ahead, namesakes }
 }
+
+/**
+ * Returns the namespace and name of an owner, without its UID: an EtcdBackup of another Kubernetes cluster may have the
+ * same. Backups of former versions have no UID, so they may be of any cluster.
+ */
+const nameOf = (owner = ''): string => owner.split('/').slice(0, 2).join('/')
 
 const STAMP = /^_v(\d{1,19})_(\d{4}-\d{2}-\d{2}-\d{2}:\d{2}:\d{2})$/
 

@@ -17,6 +17,11 @@ export interface BackupReport extends Stored {
   deleted: string[]
   /** The addresses of backups with times after this one. They do not count as backups to keep, and are not deleted. */
   ahead?: string[]
+  /**
+   * Backups of owners that differ only in their UID, or have none. They do not count as backups to keep, and are not
+   * deleted. `first` is an address.
+   */
+  namesakes?: { first: string; count: number }
   /** Why old backups could not be deleted. The backup itself has succeeded. */
   retentionError?: string
   /** The endpoints that did not answer, with the reasons. */

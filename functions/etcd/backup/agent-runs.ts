@@ -9,6 +9,7 @@ const stored = z.object({
   etcdVersion: z.string().optional(),
   time: z.iso.datetime().optional(),
   ahead: z.array(z.string()).optional(),
+  namesakes: z.object({ first: z.string(), count: z.int() }).optional(),
   retentionError: z.string().optional(),
 })
 export type StoredSnapshot = z.output<typeof stored>

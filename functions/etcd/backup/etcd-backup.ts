@@ -74,7 +74,7 @@ function backupPod({ metadata, spec, status }: BackupObject, failures: number): 
     {
       image: spec.agentImage,
       command: 'backup',
-      args: [`--endpoints=${spec.etcdEndpoints.join(',')}`, `--owner=${namespace}/${name}`, ...periodic],
+      args: [`--endpoints=${spec.etcdEndpoints.join(',')}`, `--owner=${namespace}/${name}/${uid}`, ...periodic],
       store: storeSource(spec.storageType, spec),
       serviceAccount: spec.agentServiceAccount,
       tlsSecret: spec.clientTLSSecret,
@@ -103,7 +103,7 @@ function recorded(object: BackupObject, pod: AgentPod): BackupOutcome {
 }
 
 function stored(object: BackupObject, pod: AgentPod, report: StoredSnapshot): BackupOutcome {
-  const { etcdVersion, etcdRevision, path, size, sha256, time, ahead = [], retentionError } = report
+  const { etcdVersion, etcdRevision, path, size, sha256, time, ahead = [], namesakes, retentionError } = report
   const lastSuccessDate = time ?? new Date(endOf(pod)).toISOString()
   const lastPod = pod.metadata.name
   const status = { succeeded: true, etcdVersion, etcdRevision, lastSuccessDate, path, size, sha256, lastPod }
@@ -116,6 +116,9 @@ function stored(object: BackupObject, pod: AgentPod, report: StoredSnapshot): Ba
       { type: 'Normal', reason: 'BackedUp', message: messageOf(status) },
       ...(retentionError === undefined ? [] : [kept]),
       ...(ahead.length === 0 ? [] : [{ type: 'Warning', reason: 'BackupInFuture', message: aheadOf(ahead) } as const]),
+      ...(namesakes === undefined
+        ? []
+        : [{ type: 'Warning', reason: 'BackupsNotCounted', message: namesakesOf(namesakes) } as const]),
     ],
   }
 }
@@ -123,6 +126,11 @@ function stored(object: BackupObject, pod: AgentPod, report: StoredSnapshot): Ba
 function aheadOf([first = '', ...others]: readonly string[]): string {
   const what = others.length === 0 ? `${first} has a time` : `${first} and ${others.length} more have times`
   return `${what} after this backup. Such backups are kept and do not count for maxBackups: correct the clock of the node, and delete them if you do not need them`
+}
+
+function namesakesOf({ first, count }: NonNullable<StoredSnapshot['namesakes']>): string {
+  const what = count === 1 ? `${first} is` : `${first} and ${count - 1} more are`
+  return `${what} of an EtcdBackup with this name and another UID, which may be in another cluster, or of a version of Fairlead that did not store the UID. Such backups are kept and do not count for maxBackups: use a path for each cluster, and delete them if you do not need them`
 }
 
 /** Returns the outcome of a failure. The last stored snapshot stays in the status. */

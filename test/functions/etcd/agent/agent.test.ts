@@ -140,6 +140,18 @@ describe('the agent on a real etcd and a real S3', () => {
     expect(new Set(kept)).toEqual(new Set([...paths['other']!, ...paths['mine']!.slice(-2)]))
   })
 
+  it('keeps so many of its own, and all of EtcdBackups with its name in other clusters or without a UID, and names those', async () => {
+    const owners = ['default/mine', 'default/mine/other', 'default/mine-too/other', 'default/mine/this']
+    for (const [n, owner] of owners.entries())
+      for (const key of [`named_v${n}_2026-01-0${n + 1}-00:00:00`, `named_v${n}_2026-01-0${n + 1}-01:00:00`])
+        await store.put(key, whole(store, 'ours'), { metadata: { 'fairlead-backup': owner } })
+    const often = [...from(), '--periodic', '--keep=2', '--owner=default/mine/this']
+    expect(await agent('backup', 'named', often)).toMatchObject({
+      deleted: ['named_v3_2026-01-04-00:00:00'],
+      namesakes: { first: 's3://backups/named_v0_2026-01-01-00:00:00', count: 4 },
+    })
+  })
+
   it('has stored a backup that it reports, also if it is stopped before it has deleted old ones', async () => {
     const stop = new AbortController()
     await using proxy = await startFaultyProxy(server.url, (request) => {

@@ -158,6 +158,22 @@ describe('a periodic backup', () => {
     ) as string
     expect(world.events).toMatchObject([{ reason: 'BackedUp' }, { type: 'Warning', reason: 'BackupInFuture', message }])
   })
+
+  it.each([
+    [1, /^s3:\/\/b\/etcd_v7 is of an EtcdBackup with this name and another UID, /],
+    [3, /^s3:\/\/b\/etcd_v7 and 2 more are of an EtcdBackup with this name and another UID, /],
+  ])('names backups of EtcdBackups with its name, here %d, and has succeeded', async (count, text) => {
+    const world = simulated(hourly)
+    await world.runUntilIdle()
+    endAgent(world, { ...stored(world), namesakes: { first: 's3://b/etcd_v7', count } })
+    await world.runUntilIdle()
+    expect(readyOf(world)?.status).toBe('True')
+    const message = expect.stringMatching(text) as string
+    expect(world.events).toMatchObject([
+      { reason: 'BackedUp' },
+      { type: 'Warning', reason: 'BackupsNotCounted', message },
+    ])
+  })
 })
 
 describe('the pod of a backup', () => {
@@ -185,12 +201,14 @@ describe('the pod of a backup', () => {
 
   it('is told where the snapshot goes, and by which files it is let in', async () => {
     const s3 = { ...S3, endpoint: 'https://minio:9000', forcePathStyle: true }
-    const { spec } = await podOf({ s3, clientTLSSecret: 'tls', ...hourly })
+    const { metadata, spec } = await podOf({ s3, clientTLSSecret: 'tls', ...hourly })
+    const { uid } = metadata.ownerReferences?.[0] ?? {}
+    expect(uid).toMatch(/./)
     expect(spec?.containers[0]?.args).toEqual([
       'etcd-agent',
       'backup',
       '--endpoints=http://prod-client:2379',
-      '--owner=default/example',
+      `--owner=default/example/${uid}`,
       '--periodic',
       '--keep=3',
       '--store=s3',
