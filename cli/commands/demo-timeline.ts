@@ -243,10 +243,25 @@ const since = (ms: number) =>
 
 const heading = (paint: Painter): string => paint('dim', `${'time'.padStart(11)}  ${'since cause'.padStart(11)}  what`)
 
-/** Formats one line: the time, the delay after its cause, and the event. */
-function formatMoment(moment: Moment, start: number, paint: Painter): string {
+/** The column of the details. */
+const DETAIL = 41
+
+/** Formats one line: the time, the delay after its cause, and the event. Its detail continues below, within `columns`. */
+function formatMoment(moment: Moment, start: number, paint: Painter, columns = Infinity): string {
   const delay = moment.cause === undefined ? ''.padStart(11) : since(moment.at - moment.cause.at)
-  return `${seconds(moment.at - start)}  ${paint('dim', delay)}  ${paint('cyan', moment.what.padEnd(13))}  ${moment.detail}`
+  const detail = folded(moment.detail, Math.max(columns - DETAIL, 20)).join(`\n${' '.repeat(DETAIL)}`)
+  return `${seconds(moment.at - start)}  ${paint('dim', delay)}  ${paint('cyan', moment.what.padEnd(13))}  ${detail}`
+}
+
+/** Returns the lines of a text that is broken between words. */
+function folded(text: string, width: number): string[] {
+  const lines: string[] = []
+  for (const word of text.split(' ')) {
+    const longer = `${lines.at(-1)} ${word}`
+    if (lines.length === 0 || longer.length > width) lines.push(word)
+    else lines[lines.length - 1] = longer
+  }
+  return lines
 }
 
 const SHOWN_EVERY_MS = 50
@@ -262,12 +277,16 @@ export interface Timeline {
 }
 
 /** Prints one line for each moment in causal order, shortly after it happened. */
-export function timelineOn(out: NodeJS.WritableStream, paint: Painter, now: () => number): Timeline {
+export function timelineOn(
+  out: NodeJS.WritableStream & { columns?: number },
+  paint: Painter,
+  now: () => number,
+): Timeline {
   const held = new CausalOrder(now)
   let start: number | undefined
   let timer: NodeJS.Timeout | undefined
   const show = (moments: readonly Moment[]) => {
-    for (const moment of moments) out.write(`${formatMoment(moment, start ?? 0, paint)}\n`)
+    for (const moment of moments) out.write(`${formatMoment(moment, start ?? 0, paint, out.columns)}\n`)
   }
   return {
     add(told) {

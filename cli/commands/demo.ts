@@ -196,7 +196,7 @@ async function live(
   out.write(
     paint(
       'green',
-      `\nDONE: one object, one pod, ${((ended - began) / 1000).toFixed(1)} s, and nothing in memory that a kill -9 could have lost.\n`,
+      `\nDONE: one object, one pod, ${((ended - began) / 1000).toFixed(1)} s. A kill -9 would have lost nothing.\n`,
     ),
   )
   return EXIT.ok

@@ -120,3 +120,16 @@ it('waits at its end for the cause of what it shows', async () => {
   timeline.end()
   expect(shown().at(-1)).toBe('0.000 s | +0.0 ms | event seen | Pod x-pod added')
 })
+
+it('continues a detail below its column on a narrow terminal', () => {
+  let screen = ''
+  const write = (chunk: Buffer, _encoding: unknown, done: () => void) => ((screen += String(chunk)), done())
+  const out = Object.assign(new Writable({ write }), { columns: 61 })
+  const timeline = timelineOn(out, plain, () => 1000)
+  timeline.begin()
+  timeline.add({ at: 1000, what: 'timer armed', detail: 'for 2026-11-24T15:48:35Z, in JetStream' })
+  timeline.end()
+  const [line, ...below] = screen.trimEnd().split('\n').slice(2)
+  expect(line).toBe(`${'0.000 s'.padStart(11)}${' '.repeat(15)}timer armed    for`)
+  expect(below).toEqual(['2026-11-24T15:48:35Z,', 'in JetStream'].map((text) => ' '.repeat(41) + text))
+})
