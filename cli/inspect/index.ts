@@ -4,7 +4,7 @@ export { type Explanation, explain, untoldBy } from './explain/explain.ts'
 export { storedObject } from './explain/facts.ts'
 export { gather, reconcilersOf, targetOf } from './explain/gather.ts'
 export { type Health, healthOf, wordsOf } from './explain/health.ts'
-export { colored, jsonOf, type Known, pageOf, reachOf } from './explain/page.ts'
+export { colored, jsonOf, type Known, pageOf, reachOf, writersOf } from './explain/page.ts'
 export {
   type Condition,
   conditionOf,

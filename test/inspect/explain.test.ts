@@ -534,7 +534,7 @@ describe('explain', () => {
     })
   })
 
-  it('shows who has changed the object last, and the last recorded run', () => {
+  it('shows who has changed the object last, the last recorded run, and the owner', () => {
     const managedFields = [
       { manager: 'kubectl-edit', time: ago(30) },
       { manager: 'fairlead-website', time: ago(20), subresource: 'status' },
@@ -549,8 +549,11 @@ describe('explain', () => {
       writes: ['apply Deployment web'],
       declared: [],
     }
-    const now = situation({ object: website({ managedFields }, [['Ready', 'False', 'Waiting']]), ...one({ lastRun }) })
+    const ownerReferences = [{ apiVersion: 'example.com/v1', kind: 'Shop', name: 'ours', uid: 'o', controller: true }]
+    const metadata = { managedFields, ownerReferences }
+    const now = situation({ object: website(metadata, [['Ready', 'False', 'Waiting']]), ...one({ lastRun }) })
     const page = pageOf(now, explain(now))
+    expect(page).toContain('Owner       Shop ours\n')
     expect(page).toContain('Changed by  fairlead-website: status 20s ago\n            kubectl-edit: object 30s ago\n')
     expect(page).toContain(
       'Last run    website: success 1m0s ago (run 9), because changed Website default/hello; waited 2ms, took 20ms; wrote apply Deployment web\n',

@@ -1,8 +1,8 @@
 import type { KubeObject } from '#contracts'
-import { duration } from '#process/exit'
 import { CONTESTED, RECONCILED } from '#reconcile'
 import { healthOf, wordsOf } from './health.ts'
 import { failureIn } from './key-rules.ts'
+import { lasting } from './reconciler-rules.ts'
 import {
   type Condition,
   conditionOf,
@@ -25,8 +25,7 @@ export const refused: Rule = (situation) => {
   const condition = conditionOf(object, RECONCILED)
   if (condition?.status !== 'False') return []
   const { reason = 'Failed', lastTransitionTime } = condition
-  const since =
-    lastTransitionTime === undefined ? '' : ` since ${duration(Date.parse(now) - Date.parse(lastTransitionTime))}`
+  const since = sinceText(lastTransitionTime, now)
   const [only, ...others] = reconcilers
   const retry =
     only !== undefined && others.length === 0
@@ -37,6 +36,9 @@ export const refused: Rule = (situation) => {
   const message = [`Reconciled is False${since}: ${wordsOf(condition)}`, ...failures].join('; ')
   return [{ reason, level: 'problem', message, next }]
 }
+
+const sinceText = (time: string | undefined, now: string): string =>
+  time === undefined ? '' : ` since ${lasting(time, now)}`
 
 type ToStep = (condition: Condition, target: Target, retry: string | undefined) => NextStep
 
@@ -104,8 +106,7 @@ export const unready: Rule = ({ object, now, reconcilers }) => {
       named.some((one) => one.object === undefined),
   )
   const { lastTransitionTime } = ready
-  const since =
-    lastTransitionTime === undefined ? '' : ` since ${duration(Date.parse(now) - Date.parse(lastTransitionTime))}`
+  const since = sinceText(lastTransitionTime, now)
   return [
     {
       reason: 'NotReady',
@@ -209,8 +210,7 @@ export const contested: Rule = ({ object, now }) => {
   const condition = conditionOf(object, CONTESTED)
   if (condition?.status !== 'True') return []
   const { lastTransitionTime, message = '' } = condition
-  const since =
-    lastTransitionTime === undefined ? '' : ` since ${duration(Date.parse(now) - Date.parse(lastTransitionTime))}`
+  const since = sinceText(lastTransitionTime, now)
   return [
     {
       reason: CONTESTED,
@@ -231,6 +231,6 @@ export const takenBack: Rule = ({ events, now }: Situation) =>
     .map(({ message, count, last }: ReportedEvent) => ({
       reason: 'FieldsTakenBack',
       level: 'note',
-      message: `${count} times, last ${duration(Date.parse(now) - Date.parse(last))} ago: ${message}`,
+      message: `${count} times, last ${lasting(last, now)} ago: ${message}`,
       next: step('Let the other manager leave the field, or let the function leave it out.'),
     }))

@@ -1,4 +1,4 @@
-import type { KubeObject } from '#contracts'
+import { controllerOf, type KubeObject } from '#contracts'
 import { duration, oneLine } from '#process/exit'
 import { isRefused, readReconciler } from '#spec'
 import { called, detail } from '../keys.ts'
@@ -140,12 +140,18 @@ function sections(situation: Situation, now: number, untold: Untold): [title: st
   const told = events.map(({ type, reason, message, count, last }) =>
     `${type} ${reason}${count > 1 ? ` ×${count}` : ''}${age(last)}  ${untold(message)}`.trimEnd(),
   )
+  const writers = writersOf(object).map(({ manager = '-', time, subresource = 'object' }) => {
+    const ago = time === undefined ? '' : ` ${duration(now - Date.parse(time))} ago`
+    return `${manager}: ${subresource}${ago}`
+  })
+  const owner = object && controllerOf(object)
   const all: [string, string[]][] = [
     ['Reconciler', reconcilers.map((one) => `${nameOf(one.object)}: ${stateOf(one, situation)}`)],
     ['Queue', reconcilers.flatMap((one) => queueOf(one, now, untold))],
     ['Last run', reconcilers.flatMap((one) => lastRunOf(one, now))],
-    ['Changed by', writersOf(object, now)],
+    ['Changed by', writers],
     ['Conditions', conditions],
+    ['Owner', owner ? [`${owner.kind} ${owner.name}`] : []],
     ['Owns', tree(reconcilers.flatMap(({ owned }) => owned))],
     ['Names', tree(reconcilers.flatMap(({ named }) => named))],
     ['Finalizers', object?.metadata.finalizers ?? []],
@@ -191,22 +197,12 @@ function queueOf({ object, rows }: ReconcilerSituation, now: number, untold: Unt
   })
 }
 
-const WRITERS_SHOWN = 3
+const WRITERS_SHOWN = 4
 
 /** Returns the latest field managers of the object, from the API server. */
-function writersOf(object: KubeObject | undefined, now: number): string[] {
-  const entries = (object?.metadata['managedFields'] ?? []) as {
-    manager?: string
-    time?: string
-    subresource?: string
-  }[]
-  return entries
-    .toSorted((a, b) => (b.time ?? '').localeCompare(a.time ?? ''))
-    .slice(0, WRITERS_SHOWN)
-    .map(({ manager = '-', time, subresource = 'object' }) => {
-      const ago = time === undefined ? '' : ` ${duration(now - Date.parse(time))} ago`
-      return `${manager}: ${subresource}${ago}`
-    })
+export function writersOf(object: KubeObject | undefined): { manager?: string; time?: string; subresource?: string }[] {
+  const entries = (object?.metadata['managedFields'] ?? []) as ReturnType<typeof writersOf>
+  return entries.toSorted((a, b) => (b.time ?? '').localeCompare(a.time ?? '')).slice(0, WRITERS_SHOWN)
 }
 
 function lastRunOf({ object, lastRun }: ReconcilerSituation, now: number): string[] {

@@ -16,6 +16,7 @@ import {
   type Target,
   untoldBy,
   wordsOf,
+  writersOf,
 } from '#inspect'
 import { UsageError } from '#process/exit'
 import { isRefused, readReconciler } from '#spec'
@@ -202,11 +203,15 @@ function side(ask: Ask, situation: Situation, untold: Untold): Html {
     ),
   )
   const finalizers = object?.metadata.finalizers ?? []
+  const writers = writersOf(object).map(
+    ({ manager = '-', time, subresource }) =>
+      html`<li><code>${manager}</code>${subresource !== undefined && html` <span class="dim">${subresource}</span>`}${time !== undefined && html` ${ago(time, ask.now)} ago`}</li>`,
+  )
   return html`${reconcilers.map((one) => reconcilerFacts(one, situation, ask.now, untold))}
 ${conditions.length > 0 && section('Conditions', html`<ul class="plain entries">${conditions}</ul>`)}
 ${reported.length > 0 && section('Events', html`<ul class="plain entries">${reported}</ul>`)}
 ${finalizers.length > 0 && section('Finalizers', html`<ul class="plain">${finalizers.map((one) => html`<li><code>${one}</code></li>`)}</ul>`)}
-${section('Changed by', html`<ul class="plain">${writers(object?.metadata['managedFields'], ask.now)}</ul>`)}`
+${section('Changed by', html`<ul class="plain">${writers}</ul>`)}`
 }
 
 const entry = (head: Html, since: string | undefined, text: string, now: Date): Html =>
@@ -236,19 +241,6 @@ function reconcilerFacts(one: ReconcilerSituation, situation: Situation, now: Da
       ['Rights missing', missing.length === 0 ? undefined : html`${missing.join(', ')}`],
     ]),
   )
-}
-
-const WRITERS = 4
-
-function writers(managed: unknown, now: Date): Html[] {
-  const entries = (managed ?? []) as { manager?: string; time?: string; subresource?: string }[]
-  return entries
-    .toSorted((a, b) => (b.time ?? '').localeCompare(a.time ?? ''))
-    .slice(0, WRITERS)
-    .map(
-      ({ manager = '-', time, subresource }) =>
-        html`<li><code>${manager}</code>${subresource !== undefined && html` <span class="dim">${subresource}</span>`}${time !== undefined && html` ${ago(time, now)} ago`}</li>`,
-    )
 }
 
 const SHOWN = 60
