@@ -456,7 +456,7 @@ describe('explain', () => {
       Conditions  Ready=False (3m0s) Waiting
                   Reconciled=False (3m0s) QuotaExceeded
       Owns        ├─ Deployment default/web healthy: 1 of 1 replicas are ready
-                  └─ Deployment default/db progressing: 0 of 1 replicas are ready
+                  └─ Deployment default/db progressing
       Names       └─ ConfigMap default/c missing
       Events      Warning QuotaExceeded ×7 (4s)
 

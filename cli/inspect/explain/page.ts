@@ -152,8 +152,20 @@ function sections(situation: Situation, now: number, untold: Untold): [title: st
     ['Changed by', writers],
     ['Conditions', conditions],
     ['Owner', owner ? [`${owner.kind} ${owner.name}`] : []],
-    ['Owns', tree(reconcilers.flatMap(({ owned }) => owned))],
-    ['Names', tree(reconcilers.flatMap(({ named }) => named))],
+    [
+      'Owns',
+      tree(
+        reconcilers.flatMap(({ owned }) => owned),
+        untold,
+      ),
+    ],
+    [
+      'Names',
+      tree(
+        reconcilers.flatMap(({ named }) => named),
+        untold,
+      ),
+    ],
     ['Finalizers', object?.metadata.finalizers ?? []],
     ['Events', told],
   ]
@@ -214,9 +226,10 @@ function lastRunOf({ object, lastRun }: ReconcilerSituation, now: number): strin
   return [`${nameOf(object)}: ${result} ${ago} ago (run ${run}), because ${because}; ${times}; ${wrote}`]
 }
 
-function tree(relatives: readonly Relative[]): string[] {
+function tree(relatives: readonly Relative[], untold: Untold): string[] {
   return relatives.map((one, index) => {
-    const { is, why = '' } = healthOf(one)
+    const { is, why: said = '' } = healthOf(one)
+    const why = untold(said)
     const branch = index === relatives.length - 1 ? '└─' : '├─'
     return `${branch} ${shown(one)}  ${is}${why === '' ? '' : `: ${why}`}`
   })
