@@ -1,4 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { headingsOf, linksOf, pages, slugOf } from './links.ts'
 import { pagesOfSite, SECTIONS, siteFiles } from './site-pages.ts'
@@ -33,6 +34,18 @@ describe('the site', () => {
       [...text.matchAll(/\]\((\/[^)#]*)/g)].map(([, target = '']) => ({ file, target })),
     )
     expect(links.filter(({ target }) => !files.has(`${target.slice(1)}.md`) && !target.endsWith('.svg'))).toEqual([])
+  })
+
+  it('has every picture of its pages where the page looks for it', () => {
+    const shown = [...siteFiles()].flatMap(([file, text]) =>
+      [...text.matchAll(/(?:src(?:set)?="|!\[[^\]]*\]\()([^")]+\.(?:svg|png))/g)].map(([, path = '']) =>
+        join('docs', dirname(file), path),
+      ),
+    )
+    expect(shown.length).toBeGreaterThan(3)
+    const bare = [...siteFiles().values()].filter((text) => /src(?:set)?="(?![./])/.test(text))
+    expect(bare).toEqual([])
+    expect(shown.filter((path) => !existsSync(path))).toEqual([])
   })
 
   it('has the API of each module of the package', () => {

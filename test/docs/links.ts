@@ -3,7 +3,9 @@ import { dirname, join } from 'node:path'
 
 /** Every page of the repository for people. Templates of projects are pages of those projects. */
 export const pages = (): string[] =>
-  globSync('**/*.md', { exclude: ['**/node_modules/**', '**/templates/**', 'build/**'] }).sort()
+  globSync('**/*.md', {
+    exclude: ['**/node_modules/**', '**/templates/**', 'build/**', 'packages/site/pages/**'],
+  }).sort()
 
 export interface Link {
   text: string

@@ -83,7 +83,9 @@ export function siteFiles(sources?: string): Map<string, string> {
 }
 
 function withLinks(page: string, listed: readonly string[], sources: string | undefined): string {
-  return replaceLinks(page, readFileSync(page, 'utf8'), ({ text, path, anchor }, source) => {
+  // Pictures are beside the pages of docs/, and Vite takes a path without `./` for a package.
+  const pictured = readFileSync(page, 'utf8').replaceAll(/(?<=src(?:set)?=")(?:docs\/)?(?=images\/)/g, './')
+  return replaceLinks(page, pictured, ({ text, path, anchor }, source) => {
     if (path === undefined) return source
     const file = listed.includes(`${path}/README.md`) ? `${path}/README.md` : path
     const hash = anchor === '' ? '' : `#${anchor}`

@@ -6,8 +6,10 @@ export default {
   title: 'Fairlead',
   description: 'Write Kubernetes operators as TypeScript functions; Fairlead runs all of them on one platform',
   srcDir: 'pages',
-  outDir: '../build/site',
+  outDir: '../../build/site',
   cleanUrls: false,
+  // Those of tutorials, on the reader's machine.
+  ignoreDeadLinks: 'localhostLinks',
   markdown: {
     anchor: { slugify: slugOf },
     // Braces in code are text, not expressions of Vue.
