@@ -155,14 +155,9 @@ describe.skipIf(turn.skip)('the demo', () => {
     const folder = await folderOfPrograms()
     const pathOf = await ensureBinaries(NODE, silentProgress)
     // Instead of compiling for minutes, this `go build -o FOLDER/` takes what is built.
-    const links = NODE.map((name) => `ln -s ${pathOf(name)} "$out${name}"`)
-    const go = [
-      '#!/bin/sh',
-      '[ "$1" != env ] || { printf "go1.99.0\\nlocal\\n"; exit; }',
-      'while [ "$1" != -o ]; do shift; done',
-      'out=$2',
-      ...links,
-    ]
+    const links = NODE.map((name) => `ln -s ${pathOf(name)} "$2/${name}"`)
+    const answer = '[ "$1" != env ] || { printf "go1.99.0\\nlocal\\n"; exit; }'
+    const go = ['#!/bin/sh', answer, 'while [ "$1" != -o ]; do shift; done', ...links]
     await writeFile(join(folder, 'go'), `${go.join('\n')}\n`, { mode: 0o755 })
     const env = { PATH: `${folder}:${process.env['PATH']}`, FAIRLEAD_CACHE: join(folder, 'cache') }
     const { out, err } = await toEnd([], env)
