@@ -30,7 +30,7 @@ async function processes(): Promise<string[]> {
   return all
     .map((words) => words.replaceAll('\0', ' ').trim())
     .map((args) => args.replace(/^\S*\//, ''))
-    .filter((args) => names.test(args))
+    .filter((args) => names.test(args) && !args.includes('/fl-registry-'))
 }
 
 async function entries(folder: string): Promise<string[]> {
