@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
-import { linkSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { linkSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 /**
@@ -36,6 +37,16 @@ async function acquire(file: string, onWait: (holder: Identity) => void): Promis
     }
   } finally {
     rmSync(claim, { force: true })
+  }
+  removeDeadClaims(file)
+}
+
+/** A process that is killed while it waits for the lock leaves its claim. One that is being written has no holder yet. */
+function removeDeadClaims(file: string): void {
+  for (const name of readdirSync(dirname(file))) {
+    const claim = join(dirname(file), name)
+    const holder = name.startsWith(`${basename(file)}.`) ? holderOf(claim) : undefined
+    if (holder && !isAlive(holder)) rmSync(claim, { force: true })
   }
 }
 
