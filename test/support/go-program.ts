@@ -31,6 +31,7 @@ export async function goProgram(
   })
 }
 
+/** Without symbols: a third of the time to link. */
 const SMALL = ['-ldflags=-s -w']
 
 /** An S3 server. */

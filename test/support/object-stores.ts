@@ -12,7 +12,6 @@ import { fakeGcsServer, versitygw } from './go-program.ts'
 import { azurite } from './node-program.ts'
 import { shortTempDir } from './servers.ts'
 
-/** Without symbols: a third of the time to link. */
 export const BUCKET = 'backups'
 /** Small, so that few objects take several pages. */
 const PAGE = 2
