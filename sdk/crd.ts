@@ -289,7 +289,7 @@ function statusSchema(status: z.ZodObject): StructuralSchema {
 const PRESERVE = 'x-kubernetes-preserve-unknown-fields'
 const INT_OR_STRING = 'x-kubernetes-int-or-string'
 
-/** Like breakingChanges() in compatibility.ts, for two schemas. */
+/** Like breakingChanges(), for two schemas. */
 function changesOf(before: StructuralSchema, after: StructuralSchema, path: string): string[] {
   const at = path === '' ? 'the object' : path.slice(1)
   if (after[PRESERVE] === true && after.type === undefined && after[INT_OR_STRING] !== true) return []
@@ -299,7 +299,7 @@ function changesOf(before: StructuralSchema, after: StructuralSchema, path: stri
   if (before['nullable'] === true && after['nullable'] !== true) say('could be null')
   if (before[PRESERVE] === true && after[PRESERVE] !== true) say('could hold any field: unknown ones would be lost')
   for (const [keyword, isTighter] of BOUNDS)
-    if (isTighter(before[keyword], after[keyword]))
+    if (isTighter(boundOf(before, keyword), after[keyword]) && !HELD[path]?.includes(keyword))
       say(`would have ${keyword} ${JSON.stringify(after[keyword])}${wasOf(before[keyword])}`)
   for (const value of enumOf(after) === undefined ? [] : (enumOf(before) ?? ['any other']))
     if (!enumOf(after)?.includes(value)) say(`would not take ${JSON.stringify(value)}`)
@@ -337,6 +337,31 @@ const BOUNDS: [keyword: string, isTighter: Tighter][] = [
   ['x-kubernetes-list-map-keys', other],
 ]
 
+/** Returns the value of a bound. A pattern that the empty text does not match is a minLength too, of 1. */
+function boundOf(schema: StructuralSchema, keyword: string): unknown {
+  const { pattern, [keyword]: bound } = schema
+  return keyword === 'minLength' && bound === undefined && refusesEmpty(pattern) ? 1 : bound
+}
+
+function refusesEmpty(pattern: unknown): boolean {
+  try {
+    // With the flag u, syntax that only the API server (RE2) knows throws, and means nothing else.
+    return typeof pattern === 'string' && !new RegExp(pattern, 'u').test('')
+  } catch {
+    return false
+  }
+}
+
+/**
+ * Bounds of the fields that the dispatcher keeps in each status, which stored values fulfil although an earlier schema
+ * did not demand it: generations begin at 1, and controllers set conditions by type. The API server accepts a list that
+ * has been stored with two conditions of one type, also after the change (apiextensions-apiserver, ValidateUpdate).
+ */
+const HELD: Record<string, string[]> = {
+  '.status.observedGeneration': ['minimum'],
+  '.status.conditions': ['x-kubernetes-list-type', 'x-kubernetes-list-map-keys'],
+}
+
 /** New rules that stored objects could violate. Rules with `oldSelf` do not count: they apply to updates only. */
 function newRules(before: StructuralSchema, after: StructuralSchema): string[] {
   const rulesOf = (schema: StructuralSchema) => (schema[RULES] ?? []) as ValidationRule[]
@@ -344,6 +369,9 @@ function newRules(before: StructuralSchema, after: StructuralSchema): string[] {
   const added = rulesOf(after).filter((one) => !known.includes(one.rule) && !usesOldSelf(one))
   return added.map(({ rule }) => rule)
 }
+
+/** The fields at the root that the API server defines. Generators other than crdOf() name them in the schema. */
+const OF_API_SERVER = ['.apiVersion', '.kind', '.metadata']
 
 function fieldChanges(before: StructuralSchema, after: StructuralSchema, path: string): string[] {
   const required = (after.required ?? []).filter((name) => !before.required?.includes(name))
@@ -353,8 +381,9 @@ function fieldChanges(before: StructuralSchema, after: StructuralSchema, path: s
   const fields = Object.entries(before.properties ?? {}).flatMap(([name, field]) => {
     const next = after.properties?.[name] ?? after.additionalProperties
     const here = `${path}.${name}`
+    if (OF_API_SERVER.includes(here)) return []
     if (next !== undefined) return changesOf(field, next, here)
-    const isKept = after[PRESERVE] === true || here === '.metadata' || here.startsWith('.status.')
+    const isKept = after[PRESERVE] === true || here.startsWith('.status.')
     return isKept ? [] : [`${here.slice(1)} does not exist any more: stored values would be lost`]
   })
   return [...missing, ...fields]

@@ -192,6 +192,42 @@ describe('an At, on a real API server', () => {
   })
 })
 
+describe('the definition of an operator by controller-gen, on a real API server', () => {
+  it('is replaced without --force, and a status of before it can still be written', async () => {
+    await kubectl(['apply', '-f', join(ROOT, 'test/support/controller-gen.yaml')])
+    await kubectl(['wait', '--for=condition=Established', 'crd/memcacheds.port.example.com', '--timeout=30s'])
+    const memcached = { group: 'port.example.com', version: 'v1alpha1', kind: 'Memcached', plural: 'memcacheds' }
+    const apiVersion = 'port.example.com/v1alpha1'
+    await create({ apiVersion, kind: 'Memcached', metadata: { name: 'old' }, spec: { size: 2 } })
+    const condition = { type: 'Available', reason: 'Old', message: '', lastTransitionTime: '2026-01-01T00:00:00Z' }
+    const write = (...statuses: string[]) => {
+      const status = { conditions: statuses.map((one) => ({ ...condition, status: one })) }
+      return kubectl([
+        'patch',
+        'memcached.port.example.com/old',
+        '--subresource=status',
+        '--type=merge',
+        '-p',
+        JSON.stringify({ status }),
+      ])
+    }
+    // Two conditions of one type, which no controller writes, and the earlier definition admits.
+    await write('True', 'False')
+    const spec = z.object({ size: z.int32().min(1).max(3).optional(), containerPort: z.int32().optional() })
+    const Memcached = resource({ ...memcached, spec, status: z.object({}) })
+    const port = sdk.reconciler({ name: 'port', for: Memcached, reconcile: () => undefined })
+    const kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'test' })
+    try {
+      await install(kube, [port])
+    } finally {
+      await kube.close()
+    }
+    await write('False', 'False')
+    await write('False')
+    await expect(write('True', 'True')).rejects.toThrow('Duplicate value')
+  })
+})
+
 describe('a Reconciler, on a real API server', () => {
   const pods = { group: '', version: 'v1', resource: 'pods', kind: 'Pod' }
   const reconciler = (spec: object, name = 'shop') => ({

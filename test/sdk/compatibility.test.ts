@@ -1,6 +1,9 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { parse } from 'yaml'
 import { z } from 'zod'
-import { breakingChanges, type ResourceOptions, resource } from '#sdk'
+import { breakingChanges, type CustomResourceDefinition, type ResourceOptions, resource } from '#sdk'
 
 type Fields = Record<string, z.ZodType>
 type Options = Partial<ResourceOptions<z.ZodObject, z.ZodObject>>
@@ -90,6 +93,49 @@ describe('a change of a schema breaks nothing', () => {
     const status = (fields: Fields) => crd(z.object({}), { status: z.object(fields) })
     expect(breakingChanges(status({ a: z.string() }), status({ b: z.string() }))).toEqual([])
     expect(breakingChanges(status({ a: z.string() }), status({ a: z.int() }))).toHaveLength(1)
+  })
+})
+
+describe('the definition of another framework, by controller-gen', async () => {
+  const text = await readFile(join(import.meta.dirname, '../support/controller-gen.yaml'), 'utf8')
+  const { spec: names } = parse(text) as CustomResourceDefinition
+  const size = z.int32().min(1).max(3).optional()
+  /** What is reported after a change of the text of the earlier definition. */
+  const ported = (spec: Fields, from = '', to = '') => {
+    expect(text).toContain(from)
+    const options = { group: names.group, version: 'v1alpha1', kind: 'Memcached', plural: 'memcacheds' }
+    return breakingChanges(parse(text.replace(from, to)) as CustomResourceDefinition, crd(z.object(spec), options))
+  }
+
+  it('may be replaced by the same fields: apiVersion, kind, metadata and conditions of metav1 stay', () => {
+    expect(ported({ size, containerPort: z.int32().optional() })).toEqual([])
+  })
+
+  it.each<[string, Fields, string, string, string]>([
+    ['a field of the spec less', { size }, '', '', 'spec.containerPort does not exist any more'],
+    [
+      'a condition that may have no reason',
+      { size, containerPort: z.int32().optional() },
+      '                      - reason\n',
+      '',
+      'status.conditions[].reason would be required',
+    ],
+    [
+      'a condition whose type may be empty',
+      { size, containerPort: z.int32().optional() },
+      '[A-Za-z0-9])$',
+      '[A-Za-z0-9]|)$',
+      'status.conditions[].type would have minLength 1',
+    ],
+    [
+      'another field that is called kind',
+      { size, containerPort: z.int32().optional() },
+      'containerPort',
+      'kind',
+      'spec.kind does not exist any more',
+    ],
+  ])('is compared all the same: %s', (_, spec, from, to, message) => {
+    expect(ported(spec, from, to)).toEqual([expect.stringContaining(message)])
   })
 })
 
