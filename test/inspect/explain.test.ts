@@ -359,6 +359,28 @@ describe('explain', () => {
     })
   })
 
+  it('prints whose a taken name is once, and ends with the command that hands the object over', () => {
+    const command = 'kubectl annotate --overwrite deployments.apps web -n shop fairlead.dev/reconciler=website/a1b2'
+    const message = `Deployment shop/web exists, but Reconciler website did not create it, although this Website controls it: have the function give what it makes another name, or hand the object over: ${command}`
+    const taken = failing('NameTaken', message)
+    const event = { type: 'Warning', reason: 'NameTaken', message, count: 4, last: ago(5) }
+    const now = situation({
+      ...taken,
+      object: website({}, [
+        ['Reconciled', 'False', 'NameTaken', message],
+        ['Ready', 'False', 'NameTaken', `a write was refused: ${message}`],
+      ]),
+      events: [event],
+    })
+    const explanation = explain(now)
+    const page = pageOf(now, explanation)
+    expect(explanation.findings.map(({ reason }) => reason)).toEqual(['NameTaken'])
+    expect(page.split('did not create it')).toHaveLength(2)
+    expect(page.split('\n').at(-1)?.trim()).toBe(command)
+    const several = failing('NameTaken', `${message}; ${message.replaceAll('web', 'api')}`)
+    expect(explain(situation(several)).next?.command).toBe(command)
+  })
+
   it.each(Object.entries(SITUATIONS))('has the same words in 80 columns and in color: %s', (_, [given]) => {
     const now = situation(given)
     const explanation = explain(now)

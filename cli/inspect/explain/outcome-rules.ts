@@ -67,7 +67,13 @@ const REFUSALS: Record<string, ToStep> = {
   QuotaExceeded: thenRetry('Raise the quota of the namespace, or ask for less'),
   AdmissionDenied: thenRetry('Change what the policy refuses, or the policy'),
   AdmissionFailed: thenRetry('Mend the webhook that does not answer'),
-  NameTaken: ({ message = '' }) => step(`Free the name, or take the object over: ${message}`),
+  NameTaken: ({ message = '' }) => {
+    // Of several objects, the first: the finding has the messages of all.
+    const [command] = /kubectl annotate [^;…]+(?=;|$)/.exec(message) ?? []
+    return command === undefined
+      ? step('Free the name, or take the object over, as the message says.')
+      : step('Free the name, or hand the object over:', command)
+  },
   FieldConflict: thenRetry('Have one of the two reconcilers return other keys'),
   TooMuchState: () =>
     step(
