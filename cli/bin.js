@@ -13,7 +13,8 @@ const runsTypeScript = major > 24 || (major === 24 && minor >= 12)
 
 if (runsTypeScript) {
   keepWhatIsCompiled()
-  const { main } = await import('./index.ts')
+  const { endWithShell, main } = await import('./index.ts')
+  endWithShell(process.env)
   await main(process.argv)
   // A server that accepts a connection of the NATS client (3.4.0) and then sends nothing keeps the connection open, and
   // with it this process, forever.
@@ -30,7 +31,17 @@ if (runsTypeScript) {
     process.exit(2)
   }
   const child = spawn(node, [fileURLToPath(import.meta.url), ...process.argv.slice(2)], { stdio: 'inherit' })
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal))
+  let isStopping = false
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'])
+    process.on(signal, () => {
+      isStopping = true
+      // A terminal sends the others to the child too, which ends at once at a second signal.
+      if (signal === 'SIGTERM' || !process.stdin.isTTY) child.kill(signal)
+    })
+  // As endWithShell() in process/exit.ts.
+  const shell = process.ppid
+  const look = () => process.ppid === shell || isStopping || child.kill('SIGTERM')
+  if (process.env.npm_lifecycle_event) setInterval(look, 500).unref()
   child.on('exit', (code, signal) => process.exit(code ?? (signal === 'SIGINT' ? 130 : 143)))
 }
 

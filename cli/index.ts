@@ -2,6 +2,8 @@ import { CommanderError } from 'commander'
 import { describe, EXIT, exitCodeOf, harmless, showsStacks } from '#process/exit'
 import { createProgram } from './program/program.ts'
 
+export { endWithShell } from '#process/exit'
+
 /** Parses and runs the command, and turns any failure into one line and an exit code. */
 export async function main(argv: string[]): Promise<void> {
   let code: number = EXIT.ok

@@ -83,15 +83,35 @@ class StopRequest extends Error {
   override readonly name = 'AbortError'
 }
 
+/** A signal has come. */
+let isStopping = false
+
 /** Returns a controller that the first SIGINT, SIGTERM or SIGHUP aborts; a second signal ends the process at once. */
 export function untilStopped(): AbortController {
   const controller = new AbortController()
   for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
     process.on(name, () => {
       if (controller.signal.aborted) process.exit(EXIT.interrupted)
+      isStopping = true
       controller.abort(new StopRequest(name))
     })
   return controller
+}
+
+const SHELL_LOOK_MS = 500
+
+/**
+ * npm and npx start a command through a shell, and pass a signal on to the shell only, which ends without passing it on
+ * (npm 11, dash). Sends this process the signal when the shell has ended.
+ */
+export function endWithShell({ npm_lifecycle_event: event }: Env): void {
+  if (event === undefined) return
+  const shell = process.ppid
+  const look = setInterval(() => {
+    if (process.ppid === shell) return
+    clearInterval(look)
+    if (!isStopping) process.kill(process.pid, 'SIGTERM')
+  }, SHELL_LOOK_MS).unref()
 }
 
 /** Time after the grace period of runs in flight. Handing back the remaining keys takes 4 s at most. */

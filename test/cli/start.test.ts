@@ -1,4 +1,5 @@
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import { existsSync, readFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -19,6 +20,37 @@ const fileOf = (name: string): string => fileURLToPath(new URL(`../../cli/${name
 it.skipIf(older === undefined)('an older Node.js on the PATH starts the one that the project installed', () => {
   const { version } = JSON.parse(readFileSync(fileOf('../package.json'), 'utf8')) as { version: string }
   expect(execFileSync(older ?? '', [fileOf('bin.js'), '--version'], { encoding: 'utf8' }).trim()).toBe(version)
+})
+
+it.each([
+  ['of this project', process.execPath],
+  ['on the PATH, which is older', older],
+])('under npm, whose shell keeps a signal for itself, it ends with the shell: Node.js %s', async (_, node) => {
+  if (node === undefined) return
+  // The last command of a shell may take its place; this one is not the last.
+  const shell = spawn('sh', ['-c', '"$@"; true', 'sh', node, fileOf('bin.js'), 'serve', 'at', '--port', '0'], {
+    env: { ...process.env, npm_lifecycle_event: 'npx', LOG_FORMAT: 'json' },
+    stdio: ['ignore', 'ignore', 'pipe'],
+    detached: true,
+  })
+  try {
+    let log = ''
+    // It is closed when the last process that has it has ended.
+    const closed = once(shell.stderr, 'close')
+    const serving = new Promise<void>((resolve) =>
+      shell.stderr.on('data', (chunk: Buffer) => {
+        log += chunk.toString()
+        if (log.includes('"serving"')) resolve()
+      }),
+    )
+    await Promise.race([serving, closed])
+    shell.kill('SIGTERM')
+    await closed
+    expect(log).toContain('"because":"SIGTERM"')
+  } finally {
+    // Its group is gone if all is well.
+    if (shell.pid !== undefined) spawnSync('kill', ['-9', '--', `-${shell.pid}`])
+  }
 })
 
 const OLD = 'dirname existsSync fileURLToPath homedir join mkdirSync readFileSync spawn spawnSync'.split(' ')
