@@ -1,10 +1,9 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
-import { resourcePath, type WatchEvent, type WatchOptions } from '#kube'
-import { unlessAborted } from '#primitives'
+import { type KubeClient, resourcePath } from '#kube'
 import { RECONCILERS } from '#spec'
 import { storedConditions } from '../../bridge/conditions.ts'
-import { configMaps, widgets } from './objects.ts'
+import { configMaps, secrets, widgets } from './objects.ts'
 import { type Servers, startServers } from './servers.ts'
 import {
   configMap,
@@ -23,6 +22,8 @@ import {
   stored,
   until,
   untilCondition,
+  untilEqual,
+  withSlowWatch,
   writeConfigMap,
 } from './world.ts'
 
@@ -62,133 +63,6 @@ const createWidget = (name: string, spec: object, namespace = 'default') =>
     metadata: { name, namespace },
     spec,
   })
-
-/** As long as `isHeld`, changes of widgets do not arrive by a watch. */
-function withSlowWatch() {
-  const slow = { isHeld: false, kube: { ...kube, watch } }
-  async function* watch<T>(path: string, options: WatchOptions = {}): AsyncGenerator<WatchEvent<T>> {
-    const isOfChanges = path === resourcePath(widgets) && !options.sendInitialEvents
-    for await (const event of kube.watch<T>(path, options)) {
-      if (slow.isHeld && isOfChanges && options.signal) await unlessAborted(new Promise(() => {}), options.signal)
-      yield event
-    }
-  }
-  return slow
-}
-
-describe('a change of a related object makes run', () => {
-  const everywhere = { ...configMaps, within: 'Cluster' }
-
-  it('those that name it, by what they name now, also after a restart', async () => {
-    await createReconciler(kube, 'named', {
-      for: widgets,
-      related: [{ ...configMaps, byName: 'spec.configs[*].name' }],
-    })
-    await createReconciler(kube, 'all', { for: configMaps })
-    for (const name of ['one', 'two', 'three']) await createMap(name)
-    await createMap('one', { namespace: 'other' })
-    await createWidget('a', { configs: [{ name: 'one' }, { name: 'two' }] })
-    await createWidget('b', { configs: [{ name: 'one' }] })
-    await createWidget('c', {})
-    const prefix = `named${++number}`
-    {
-      await using bridge = await start({ prefix })
-      await bridge.synced('widgets.v1.example.com')
-      await bridge.synced('configmaps.v1')
-      expect(await enqueuedBy(bridge, 'named', () => writeConfigMap(kube, 'one', 'x'))).toEqual([
-        'default.a',
-        'default.b',
-      ])
-      expect(await enqueuedBy(bridge, 'named', () => kube.delete(configMapPath('two')))).toEqual(['default.a'])
-      expect(await enqueuedBy(bridge, 'named', () => createMap('three', { namespace: 'other' }))).toEqual([])
-      await kube.patch(widgetPath('b'), { spec: { configs: [{ name: 'three' }] } }, 'merge')
-      await until(async () => bridge.keysOf('named').includes('default.b'), { what: 'the widget is stored' })
-    }
-    await using bridge = await start({ prefix })
-    await bridge.synced('configmaps.v1')
-    expect(await enqueuedBy(bridge, 'named', () => writeConfigMap(kube, 'one', 'y'))).toEqual(['default.a'])
-    expect(await enqueuedBy(bridge, 'named', () => writeConfigMap(kube, 'three', 'y'))).toEqual(['default.b'])
-    expect(bridge.relists.filter(({ resource }) => resource.startsWith('widgets'))).toEqual([])
-  })
-
-  it.each([
-    { watched: 'alone', others: [] },
-    { watched: 'with more of its kind', others: ['all'] },
-  ])('all that are near it, when it begins to match, changes and ceases to match ($watched)', async ({ others }) => {
-    await createReconciler(kube, 'near', { for: widgets, related: [{ ...configMaps, selector: 'use=yes' }] })
-    for (const name of others) await createReconciler(kube, name, { for: configMaps })
-    await createMap('far', { namespace: 'other', labels: { use: 'yes' } })
-    await createMap('plain')
-    await createWidget('a', {})
-    await createWidget('b', {})
-    await createWidget('c', {}, 'other')
-    const prefix = `near${++number}`
-    const label = (use: string | null) =>
-      kube.patch(configMapPath('plain'), { metadata: { labels: { use, at: `${Date.now()}` } } }, 'merge')
-    const near = async (bridge: Started, act: () => Promise<unknown>, expected: string[]) => {
-      bridge.enqueued.length = 0
-      await act()
-      await until(async () => bridge.keysOf('near').join() === expected.join(), {
-        what: `${expected.join()} are enqueued`,
-      })
-    }
-    {
-      await using bridge = await start({ prefix })
-      await bridge.synced('widgets.v1.example.com')
-      await bridge.synced('configmaps.v1')
-      await near(bridge, () => label('yes'), ['default.a', 'default.b'])
-      await near(bridge, () => label('yes'), ['default.a', 'default.b'])
-    }
-    await using bridge = await start({ prefix })
-    await bridge.synced('configmaps.v1')
-    await near(bridge, () => label('no'), ['default.a', 'default.b'])
-    bridge.enqueued.length = 0
-    await label('no-more')
-    await near(bridge, () => kube.delete(resourcePath(configMaps, 'other', 'far')), ['other.c'])
-  })
-
-  it('those of other namespaces too, when so declared, and none of them twice for many changes at once', async () => {
-    await createReconciler(kube, 'wide', { for: widgets, related: [everywhere] })
-    await createWidget('a', {})
-    await createWidget('c', {}, 'other')
-    await using bridge = await start()
-    await bridge.synced('widgets.v1.example.com')
-    await bridge.synced('configmaps.v1')
-    bridge.enqueued.length = 0
-    const unconfirmed = () =>
-      bridge.bridge.status().resources.find(({ resource }) => resource === 'configmaps.v1')?.unconfirmed
-    nats.signal('SIGSTOP')
-    await Promise.all(Array.from({ length: 100 }, (_, i) => createMap(`many-${i}`)))
-    await until(async () => unconfirmed() === 100, { what: 'all are read' }).finally(() => nats.signal('SIGCONT'))
-    await until(async () => bridge.keysOf('wide').join() === 'default.a,other.c', { what: 'both run' })
-    await until(async () => bridge.bridge.status().resources.every((r) => r.unconfirmed === 0), {
-      what: 'everything is confirmed',
-    })
-    expect(bridge.enqueued.length).toBeLessThan(100)
-  })
-
-  it('those that name it by what another bridge has stored, which a list finds unchanged', async () => {
-    await createReconciler(kube, 'named', { for: widgets, related: [{ ...configMaps, byName: 'spec.config' }] })
-    await createMap('one')
-    await createWidget('a', {})
-    const prefix = `named${++number}`
-    const slow = withSlowWatch()
-    await using behind = await startBridge(slow.kube, nats.url, { prefix })
-    await behind.synced('widgets.v1.example.com')
-    await behind.synced('configmaps.v1')
-    slow.isHeld = true
-    {
-      await using ahead = await start({ prefix })
-      await ahead.synced('widgets.v1.example.com')
-      ahead.enqueued.length = 0
-      await kube.patch(widgetPath('a'), { spec: { config: 'one' } }, 'merge')
-      await until(async () => ahead.keysOf('named').length > 0, { what: 'the other one has it' })
-    }
-    await createReconciler(kube, 'other', { for: widgets })
-    await until(async () => behind.keysOf('other').length > 0, { what: 'it has listed' })
-    expect(await enqueuedBy(behind, 'named', () => writeConfigMap(kube, 'one', 'x'))).toEqual(['default.a'])
-  })
-})
 
 describe('an update counts', () => {
   it('only for the aspects that the Reconciler looks at, where the version before is known', async () => {
@@ -254,7 +128,7 @@ describe('an update counts', () => {
     await createReconciler(kube, 'picky', { for: widgets, changes: ['Labels'] })
     await createWidget('a', {})
     const prefix = `beside${++number}`
-    const slow = withSlowWatch()
+    const slow = withSlowWatch(kube)
     await using behind = await startBridge(slow.kube, nats.url, { prefix })
     await behind.synced('widgets.v1.example.com')
     {
@@ -500,3 +374,90 @@ describe('what cannot be watched', () => {
     expect(new Set(interruptions)).toEqual(new Set(['busy']))
   })
 })
+
+describe('what a Reconciler says is acted upon when EVENTS has it', () => {
+  const some = { ...configMaps, selector: 'take=yes' }
+
+  it.each([
+    { when: 'at the start', generation: 1 },
+    { when: 'after an edit', generation: 2 },
+  ])('no key is queued for it before ($when)', async ({ generation }) => {
+    await createMap('m')
+    const started = Promise.withResolvers<Started>()
+    const early = Promise.withResolvers<unknown[]>()
+    let isHeld = false
+    const before = async ({ metadata }: KubeObject) => {
+      if (isHeld || metadata.name !== 'one' || metadata.generation !== generation) return
+      isHeld = true
+      const { enqueued } = await started.promise
+      await until(async () => enqueued.length > 0, { what: 'a key is queued', timeoutMs: 1000 }).catch(() => {})
+      early.resolve([...enqueued])
+    }
+    await createReconciler(kube, 'one', { for: generation === 1 ? configMaps : some })
+    await using bridge = await start({ before })
+    started.resolve(bridge)
+    await untilCondition(kube, 'one', 'Watching')
+    const edit = { spec: { for: { selector: null } } }
+    if (generation === 2) await kube.patch(resourcePath(RECONCILERS, undefined, 'one'), edit, 'merge')
+    await until(async () => bridge.keysOf('one').includes('default.m'), { what: 'its key is queued' })
+    expect(await early.promise).toEqual([])
+  })
+})
+
+it('an overlap is a condition of both Reconcilers until one of them is gone', async () => {
+  for (const name of ['one', 'other']) await createReconciler(kube, name, { for: widgets, owns: [configMaps] })
+  await using _ = await start()
+  const typesOf = async (name: string) => {
+    const { status } = await kube.get(resourcePath(RECONCILERS, undefined, name))
+    return ((status ?? {}) as { conditions?: { type: string }[] }).conditions?.map(({ type }) => type) ?? []
+  }
+  for (const name of ['one', 'other']) {
+    await untilCondition(kube, name, 'Watching')
+    expect((await typesOf(name)).sort()).toEqual(['Overlapping', 'Synced'])
+  }
+  await kube.delete(resourcePath(RECONCILERS, undefined, 'other'))
+  await until(async () => !(await typesOf('one')).includes('Overlapping'), { what: 'one overlaps no more' })
+  expect(await typesOf('one')).toEqual(['Synced'])
+})
+
+it.each([
+  { asked: 'any of them', selection: {}, isMetadata: true },
+  {
+    asked: 'those of a type, which metadata do not tell',
+    selection: { fieldSelector: 'type=Opaque' },
+    isMetadata: false,
+  },
+])(
+  'of Secrets nothing but metadata is read from the API server, unless it is needed (asked for: $asked)',
+  async (row) => {
+    const told: object[] = []
+    const watched: KubeClient = {
+      ...kube,
+      async *watch(path, options) {
+        for await (const event of kube.watch(path, options)) {
+          if (path.startsWith(resourcePath(secrets)) && event.type !== 'BOOKMARK') told.push(event.object)
+          yield event as never
+        }
+      },
+    }
+    const path = resourcePath(secrets, 'default')
+    const name = `s-${row.isMetadata}`
+    await kube.create(path, {
+      metadata: { name, labels: { a: 'b' } },
+      type: 'Opaque',
+      stringData: { password: 'hidden' },
+    })
+    await createReconciler(kube, 'secrets', { for: { ...secrets, ...row.selection } })
+    await using bridge = await startBridge(watched, nats.url, { prefix: name })
+    await untilEqual(kube, bridge.events, secrets)
+    bridge.enqueued.length = 0
+    await kube.patch(`${path}/${name}`, { stringData: { password: 'changed' } }, 'merge')
+    await until(async () => bridge.keysOf('secrets').includes(`default.${name}`), {
+      what: 'a change of the contents makes it run',
+    })
+    expect(told.some((object) => 'data' in object)).toBe(!row.isMetadata)
+    const { primary } = await bridge.events.observe({ primary: { ref: secrets, namespace: 'default', name } })
+    const { apiVersion, kind, metadata, ...rest } = primary!.object
+    expect([apiVersion, kind, metadata.labels, rest]).toEqual(['v1', 'Secret', { a: 'b' }, {}])
+  },
+)

@@ -4,8 +4,18 @@ import { parse } from 'yaml'
 import { type BridgeObserver, type BridgeOptions, createBridge } from '#bridge'
 import type { KubeObject, ResourceRef } from '#contracts'
 import { type EventStore, keyOf, openEventStore } from '#events'
-import { createKubeClient, isNotFound, isRetriable, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
+import {
+  createKubeClient,
+  isNotFound,
+  isRetriable,
+  type KubeClient,
+  loadKubeConfig,
+  resourcePath,
+  type WatchEvent,
+  type WatchOptions,
+} from '#kube'
 import { connectJetStream, incarnationOf, type JetStream, Watermark } from '#nats'
+import { unlessAborted } from '#primitives'
 import { openQueue } from '#queue'
 import { RECONCILERS } from '#spec'
 import { silent } from '../support/silent.ts'
@@ -275,6 +285,19 @@ const slowed = (events: EventStore, before: (object: KubeObject) => Promise<void
       return typeof value === 'function' ? (value.bind(target) as unknown) : value
     },
   })
+
+/** As long as `isHeld`, changes of widgets do not arrive by a watch. */
+export function withSlowWatch(kube: KubeClient) {
+  const slow = { isHeld: false, kube: { ...kube, watch } }
+  async function* watch<T>(path: string, options: WatchOptions = {}): AsyncGenerator<WatchEvent<T>> {
+    const isOfChanges = path === resourcePath(widgets) && !options.sendInitialEvents
+    for await (const event of kube.watch<T>(path, options)) {
+      if (slow.isHeld && isOfChanges && options.signal) await unlessAborted(new Promise(() => {}), options.signal)
+      yield event
+    }
+  }
+  return slow
+}
 
 /** What a store has of a resource, by key: resourceVersion, or `deleted`. */
 export async function stored(events: EventStore, ref: ResourceRef): Promise<Map<string, string>> {

@@ -61,18 +61,6 @@ describe('an object without a controller, where the declaration says "adopt"', (
     await scene.stop()
   })
 
-  it('gives up the values that others have set, and an Event names their fields', async () => {
-    const scene = await fixture.scene('adopt-fields', { spec: { owns } })
-    await theirs(scene, 'c')
-    await scene.widget('w', () => ({ apply: [configMap('c', { theirs: 'no' })] }))
-    expect((await scene.ended('w')).result).toBe('success')
-    expect(await scene.get(CONFIG_MAPS, 'c')).toMatchObject({ data: { theirs: 'no' } })
-    await until(async () => (await scene.reported('w')).length === 2)
-    const told = await scene.reported('w')
-    expect(new Set(told.map(({ reason }) => reason))).toEqual(new Set(['Adopted', 'FieldConflict']))
-    await scene.stop()
-  })
-
   it('stays as it is if what the function wants of it is refused', async () => {
     const scene = await fixture.scene('adopt-refused', { spec: { owns } })
     const before = await theirs(scene, 'c', { immutable: true })
@@ -96,16 +84,6 @@ describe('an object without a controller, where the declaration says "adopt"', (
     await scene.widget('w', behaviour)
     expect((await scene.ended('w')).result).toBe('success')
     expect(await scene.get(CONFIG_MAPS, 'c')).toMatchObject({ data: { theirs: 'yes', late: 'yes', ours: 'yes' } })
-    await scene.stop()
-  })
-
-  it('that another object controls is not taken over', async () => {
-    const scene = await fixture.scene('adopt-controlled', { spec: { owns } })
-    const gadget = { apiVersion: 'v1', kind: 'Gadget', name: 'g', uid: 'uid-g', controller: true }
-    const before = await theirs(scene, 'c', { metadata: { name: 'c', ownerReferences: [gadget] } })
-    await scene.widget('w', () => ({ apply: [configMap('c', { ours: 'yes' })] }))
-    expect((await scene.ended('w')).message).toContain('is controlled by Gadget g')
-    expect(await scene.get(CONFIG_MAPS, 'c')).toEqual(before)
     await scene.stop()
   })
 })

@@ -14,7 +14,7 @@ afterAll(() => fixture?.[Symbol.asyncDispose]())
 const SECRETS = { group: '', version: 'v1', resource: 'secrets', kind: 'Secret', strategy: 'Apply' } as const
 
 /** A dispatcher in dry-run mode, and its log. */
-async function dryRunScene(name: string) {
+async function dryRunScene(name: string, more: object = {}) {
   const steps: (Record<string, unknown> & { would: string })[] = []
   const log = {
     ...silent,
@@ -23,35 +23,51 @@ async function dryRunScene(name: string) {
     },
   }
   await fixture.events.setCursor(SECRETS, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
-  const spec = { dryRun: true, finalize: true, owns: [PODS, { ...CONFIG_MAPS, adopt: true }, SECRETS] }
+  const owns = [PODS, { ...CONFIG_MAPS, adopt: true }, SECRETS]
+  const spec = { dryRun: true, finalize: true, writes: ['Metadata', 'Deletion'], owns, ...more }
   return { steps, scene: await fixture.scene(name, { spec, dispatcher: { log } }) }
 }
 
 describe('a reconciler in dry-run mode', () => {
   it('says what it would do, after defaults and admission, and does nothing; its timers go on', async () => {
-    const { steps, scene } = await dryRunScene('dry')
+    const { steps, scene } = await dryRunScene('dry', { external: {} })
+    const asked = new Set<string>()
+    scene.behaveOutside(({ ask }) => asked.add(ask) && null)
     let calls = 0
     const widget = await scene.widget('w', () => {
       calls++
       return {
         apply: [pod('w-pod'), configMap('w-config', { a: '1' })],
+        metadata: { labels: { a: '1' } },
         status: { phase: 'RUNNING' },
+        effect: { kind: 'set', address: 'a' },
         events: [{ type: 'Normal', reason: 'Started', message: 'it runs' }],
         requeueAfterSeconds: 0.1,
       }
     })
     expect((await scene.ended('w')).result).toBe('requeue_after')
     const rounds = calls
-    const inShort = steps.map(({ would, kind, reason }) => `${would} ${kind ?? reason}`)
-    expect([...new Set(inShort)]).toEqual(['change Widget', 'create ConfigMap', 'create Pod', 'tell Started'])
+    const inShort = steps.map(({ would, kind, reason, effect }) => `${would} ${kind ?? reason ?? effect}`)
+    expect(new Set(inShort)).toEqual(
+      new Set([
+        'change Widget',
+        'create ConfigMap',
+        'create Pod',
+        'perform {"kind":"set","address":"a"}',
+        'tell Started',
+      ]),
+    )
+    expect(asked).toEqual(new Set(['read']))
     expect(steps.find(({ kind }) => kind === 'Pod')?.['differences']).toContainEqual({
       path: '.spec.terminationGracePeriodSeconds',
       after: 30,
     })
-    expect(steps.filter(({ kind }) => kind === 'Widget').at(-1)?.['differences']).toContainEqual({
-      path: '.status.phase',
-      after: 'RUNNING',
-    })
+    const ofWidget = steps.filter(({ kind }) => kind === 'Widget').flatMap(({ differences }) => differences)
+    for (const change of [
+      { path: '.metadata.labels.a', after: '1' },
+      { path: '.status.phase', after: 'RUNNING' },
+    ])
+      expect(ofWidget).toContainEqual(change)
     await until(() => calls > rounds)
     expect(await scene.get(WIDGETS, 'w')).toEqual(widget)
     expect([await scene.get(PODS, 'w-pod'), await scene.get(CONFIG_MAPS, 'w-config')]).toEqual([undefined, undefined])
@@ -73,7 +89,9 @@ describe('a reconciler in dry-run mode', () => {
     await fixture.kube.patch(`${path}/kept`, { data: { a: 'newer than known' } }, 'merge')
     steps.length = 0
     const secret = { apiVersion: 'v1', kind: 'Secret', metadata: { name: 's' }, stringData: { password: 'hunter2' } }
-    scene.behave('w', () => ({ apply: [configMap('kept', { a: 'new' }), secret] }))
+    scene.behave('w', ({ finalizing }) =>
+      finalizing ? {} : { apply: [configMap('kept', { a: 'new' }), secret], deleteObject: true },
+    )
     await scene.run('w')
     expect(steps.find(({ name }) => name === 'kept')).toMatchObject({
       would: 'change',
@@ -81,6 +99,7 @@ describe('a reconciler in dry-run mode', () => {
     })
     expect(steps.find(({ name }) => name === 'pruned')).toMatchObject({ would: 'delete', kind: 'ConfigMap' })
     expect(steps.find(({ kind }) => kind === 'Secret')).toMatchObject({ would: 'create' })
+    expect(steps.find(({ kind, would }) => kind === 'Widget' && would === 'delete')).toBeDefined()
     expect(JSON.stringify(steps)).not.toMatch(/hunter2|aHVudGVyMg/)
 
     const { stringData: _, ...stored } = { ...secret, data: { password: btoa('hunter2') } }

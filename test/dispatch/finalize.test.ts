@@ -65,19 +65,6 @@ describe('a finalizer', () => {
     expect(seen).toHaveLength(calls)
   })
 
-  it('stays while the function fails', async () => {
-    await scene.widget('failing', () => ({}))
-    await scene.ended('failing')
-    await remove('failing')
-    scene.behave('failing', () => {
-      throw new Error('the database does not answer')
-    })
-    expect((await scene.run('failing')).result).toBe('error')
-    expect(await finalizers('failing')).toEqual([FINALIZER])
-    scene.behave('failing', () => ({}))
-    await until(async () => (await scene.get(WIDGETS, 'failing')) === undefined)
-  })
-
   it('is never added to an object that is being deleted, also when nobody knew that yet', async () => {
     const other = 'test.fairlead.dev/other'
     let calls = 0
@@ -226,15 +213,5 @@ describe('a paused object', () => {
     await annotate('paused', null)
     await scene.run('paused')
     expect(await scene.get(WIDGETS, 'paused')).toBeUndefined()
-  })
-
-  it('says when it was resumed', async () => {
-    await scene.widget('resumed', () => ({ status: { phase: 'DONE' } }))
-    await scene.ended('resumed')
-    await annotate('resumed', 'true')
-    await scene.run('resumed')
-    await annotate('resumed', null)
-    await scene.run('resumed')
-    expect(await scene.condition('resumed', 'Paused')).toMatchObject({ status: 'False', reason: 'Resumed' })
   })
 })

@@ -63,18 +63,6 @@ describe('a run of a function over HTTP', () => {
     expect([owned?.[0], owned?.at(-1)]).toEqual([0, 1])
   })
 
-  it('writes labels of its object, deletes it, and finalizes it', async () => {
-    const labels = { tier: 'web' }
-    const seen = (name: string) => inputs.get(name)?.map(({ object }) => object?.metadata.labels)
-    await widget(
-      'labels',
-      says(200, { metadata: { labels } }),
-      says(200, { metadata: { labels }, deleteObject: true }, signed),
-    )
-    expect((await scene.ended('labels')).result).toBe('success')
-    expect([seen('labels'), await scene.get(WIDGETS, 'labels')]).toEqual([[undefined, labels, labels], undefined])
-  })
-
   it('is told what was refused of its outcome, and has its status written', async () => {
     const broken = { ...pod('broken-pod'), spec: { containers: [] } }
     const outcome = (phase: string) => ({ apply: [broken], status: { phase } })
@@ -100,29 +88,6 @@ describe('a run of a function over HTTP', () => {
     )
     await until(() => attempts('cold').length === 5)
     expect(attempts('cold')).toEqual([0, 0, 0, 0, 0])
-  })
-
-  it('counts what the function itself got wrong', async () => {
-    await widget('fails', says(500), says(500), says(204, undefined, signed))
-    await until(() => attempts('fails').length === 3)
-    expect(attempts('fails')).toEqual([0, 1, 2])
-  })
-
-  it('shows a refusal in the function’s own words, and does not try again', async () => {
-    await widget('refused', says(422, { reason: 'InvalidSchedule', message: 'tomorrow is no time' }, signed))
-    expect((await scene.ended('refused')).result).toBe('terminal')
-    expect(await scene.condition('refused')).toMatchObject({
-      status: 'False',
-      reason: 'InvalidSchedule',
-      message: 'tomorrow is no time',
-    })
-  })
-
-  it('runs a key again that a proxy has refused, whatever words it had for it', async () => {
-    const denied = { reason: 'Forbidden', message: 'RBAC: access denied' }
-    await widget('denied', says(403, denied), says(401), says(200, { status: { phase: 'DONE' } }))
-    await until(async () => phaseOf(await scene.get(WIDGETS, 'denied')) === 'DONE')
-    expect(attempts('denied')).toEqual(attempts('denied').map(() => 0))
   })
 
   it('keeps the finalizer until the function itself has answered', async () => {
@@ -184,24 +149,6 @@ describe('a run of a function over HTTP', () => {
     },
   )
 
-  it('shows what is wrong with an outcome, with its path', async () => {
-    await widget('invalid', says(200, { status: { a: 1 }, requeueAfterSeconds: 'soon' }, signed))
-    expect((await scene.ended('invalid')).result).toBe('terminal')
-    expect(await scene.condition('invalid')).toMatchObject({
-      reason: 'InvalidOutcome',
-      message: expect.stringContaining('requeueAfterSeconds'),
-    })
-  })
-
-  it('waits as long as it is told to', async () => {
-    await widget('told', says(429, {}, { 'retry-after': '1' }), says(204, undefined, signed))
-    await until(() => attempts('told').length === 2)
-    const armed = scene.stepsOf('told').find((step) => step.step === 'armed')
-    const ended = scene.stepsOf('told').find((step) => step.step === 'finished')
-    expect(ended).toMatchObject({ result: 'error' })
-    expect(armed).toMatchObject({ why: 'error' })
-  })
-
   it('gives a function that hangs up at its time-out', async () => {
     await widget('hangs', () => {}, says(204, undefined, signed))
     expect(await scene.ended('hangs')).toMatchObject({ result: 'error', message: expect.stringContaining('1 s') })
@@ -239,4 +186,50 @@ it.each([
   expect(told.join('\n')).toContain(reason)
   expect(told.join('\n')).not.toContain('s3cret')
   await masked.stop()
+})
+
+it('a Reconciler is not Ready where nothing answers five calls in a row, and is again with the next answer, not before', async () => {
+  const name = 'unreachable'
+  const path = resourcePath(RECONCILERS, undefined, name)
+  /** Stores the Reconciler in EVENTS, as the bridge does. */
+  const tell = async () => fixture.events.put(RECONCILERS, 'modified', await fixture.kube.get(path))
+  const readyOf = async () => {
+    const { status } = await fixture.kube.get(path)
+    return ((status ?? {}) as { conditions?: { type: string }[] }).conditions?.find(({ type }) => type === 'Ready')
+  }
+  const isReady = (status: string) => until(async () => expect(await readyOf()).toMatchObject({ status }))
+  const [port] = (await freePorts(1)) as [number]
+  const created = await fixture.kube.create<KubeObject>(resourcePath(RECONCILERS), {
+    apiVersion: 'fairlead.dev/v1alpha1',
+    kind: 'Reconciler',
+    metadata: { name },
+    spec: {
+      for: { ...WIDGETS, namespaces: [name] },
+      owns: [],
+      invoke: { http: { url: `http://127.0.0.1:${port}` } },
+    },
+  })
+  const scene = await fixture.scene(name, { object: created })
+  await isReady('True')
+  await tell()
+  for (const one of ['a', 'b', 'c', 'd', 'e']) await scene.widget(one, () => ({}))
+  await isReady('False')
+  expect(await readyOf()).toMatchObject({
+    reason: 'FunctionUnreachable',
+    message: expect.stringContaining(`the function at http://127.0.0.1:${port} cannot be reached`),
+  })
+  await tell()
+
+  const another = await fixture.scene('unreachable-too', { object: await fixture.kube.get(path), waitFor: false })
+  await until(() => another.dispatcher.serving().includes(name))
+  await another.stop()
+  expect(await readyOf()).toMatchObject({ status: 'False' })
+
+  await using _ = await startHttpReceiver(
+    (_request, response) => response.writeHead(204, { 'fairlead-function': name }).end(),
+    port,
+  )
+  await isReady('True')
+  expect(await readyOf()).toMatchObject({ reason: 'Serving' })
+  await scene.stop()
 })

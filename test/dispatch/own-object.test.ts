@@ -66,14 +66,6 @@ describe('labels and annotations that a function keeps on its object', () => {
     expect(await runs('fewer', { metadata: {} })).toEqual([])
   })
 
-  it('come back when somebody has removed them', async () => {
-    await scene.widget('removed', () => ({ metadata: { labels: { a: '1' } } }))
-    await scene.ended('removed')
-    await edit('removed', { labels: { a: null } })
-    await scene.run('removed')
-    expect((await metadataOf('removed')).labels).toEqual({ a: '1' })
-  })
-
   it('are taken back when another manager has changed one, and the object’s users are told', async () => {
     const outcome = { metadata: { labels: { a: '1', b: '2' } } }
     await scene.widget('changed-by-hand', () => outcome)
@@ -90,19 +82,6 @@ describe('labels and annotations that a function keeps on its object', () => {
     await until(async () => (await events()).length > 0)
     const note = expect.stringMatching(/labels\.a: conflict with "kubectl-label"/)
     expect(await events()).toEqual([{ reason: 'FieldConflict', note }])
-  })
-
-  it('of a copy are its own from the first run on, though the copy has the fingerprint of the original', async () => {
-    await scene.widget('original', () => ({ metadata: { labels: { a: '1' } } }))
-    await scene.ended('original')
-    const { labels, annotations } = (await scene.get(WIDGETS, 'original'))!.metadata
-    await scene.widget('copy', () => ({}))
-    await scene.ended('copy')
-    await edit('copy', { labels, annotations })
-    await runs('copy', { metadata: { labels: { a: '2' } } })
-    expect(await runs('copy', { metadata: { labels: { a: '2' } } })).toEqual([])
-    await runs('copy', { metadata: {} })
-    expect((await scene.get(WIDGETS, 'copy'))?.metadata).not.toHaveProperty('labels')
   })
 
   it('are refused while another reconciler has set one to another value: that one stays, and the object says so', async () => {
@@ -180,15 +159,6 @@ describe('labels and annotations that a function keeps on its object', () => {
     expect((await metadataOf('replaced')).labels).toEqual({})
   })
 
-  it('that are not valid are refused by name, and nothing of the outcome is written', async () => {
-    await scene.widget('invalid', () => ({ metadata: { labels: { 'a b': '1' } }, status: { phase: 'DONE' } }))
-    expect((await scene.ended('invalid')).result).toBe('terminal')
-    expect(await scene.condition('invalid')).toMatchObject({
-      reason: 'InvalidOutcome',
-      message: expect.stringContaining('metadata.labels has the key "a b"'),
-    })
-  })
-
   it('can be those of a kind whose status is another controller’s', async () => {
     const others = await fixture.scene('own-others', {
       spec: {
@@ -240,15 +210,6 @@ describe('a function that asks for the deletion of its object', () => {
     expect((await scene.ended('changed')).result).toBe('success')
     expect(calls).toBe(2)
     expect((await scene.get(WIDGETS, 'changed'))?.metadata.deletionTimestamp).toBeUndefined()
-  })
-
-  it('leaves an object that waits for the finalizer of another one', async () => {
-    await scene.widget('held', () => ({}))
-    await scene.ended('held')
-    await edit('held', { finalizers: ['test.fairlead.dev/other'] })
-    expect(await runs('held', { deleteObject: true })).toEqual(['DELETE widgets/held 200'])
-    expect((await scene.get(WIDGETS, 'held'))?.metadata.deletionTimestamp).toBeDefined()
-    expect(await runs('held', { deleteObject: true })).toEqual([])
   })
 
   it('is refused it without the declaration', async () => {
@@ -303,27 +264,5 @@ describe('with the generated rights only', () => {
     expect(limited.writes('w').slice(-2)).toEqual(['metadata Widget w', 'delete Widget w'])
     expect(await limited.get(WIDGETS, 'w')).toBeUndefined()
     await limited.stop()
-  })
-})
-
-describe('in a dry run', () => {
-  it('labels and the deletion are shown, and nothing is written', async () => {
-    const told: Record<string, unknown>[] = []
-    const log = { debug() {}, warn() {}, error() {}, info: (fields: object) => void told.push({ ...fields }) }
-    const spec = { dryRun: true, finalize: true, writes: ['Metadata', 'Deletion'] }
-    const dry = await fixture.scene('own-dry', { spec, dispatcher: { log } })
-    const widget = await dry.widget('w', ({ finalizing }) =>
-      finalizing ? {} : { metadata: { labels: { a: '1' } }, deleteObject: true },
-    )
-    await dry.ended('w')
-    const steps = told.filter(({ would }) => would !== undefined)
-    expect(steps.map(({ would, kind }) => `${would as string} ${kind as string}`).slice(0, 3)).toEqual([
-      'change Widget',
-      'change Widget',
-      'delete Widget',
-    ])
-    expect(steps[1]?.['differences']).toEqual([{ path: '.metadata.labels.a', after: '1' }])
-    expect(await dry.get(WIDGETS, 'w')).toEqual(widget)
-    await dry.stop()
   })
 })

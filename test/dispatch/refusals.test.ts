@@ -227,28 +227,6 @@ describe('a refusal of the API server', () => {
   })
 })
 
-describe('a field that another manager has changed', () => {
-  it('is taken back, and the Event says whose it was; its own fields are left to it', async () => {
-    const wanted = () => ({ apply: [configMap('fields-config', { a: '1', b: '2' })] })
-    await scene.widget('fields', wanted)
-    await scene.ended('fields')
-    const path = resourcePath(CONFIG_MAPS, scene.name, 'fields-config')
-    await fixture.kube.patch(path, { data: { a: 'mine', c: '3' } }, 'merge', { fieldManager: 'somebody' })
-    await scene.see(CONFIG_MAPS, 'fields-config', { resource: 'widgets', name: 'fields' })
-    const requests = await scene.requestsDuring(() => scene.run('fields'))
-    expect(requests).toEqual(['PATCH configmaps/fields-config 409', 'PATCH configmaps/fields-config 200'])
-    expect(await scene.get(CONFIG_MAPS, 'fields-config')).toMatchObject({ data: { a: '1', b: '2', c: '3' } })
-    await until(async () => (await scene.reported('fields')).length > 0)
-    expect(await scene.reported('fields')).toMatchObject([
-      {
-        reason: 'FieldConflict',
-        note: expect.stringMatching(/ConfigMap refusals\/fields-config: .*\.data\.a: conflict with "somebody"/),
-      },
-    ])
-    expect(await scene.requestsDuring(() => scene.run('fields'))).toEqual([])
-  })
-})
-
 describe('Events', () => {
   it('of the same are one, and its series counts', async () => {
     let now = Date.now()
@@ -262,7 +240,9 @@ describe('Events', () => {
     now += 6 * 60_000
     await timed.run('event')
     await until(async () => (await timed.reported('event'))[0]?.['series'] !== undefined)
-    expect(await timed.reported('event')).toMatchObject([{ note: 'it runs', series: { count: 3 } }])
+    expect(await timed.reported('event')).toMatchObject([
+      { note: 'it runs', reportingController: 'fairlead.dev/series', series: { count: 3 } },
+    ])
     await timed.stop()
   })
 

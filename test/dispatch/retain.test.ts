@@ -99,20 +99,6 @@ describe('a retained object', () => {
     await scene.stop()
   })
 
-  it('stays while its owner is being deleted, whatever the function returns', async () => {
-    const scene = await fixture.scene('retain-finalize', { spec: { finalize: true } })
-    await scene.widget('w', () => ({ apply: [retain(configMap('kept')), configMap('pruned')] }))
-    await scene.ended('w')
-    await fixture.kube.delete(pathOf(WIDGETS, scene, 'w'))
-    await scene.see(WIDGETS, 'w')
-    scene.behave('w', () => ({ apply: [] }))
-    expect((await scene.run('w')).result).toBe('success')
-    expect(await scene.get(WIDGETS, 'w')).toBeUndefined()
-    expect(await scene.get(CONFIG_MAPS, 'pruned')).toBeUndefined()
-    expect(await scene.get(CONFIG_MAPS, 'kept')).toBeDefined()
-    await scene.stop()
-  })
-
   it('is nothing of the next owner of that name, until its function returns it: then it is taken over, with an Event', async () => {
     const scene = await fixture.scene('retain-again')
     let seen: string[] = []
@@ -179,25 +165,6 @@ describe('a retained object', () => {
       return behaviour(input, context)
     })
     expect((await scene.run('w')).message).toBe('wrong: [confidential]')
-    await scene.stop()
-  })
-
-  it('keeps its name from another owner', async () => {
-    const scene = await fixture.scene('retain-taken', { spec: { owns: [{ ...CONFIG_MAPS, adopt: true }] } })
-    const wanted = () => ({ apply: [retain(configMap('c', { by: 'w' }))] })
-    const widget = await scene.widget('w', wanted)
-    await scene.ended('w')
-    await scene.widget('other', () => ({ apply: [retain(configMap('c', { by: 'other' }))] }))
-    const { result, message } = await scene.ended('other')
-    expect(result).toBe('error')
-    expect(message).toContain('c exists, but Reconciler retain-taken retains it for Widget w')
-    expect(await belonging(scene, CONFIG_MAPS, 'c')).toEqual({ retainedFor: retainedFor(widget), owners: undefined })
-
-    const released = { metadata: { annotations: { [RETAINED_FOR]: null } } }
-    await fixture.kube.patch(pathOf(CONFIG_MAPS, scene, 'c'), released, 'merge')
-    await scene.see(CONFIG_MAPS, 'c')
-    expect((await scene.run('other')).result).toBe('success')
-    expect((await scene.run('w')).message).toContain('retains it for Widget other')
     await scene.stop()
   })
 })

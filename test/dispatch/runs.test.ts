@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { ConflictError, type KubeObject, type Outcome, RetryAfterError, TerminalError } from '#contracts'
+import { type KubeObject, TerminalError } from '#contracts'
 import { resourcePath } from '#kube'
 import { CONFIG_MAPS, configMap, PODS, pod, startFixture, until, WIDGETS } from './fixture.ts'
 import { createdFor, ownedByWidget } from './objects.ts'
@@ -24,8 +24,6 @@ const create = (ref: typeof PODS | typeof CONFIG_MAPS, object: object): Promise<
 const remove = (ref: typeof PODS | typeof CONFIG_MAPS | typeof WIDGETS, name: string) =>
   fixture.kube.delete(resourcePath(ref, scene.name, name), { gracePeriodSeconds: 0 })
 
-const READY = { type: 'Ready', status: 'True', reason: 'Up' } as const
-
 describe('a run', () => {
   it('creates what is wanted and writes the status, in one run; the next one sends nothing', async () => {
     const seen: number[] = []
@@ -48,31 +46,6 @@ describe('a run', () => {
     expect(await scene.requestsDuring(() => scene.run('once'))).toEqual([])
   })
 
-  it('sees what the run before it wrote, without waiting for the watch', async () => {
-    await scene.widget('own', () => ({ apply: [pod('own-pod')], status: { n: 1 } }))
-    await scene.ended('own')
-    let seen: unknown
-    scene.behave('own', ({ object, owned }) => {
-      seen = [object?.status, owned['Pod.v1']!.map(({ metadata }) => metadata.name)]
-      return {}
-    })
-    await scene.run('own')
-    expect(seen).toEqual([{ n: 1, observedGeneration: 1 }, ['own-pod']])
-  })
-
-  it('deletes what is owned and not wanted any more, and nothing else', async () => {
-    await scene.widget('prune', () => ({ apply: [configMap('prune-a'), configMap('prune-b'), pod('prune-pod')] }))
-    await scene.ended('prune')
-    await create(CONFIG_MAPS, configMap('prune-foreign'))
-    scene.behave('prune', () => ({ apply: [configMap('prune-b')] }))
-    await scene.run('prune')
-    expect(await scene.get(CONFIG_MAPS, 'prune-a')).toBeUndefined()
-    expect((await scene.get(PODS, 'prune-pod'))?.metadata.deletionTimestamp).toBeUndefined()
-    expect(await scene.get(PODS, 'prune-pod')).toBeUndefined()
-    expect(await scene.get(CONFIG_MAPS, 'prune-b')).toBeDefined()
-    expect(await scene.get(CONFIG_MAPS, 'prune-foreign')).toBeDefined()
-  })
-
   it('looks again before it deletes what has changed since it was observed', async () => {
     await scene.widget('careful', () => ({ apply: [configMap('careful-config')] }))
     await scene.ended('careful')
@@ -87,22 +60,6 @@ describe('a run', () => {
     expect((await scene.run('careful')).result).toBe('success')
     expect(seen).toContainEqual({ precious: 'yes' })
     expect(await scene.get(CONFIG_MAPS, 'careful-config')).toMatchObject({ data: { precious: 'yes' } })
-  })
-
-  it('repairs drift, and removes a field that is no longer wanted', async () => {
-    await scene.widget('drift', () => ({ apply: [configMap('drift-config', { a: '1', b: '2' })] }))
-    await scene.ended('drift')
-    await fixture.kube.patch(
-      resourcePath(CONFIG_MAPS, scene.name, 'drift-config'),
-      { data: { a: 'x', c: '3' } },
-      'merge',
-    )
-    await scene.see(CONFIG_MAPS, 'drift-config', owner('drift'))
-    scene.behave('drift', () => ({ apply: [configMap('drift-config', { a: '1' })] }))
-    await scene.run('drift')
-    expect(await scene.get(CONFIG_MAPS, 'drift-config')).toMatchObject({ data: { a: '1', c: '3' } })
-    expect((await scene.get(CONFIG_MAPS, 'drift-config'))?.['data']).not.toHaveProperty('b')
-    expect(await scene.requestsDuring(() => scene.run('drift'))).toEqual([])
   })
 
   it('decides again at once when the object has changed under its status', async () => {
@@ -141,36 +98,6 @@ describe('a run', () => {
     expect((await scene.get(WIDGETS, 'overtaken'))?.status).toMatchObject({ phase: 'DONE' })
   })
 
-  it('removes a condition when the function returns it with the status null', async () => {
-    const conditions = [{ type: 'Migrating', status: 'True', reason: 'Copying' } as const, READY]
-    await scene.widget('migrates', () => ({ conditions }))
-    await scene.ended('migrates')
-    expect(await scene.condition('migrates', 'Migrating')).toMatchObject({ reason: 'Copying' })
-    scene.behave('migrates', () => ({ conditions: [{ type: 'Migrating', status: null }] }))
-    expect((await scene.run('migrates')).result).toBe('success')
-    expect(await scene.condition('migrates', 'Migrating')).toBeUndefined()
-    expect(await scene.condition('migrates', 'Ready')).toMatchObject(READY)
-    expect(await scene.requestsDuring(() => scene.run('migrates'))).toEqual([])
-  })
-
-  it('leaves an object alone that is being deleted, or gone, or not selected', async () => {
-    let calls = 0
-    const count = () => {
-      calls++
-      return {}
-    }
-    const path = resourcePath(WIDGETS, scene.name, 'going')
-    await scene.widget('going', count)
-    await scene.ended('going')
-    await fixture.kube.patch(path, { metadata: { finalizers: ['test.fairlead.dev/hold'] } }, 'merge')
-    await fixture.kube.delete(path)
-    await scene.see(WIDGETS, 'going')
-    expect((await scene.run('going')).result).toBe('success')
-    scene.behave('never-there', count)
-    expect((await scene.run('never-there')).result).toBe('success')
-    expect(calls).toBe(1)
-  })
-
   it('ends when the object turns out to be gone at its status write', async () => {
     await scene.widget('vanished', async ({ object }) => {
       if (object?.status === undefined) await remove(WIDGETS, 'vanished')
@@ -178,15 +105,6 @@ describe('a run', () => {
     })
     expect((await scene.ended('vanished')).result).toBe('success')
     expect(await scene.get(WIDGETS, 'vanished')).toBeUndefined()
-  })
-
-  it('runs again when it asked for it', async () => {
-    const times: number[] = []
-    await scene.widget('again', () => {
-      times.push(Date.now())
-      return times.length < 3 ? { requeueAfterSeconds: 0.05 } : {}
-    })
-    await until(() => times.length === 3)
   })
 })
 
@@ -239,27 +157,6 @@ describe('a name that is taken', () => {
     await until(async () => (await scene.condition('foreign'))?.['status'] === 'True')
     expect((await scene.get(WIDGETS, 'foreign'))?.status).toMatchObject({ phase: 'RUNNING' })
     expect(seen.filter((count) => count > 0).every((count) => count === 2)).toBe(true)
-  })
-
-  it('by the object of an earlier incarnation waits until that is gone', async () => {
-    const behaviour = () => ({ apply: [pod('reborn-pod')], status: { phase: 'RUNNING' } })
-    const first = await scene.widget('reborn', behaviour)
-    await scene.ended('reborn')
-    await remove(WIDGETS, 'reborn')
-    const from = scene.steps.length
-    const second = await scene.widget('reborn', behaviour)
-    expect(second.metadata.uid).not.toBe(first.metadata.uid)
-    expect((await scene.ended('reborn', from)).message).toContain('belongs to an earlier Widget of this name')
-    const old = await scene.get(PODS, 'reborn-pod')
-    await remove(PODS, 'reborn-pod')
-    await until(
-      async () =>
-        (await scene.get(WIDGETS, 'reborn'))?.status !== undefined &&
-        (await scene.get(PODS, 'reborn-pod')) !== undefined,
-    )
-    const young = await scene.get(PODS, 'reborn-pod')
-    expect(young?.metadata.uid).not.toBe(old?.metadata.uid)
-    expect(young?.metadata.ownerReferences?.[0]?.uid).toBe(second.metadata.uid)
   })
 
   it('by our own object that EVENTS does not show yet is ours, and is created only once', async () => {
@@ -321,20 +218,6 @@ describe('a failure', () => {
     expect(await scene.condition('terminal', 'Ready')).toBeUndefined()
   })
 
-  it.each([
-    ['undeclared', { apply: [{ apiVersion: 'v1', kind: 'Service', metadata: { name: 's' } }] }, 'Service runs/s'],
-    ['elsewhere', { apply: [{ ...pod('p'), metadata: { name: 'p', namespace: 'kube-system' } }] }, 'Pod kube-system/p'],
-    ['garbage', 'what?', 'the function returned no valid outcome'],
-  ])('of the outcome itself is terminal and names it: %s', async (name, outcome, message) => {
-    await scene.widget(name, () => outcome as Outcome)
-    expect(await scene.ended(name)).toMatchObject({ result: 'terminal', message: expect.stringContaining(message) })
-    expect(await scene.condition(name)).toMatchObject({
-      reason: 'InvalidOutcome',
-      message: expect.stringContaining(message),
-    })
-    expect(scene.writes(name)).toEqual([`status Widget ${name}`])
-  })
-
   it('of a function that throws or hangs is one of that run only', async () => {
     await scene.widget('throws', ({ attempt }) => {
       if (attempt < 2) throw new Error('not yet')
@@ -344,101 +227,5 @@ describe('a failure', () => {
     await until(() => results().length === 3)
     expect(results()).toEqual(['error', 'error', 'success'])
     expect(await scene.condition('throws')).toBeUndefined()
-  })
-
-  it('that does not pass is shown after five in a row, until a run goes through', async () => {
-    let isBroken = true
-    await scene.widget('broken', () => {
-      if (isBroken) throw new TypeError('no such field')
-      return {}
-    })
-    await until(async () => (await scene.condition('broken')) !== undefined)
-    expect(await scene.condition('broken')).toMatchObject({
-      status: 'False',
-      reason: 'TypeError',
-      message: 'no such field',
-    })
-    const failures = scene.stepsOf('broken').filter(({ step }) => step === 'finished')
-    expect(failures.length).toBeGreaterThanOrEqual(4)
-    await until(async () => (await scene.reported('broken')).length === 1)
-    expect(await scene.reported('broken')).toMatchObject([{ type: 'Warning', reason: 'TypeError' }])
-    isBroken = false
-    await until(async () => (await scene.condition('broken'))?.['status'] === 'True')
-  })
-
-  it('with a time to try again is tried then', async () => {
-    let calls = 0
-    await scene.widget('later', () => {
-      if (calls++ === 0) throw new RetryAfterError('the database starts', { afterSeconds: 0.3, reason: 'Starting' })
-      return {}
-    })
-    await until(() => calls > 1)
-    const armed = scene.stepsOf('later').find((step) => step.step === 'armed')
-    const failed = scene.stepsOf('later').find((step) => step.step === 'finished')
-    expect(armed).toMatchObject({ why: 'error' })
-    expect(failed).toMatchObject({ result: 'error', message: 'the database starts' })
-  })
-
-  it('that is a conflict is decided again at once, but not for ever', async () => {
-    let calls = 0
-    await scene.widget('conflict', () => {
-      calls++
-      throw new ConflictError('the member list has moved')
-    })
-    expect((await scene.ended('conflict')).result).toBe('error')
-    expect(calls).toBe(5)
-    scene.behave('conflict', () => ({}))
-  })
-
-  it('of the API server’s making is shown with its words and retried with backoff', async () => {
-    const broken = { ...pod('invalid-pod'), spec: { containers: [] } }
-    await scene.widget('invalid', () => ({
-      apply: [broken, configMap('invalid-config')],
-      status: { phase: 'RUNNING' },
-    }))
-    expect((await scene.ended('invalid')).result).toBe('error')
-    expect(await scene.condition('invalid')).toMatchObject({
-      reason: 'Invalid',
-      message: expect.stringContaining('spec.containers: Required value'),
-    })
-    expect((await scene.get(WIDGETS, 'invalid'))?.status).toMatchObject({ phase: 'RUNNING' })
-    expect(await scene.get(CONFIG_MAPS, 'invalid-config')).toBeDefined()
-    scene.behave('invalid', () => ({ apply: [pod('invalid-pod')], status: { phase: 'RUNNING' } }))
-    await until(async () => (await scene.condition('invalid'))?.['status'] === 'True')
-  })
-
-  it('to settle ends in backoff', async () => {
-    let toggle = 0
-    await scene.widget('restless', () => ({ status: { toggle: toggle++ } }))
-    expect(await scene.ended('restless')).toMatchObject({
-      result: 'error',
-      message: expect.stringContaining('times in a row'),
-    })
-    scene.behave('restless', () => ({}))
-  })
-
-  it('because of a change to what was given is told to the author', async () => {
-    await scene.widget('mutating', ({ object }) => {
-      Object.assign(object!.metadata, { labels: {} })
-      return {}
-    })
-    expect(await scene.ended('mutating')).toMatchObject({
-      result: 'error',
-      message: expect.stringMatching(/read only|extensible/),
-    })
-    scene.behave('mutating', () => ({}))
-  })
-})
-
-describe('an Event', () => {
-  it('is written once for the same reason and message', async () => {
-    const started = { type: 'Normal', reason: 'Started', message: 'it runs' } as const
-    await scene.widget('event', () => ({ events: [started] }))
-    await scene.ended('event')
-    await scene.run('event')
-    await until(async () => (await scene.reported('event')).length > 0)
-    expect(await scene.reported('event')).toMatchObject([
-      { type: 'Normal', reason: 'Started', note: 'it runs', reportingController: 'fairlead.dev/runs' },
-    ])
   })
 })

@@ -1,31 +1,16 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { KubeObject, Outcome, RunInput } from '#contracts'
-import { fromHttp } from '#events'
-import { type HttpReceiver, startHttpReceiver } from '../support/http-receiver.ts'
+import type { RunInput } from '#contracts'
+import { startHttpReceiver } from '../support/http-receiver.ts'
 import { CONFIG_MAPS, configMap, PODS, startFixture, until, WIDGETS } from './fixture.ts'
 
 const MIB = 2 ** 20
 const { strategy: _, ...configMaps } = CONFIG_MAPS
 
-type Behaviour = (input: RunInput) => Outcome
-
 let fixture: Awaited<ReturnType<typeof startFixture>>
-let server: HttpReceiver
-/** What functions over HTTP do, by the namespace of their object. Their Reconciler has its name. */
-const behaviours = new Map<string, Behaviour>()
 beforeAll(async () => {
-  server = await startHttpReceiver((request, response) => {
-    const input = fromHttp(request).data as RunInput
-    const { namespace = '' } = (input.object as KubeObject).metadata
-    response.writeHead(200, { 'content-type': 'application/json', 'fairlead-function': namespace })
-    response.end(JSON.stringify(behaviours.get(namespace)?.(input) ?? {}))
-  })
   fixture = await startFixture()
 })
-afterAll(async () => {
-  await fixture?.[Symbol.asyncDispose]()
-  await server?.[Symbol.asyncDispose]()
-})
+afterAll(() => fixture?.[Symbol.asyncDispose]())
 
 let version = 1
 async function putMap(namespace: string, name: string, bytes: number, verb: 'added' | 'deleted' = 'added') {
@@ -34,46 +19,20 @@ async function putMap(namespace: string, name: string, bytes: number, verb: 'add
   await fixture.events.put(configMaps, verb, { apiVersion: 'v1', kind: 'ConfigMap', metadata, data })
 }
 
-interface Way {
-  way: 'in the process' | 'over HTTP'
-  /** The beginning of the names of its Reconcilers. */
-  prefix: string
-}
-
 const spec = { owns: [PODS], related: [configMaps], backoff: { initialSeconds: 0.05, maxSeconds: 600 } }
 const dispatcher = { maxStateBytes: MIB }
 const scene = (name: string, more: object = {}) => fixture.scene(name, { spec: { ...spec, ...more }, dispatcher })
 
-describe.each<Way>([
-  { way: 'in the process', prefix: 'local' },
-  { way: 'over HTTP', prefix: 'remote' },
-])('a function $way', ({ way, prefix }) => {
-  const invoke = () => (way === 'over HTTP' ? { invoke: { http: { url: server.url } } } : {})
-
-  /** The Reconciler and its object `w`, whose function does this. */
-  async function opened(about: string, behaviour: Behaviour, more: object = {}) {
-    const name = `${prefix}-${about}`
-    const made = await scene(name, { ...invoke(), ...more })
-    const act = (next: Behaviour) => {
-      behaviours.set(name, next)
-      made.behave('w', next)
-    }
-    const begin = async () => {
-      behaviours.set(name, behaviour)
-      await made.widget('w', behaviour)
-      return made.ended('w')
-    }
-    return Object.assign(made, { act, begin, [Symbol.asyncDispose]: () => made.stop() })
-  }
-
+describe('a function', () => {
   it('is not called with more than the limit, and its object says what was read and what to do', async () => {
     const calls: RunInput[] = []
-    await using crowded = await opened('crowded', (input) => {
+    const crowded = await scene('crowded')
+    for (let index = 0; index < 4; index++) await putMap(crowded.name, `map-${index}`, 400 * 1024)
+    await crowded.widget('w', (input) => {
       calls.push(input)
       return {}
     })
-    for (let index = 0; index < 4; index++) await putMap(crowded.name, `map-${index}`, 400 * 1024)
-    expect(await crowded.begin()).toMatchObject({ result: 'error' })
+    expect(await crowded.ended('w')).toMatchObject({ result: 'error' })
     expect(calls).toEqual([])
     const condition = await crowded.condition('w')
     expect(condition).toMatchObject({ status: 'False', reason: 'TooMuchState' })
@@ -88,38 +47,18 @@ describe.each<Way>([
     expect(await crowded.run('w')).toMatchObject({ result: 'success' })
     expect(calls[0]?.related['ConfigMap.v1']).toHaveLength(1)
     expect(await crowded.condition('w')).toMatchObject({ status: 'True' })
-  })
-
-  it('that returns more than a run can read has nothing written, until it returns less', async () => {
-    const apply = (count: number) => Array.from({ length: count }, (_, index) => configMap(`map-${index}`))
-    const owning = { owns: [CONFIG_MAPS], related: [] }
-    await using prolific = await opened('prolific', () => ({ apply: apply(1100) }), owning)
-    expect(await prolific.begin()).toMatchObject({ result: 'error' })
-    expect(await prolific.condition('w')).toMatchObject({
-      status: 'False',
-      reason: 'AnswerTooLarge',
-      message: expect.stringContaining('in 1100 objects'),
-    })
-    expect(prolific.writes('w').filter((write) => !write.includes('Widget'))).toEqual([])
-    prolific.act(() => ({ apply: apply(1) }))
-    await prolific.see(WIDGETS, 'w')
-    expect(await prolific.run('w')).toMatchObject({ result: 'success' })
-    expect((await prolific.get(CONFIG_MAPS, 'map-0'))?.metadata.name).toBe('map-0')
+    await crowded.stop()
   })
 
   it('that returns an object over the limit of the API server is told which, and the others are written', async () => {
-    const owning = { owns: [CONFIG_MAPS], related: [] }
     const large = configMap('large', { filler: 'x'.repeat(4 * MIB) })
-    const behaviour = () => ({ apply: [large, configMap('small')] })
-    const name = `${prefix}-oversize`
-    const oversize = await fixture.scene(name, { spec: { ...spec, ...owning, ...invoke() } })
-    behaviours.set(name, behaviour)
-    await oversize.widget('w', behaviour)
+    const oversize = await fixture.scene('oversize', { spec: { ...spec, owns: [CONFIG_MAPS], related: [] } })
+    await oversize.widget('w', () => ({ apply: [large, configMap('small')] }))
     expect(await oversize.ended('w')).toMatchObject({ result: 'error' })
     expect(await oversize.condition('w')).toMatchObject({
       status: 'False',
       reason: 'TooLarge',
-      message: expect.stringContaining(`ConfigMap ${name}/large`),
+      message: expect.stringContaining('ConfigMap oversize/large'),
     })
     expect((await oversize.get(CONFIG_MAPS, 'small'))?.metadata.name).toBe('small')
     await oversize.stop()
@@ -128,8 +67,12 @@ describe.each<Way>([
 
 it('an answer over HTTP of more than 32 MiB is not read, and its object says so until the next one', async () => {
   const name = 'remote-endless'
+  let status = { text: 'x'.repeat(33 * MIB) }
+  await using server = await startHttpReceiver((_, response) => {
+    response.writeHead(200, { 'content-type': 'application/json', 'fairlead-function': name })
+    response.end(JSON.stringify({ status }))
+  })
   const endless = await scene(name, { invoke: { http: { url: server.url } } })
-  behaviours.set(name, () => ({ status: { text: 'x'.repeat(33 * MIB) } }))
   await endless.widget('w', () => ({}))
   expect(await endless.ended('w')).toMatchObject({ result: 'terminal' })
   expect(await endless.condition('w')).toMatchObject({
@@ -137,7 +80,7 @@ it('an answer over HTTP of more than 32 MiB is not read, and its object says so 
     reason: 'AnswerTooLarge',
     message: expect.stringContaining('larger than 33554432 bytes: return fewer or smaller objects'),
   })
-  behaviours.delete(name)
+  status = { text: 'short' }
   await endless.see(WIDGETS, 'w')
   expect(await endless.run('w')).toMatchObject({ result: 'success' })
   await endless.stop()

@@ -363,7 +363,7 @@ describe('when something is lost', () => {
     await put(store, 'added', 'lost', 3, 'mine')
     await put(store, 'modified', 'kept', 4, 'other')
     expect(await selected(store)).toEqual(['lost@3'])
-    await setBack(own, store.js, store.stream)
+    await setBack(own, store.js, [store.stream])
     await put(store, 'added', 'later', 5, 'mine')
     await put(store, 'added', 'latest', 6, 'mine')
     await put(store, 'added', 'last', 7, 'mine')

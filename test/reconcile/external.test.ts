@@ -274,6 +274,7 @@ describe('what a function is told of its external system', () => {
       { external: ['ann'], performed: { effect: ADD, result: { id: 7 } } },
     ])
     expect(inputsOf(steps)[0]).not.toHaveProperty('performed')
+    expect(inputsOf(drive({}))[0]).not.toHaveProperty('external')
     const { external: _, ...decided } = inputsOf(steps)[0]!
     const asked = steps.flatMap(({ ask }) => (ask.do === 'read' || ask.do === 'perform' ? [ask.input] : []))
     expect(asked.slice(0, 2)).toEqual([

@@ -32,6 +32,7 @@ const placed = widgets({
     { ...PODS, byName: 'metadata.labels.pod' },
   ],
 })
+const theirs = widgets({ for: { ...widgets().spec.for, status: 'Untouched' } })
 const CONFLICT = fails(new ConflictError('moved'))
 const old = { did: 'writeStatus', result: { object: widget(), isOld: true } } as const
 
@@ -80,6 +81,23 @@ describe('a run asks, in this order', () => {
       { observe: [sees(going([FINALIZER]))], call: [returns({ requeueAfterSeconds: 5 })] },
       'observe call finish',
       finalizing,
+    ],
+    [
+      'no release while the function fails',
+      { observe: [sees(going([FINALIZER]))], call: [fails(new Error('no'))] },
+      'observe call finish',
+      finalizing,
+    ],
+    [
+      'no status of a paused object that is another controller’s',
+      { observe: [sees(paused)] },
+      'observe finish',
+      theirs,
+    ],
+    [
+      'the status of an object that is resumed',
+      { observe: [sees(widget({ status: { conditions: [{ type: 'Paused', status: 'True', reason: 'x' }] } }))] },
+      'observe call writeStatus call finish',
     ],
     [
       'another observation when the status was dropped',
@@ -253,6 +271,17 @@ describe('a run tells', () => {
     expect(JSON.stringify(notes.map((note) => ('error' in note ? { ...note, error: '' } : note)))).not.toContain(
       'hunter22',
     )
+  })
+
+  it.each<[what: string, outcome: object]>([
+    ['a status', { status: { phase: 'Up' } }],
+    ['conditions', { conditions: [{ type: 'Up', status: 'True', reason: 'Up' }] }],
+  ])('an Event alone of a function that returns %s of an object whose status is another controller’s', (_, outcome) => {
+    const steps = drive({ call: [returns({ ...outcome, apply: [POD] })] }, theirs)
+    expect(asksOf(steps)).toBe('observe call finish')
+    expect(steps.flatMap(({ notes }) => notes).filter(({ note }) => note === 'event')).toMatchObject([
+      { event: { reason: 'InvalidOutcome' } },
+    ])
   })
 
   it('which writes need not be sent again', () => {

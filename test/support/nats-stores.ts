@@ -28,17 +28,17 @@ export async function snapshot(nats: Nats): Promise<void> {
 }
 
 /**
- * Sets one stream, with its consumers and Raft logs, back to the snapshot, as if a loss of power had taken what came after it
- * from the disk of every server. The other streams keep all they have.
+ * Sets these streams, with their consumers and Raft logs, back to the snapshot, as if a loss of power had taken what came
+ * after it from the disk of every server. The other streams keep all they have.
  */
-export async function setBack(nats: Nats, js: JetStream, stream: string): Promise<void> {
+export async function setBack(nats: Nats, js: JetStream, streams: readonly string[]): Promise<void> {
   const kept = ['_meta_']
   for await (const info of js.admin.streams.list())
-    if (info.config.name !== stream) kept.push(info.cluster?.raft_group ?? '')
+    if (!streams.includes(info.config.name)) kept.push(info.cluster?.raft_group ?? '')
   await whileDown(nats, async (store) => {
     const groups = await readdir(join(store, RAFT)).catch(() => [])
     const paths = [
-      join(STREAMS, stream),
+      ...streams.map((stream) => join(STREAMS, stream)),
       ...groups.filter((group) => !kept.includes(group)).map((group) => join(RAFT, group)),
     ]
     for (const path of paths) {
