@@ -84,13 +84,16 @@ export const storedCopiesOf = (copies: readonly StoredCopy[]): StoredCopies => (
 /**
  * Whether a copy that is stored now is the only one: all known copies are under this owner, and the object has left no
  * other owner. If there is no copy, only a new object counts: the writer of an earlier version may not have stored it
- * yet, under another owner.
+ * yet, under another owner. For the same reason, a dispatcher, which has an origin and may be ahead of the bridge, needs
+ * a copy that is the only one already, or that a bridge has stored.
  */
 export const isSole = (
   { copies, formerOwners }: StoredCopies,
-  { owner, verb }: Pick<WantedVersion, 'owner' | 'verb'>,
+  { owner, verb, origin }: Pick<WantedVersion, 'owner' | 'verb'> & Pick<StoredCopy, 'origin'>,
 ): boolean =>
-  formerOwners.length === 0 && (copies.length > 0 || verb === 'added') && copies.every((copy) => copy.owner === owner)
+  formerOwners.length === 0 &&
+  (copies.length > 0 || verb === 'added') &&
+  copies.every((copy) => copy.owner === owner && (origin === undefined || copy.sole || copy.origin === undefined))
 
 /** Returns the owners that the object has left, or leaves now. Their keys must be enqueued. */
 export const leftOwners = (stored: StoredCopies, retired: readonly StoredCopy[], owner: string): string[] =>
@@ -190,20 +193,21 @@ export class Memory {
 const isLater = (latest: StoredCopy, known: StoredCopy): boolean =>
   (compareVersions(latest.resourceVersion, known.resourceVersion) ?? 1) >= 0
 
-type Packed = [StoredCopy['owner'], number, string, StoredCopy['verb'], boolean?, (string | null)?, ...string[]]
+type Packed = [string, number, string, StoredCopy['verb'], boolean?, boolean?, (string | null)?, ...string[]]
 
 /** Leaves out the fields that have their usual value. */
 function packed(
-  { owner, sequence, resourceVersion, verb, origin, partial }: StoredCopy,
+  { owner, sequence, resourceVersion, verb, sole, partial, origin }: StoredCopy,
   formerOwners: readonly string[],
 ) {
-  const isUsual = !partial && origin === undefined && formerOwners.length === 0
-  const rest = isUsual ? [] : ([partial, origin ?? null, ...formerOwners] as const)
+  const isUsual = sole && !partial && origin === undefined && formerOwners.length === 0
+  const rest = isUsual ? [] : ([sole, partial, origin ?? null, ...formerOwners] as const)
   return JSON.stringify([owner, sequence, resourceVersion, verb, ...rest] satisfies Packed)
 }
 
 function unpacked(text: string): StoredCopies {
-  const [owner, sequence, resourceVersion, verb, partial = false, origin, ...formerOwners] = JSON.parse(text) as Packed
-  const copy = { owner, sequence, resourceVersion, verb, origin: origin ?? undefined, partial }
-  return { copies: [{ ...copy, sole: formerOwners.length === 0 }], formerOwners }
+  const fields: Packed = JSON.parse(text)
+  const [owner, sequence, resourceVersion, verb, sole = true, partial = false, origin, ...formerOwners] = fields
+  const copy = { owner, sequence, resourceVersion, verb, origin: origin ?? undefined, partial, sole }
+  return { copies: [copy], formerOwners }
 }

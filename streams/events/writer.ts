@@ -153,13 +153,13 @@ export class Writer {
       message ??= this.#message(write)
       const owner = completed?.owner ?? wanted.owner
       const expected = decision.act === 'store' ? decision.expected : decision.holder.sequence
-      const sole = isSole(stored, { ...wanted, owner })
+      const origin = completed?.origin ?? write.options.origin
+      const sole = isSole(stored, { ...wanted, owner, origin })
       const headers = { ...message.headers, ...(sole && SOLE_HEADER) }
       const subject = withOwnerPart(write.subject, owner)
       const sequence = await this.#publish(write, subject, { ...message, headers }, expected)
       if (sequence !== undefined) {
         write.stored = knownFrom(write, subject, sequence, message)
-        const origin = completed?.origin ?? write.options.origin
         const holder = { ...wanted, owner, sequence, origin, partial: isPartial(message), sole }
         return this.#retireOthers(write, stored, decision, holder, 'stored')
       }
