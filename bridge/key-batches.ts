@@ -1,6 +1,6 @@
 import type { EventStore, Selection } from '#events'
 import { keyOf } from '#events'
-import { holdsFinalizer, identityOf, parseFieldSelector, parseSelector } from '#spec'
+import { holdsFinalizer, identityOf, indexedSelection } from '#spec'
 import type { Reconciler } from './reconcilers.ts'
 import { isSelectedBy } from './reconcilers.ts'
 import type { Routes } from './routing.ts'
@@ -30,19 +30,15 @@ const ownNamespaces = (all: readonly string[] | undefined, one: string | undefin
 
 /** Selects the objects of a Reconciler, and those that have left its selection with its finalizer. */
 function selectionBy({ name, spec }: Reconciler): Selection {
-  const { finalize } = spec
-  const { selector = '', fieldSelector = '' } = spec.for
+  const selection = indexedSelection(spec.for)
+  if (!spec.finalize) return selection
   const identity = identityOf(name, spec)
   return {
-    text: JSON.stringify([selector, fieldSelector, ...(finalize ? [identity] : [])]),
-    byFields: finalize || fieldSelector !== '',
+    text: `${selection.text} ${identity}`,
+    byFields: true,
     matcher: () => {
-      const labelsMatch = parseSelector(selector)
-      const fieldsMatch = parseFieldSelector(fieldSelector)
-      return (labels, object) => {
-        if (object === undefined) return finalize || labelsMatch(labels)
-        return (labelsMatch(labels) && fieldsMatch(object)) || (finalize && holdsFinalizer(object, identity))
-      }
+      const selects = selection.matcher()
+      return (labels, object) => object === undefined || selects(labels, object) || holdsFinalizer(object, identity)
     },
   }
 }

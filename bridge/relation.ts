@@ -14,50 +14,31 @@ import { hasKey, type Reconciler } from './reconcilers.ts'
 import type { Change, RelatedTo } from './routing.ts'
 
 /**
- * The state that maps related objects back to keys: the names in the fields of primaries, and the related objects that
- * matched when they were last observed. It is read from EVENTS once, and then updated with the changes that this bridge
- * publishes, so it is never behind the keys that this bridge has enqueued (docs/decisions/0014-related-objects.md).
+ * A relation of a Reconciler, with the state that maps related objects back to keys: the names in the fields of
+ * primaries, and the related objects that matched when they were last observed. It is read from EVENTS once, and then
+ * updated with the changes that this bridge publishes, so it is never behind the keys that this bridge has enqueued
+ * (docs/decisions/0014-related-objects.md).
  */
 export class Relation {
   readonly to: RelatedTo
+  /** Undefined: no field of the primaries names the related objects. */
+  readonly primaries: NamingPrimaries | undefined
+  /** Undefined: changes of objects that the selector does not match concern no primary. */
+  readonly members: Members | undefined
   /** Rounds for all primaries that name a namespace. */
   readonly fanOuts = new FanOuts()
   readonly #selects: ObjectSelector
-  readonly #primaries: NamingPrimaries | undefined
-  readonly #members: Members | undefined
-  /** Resolves when the objects in EVENTS have been read. */
-  readonly #ready: Promise<unknown>
-  #isReady = false
 
   /**
-   * `isWider`: the watch includes objects of the related resource that do not match the relation. `members`: those of
-   * the resource.
+   * `isWider`: the watch includes objects of the related resource that do not match the relation. `index`: of that
+   * resource.
    */
-  constructor(to: RelatedTo, isWider: boolean, members: MemberIndex<Relation>, deps: RecallDeps) {
+  constructor(to: RelatedTo, isWider: boolean, index: MemberIndex, recalls: Recalls) {
     const { related, reconciler } = to
     this.to = to
     this.#selects = selectionOf(related)
-    this.#primaries = isByField(related) ? new NamingPrimaries(reconciler, related, deps) : undefined
-    this.#members =
-      isWider && related.byName === undefined ? new Members(related, members.setOf(this), deps) : undefined
-    this.#ready = Promise.all([this.#primaries?.ready, this.#members?.ready]).then(() => {
-      this.#isReady = true
-    })
-  }
-
-  /** Whether fields of the primaries name the related objects. */
-  get isByField(): boolean {
-    return this.#primaries !== undefined
-  }
-
-  /** Whether changes of objects that the selector does not match may concern the relation. */
-  get hasMembers(): boolean {
-    return this.#members !== undefined
-  }
-
-  /** Whether its members are known. */
-  get isReady(): boolean {
-    return this.#isReady
+    this.primaries = isByField(related) ? new NamingPrimaries(reconciler, related, recalls) : undefined
+    this.members = isWider && related.byName === undefined ? new Members(this, index, recalls) : undefined
   }
 
   /**
@@ -65,142 +46,77 @@ export class Relation {
    * matches or not.
    */
   async concerns({ namespace, name, object }: Change): Promise<boolean> {
-    await this.#ready
+    await Promise.all([this.primaries?.ready, this.members?.ready])
     if (this.to.related.byName !== undefined || object === undefined || this.#selects(object)) return true
-    return this.#members?.has(keyOf(namespace, name)) ?? false
-  }
-
-  /** Returns the keys of the primaries that name the object, or its namespace. */
-  keysOf(object: Pick<Change, 'namespace' | 'name'>): string[] {
-    return this.#primaries?.keysOf(object) ?? []
-  }
-
-  /**
-   * Must be called before the keys of a primary are enqueued. From then on, a change of the objects that it names finds
-   * it.
-   */
-  learnPrimary(key: string, object: KubeObject | undefined): void {
-    this.#primaries?.learn(key, object)
-  }
-
-  /** Must be called after the keys of a primary were enqueued. */
-  settlePrimary(key: string, object: KubeObject | undefined): void {
-    this.#primaries?.settle(key, object)
-  }
-
-  /** Whether the key was enqueued after the primary began to name its present objects. */
-  isSettled(key: string): boolean {
-    return this.#primaries?.isSettled(key) ?? true
-  }
-
-  /**
-   * Must be called after the keys that an object is related to were enqueued. Until then the object still counts as
-   * related.
-   */
-  learnRelated(key: string, object: KubeObject | undefined): void {
-    this.#members?.learn(key, object)
+    return this.members?.has(keyOf(namespace, name)) ?? false
   }
 }
 
-/** The related objects that matched the selectors of a relation when they were last observed. */
+/** The related objects that matched the selectors of a relation when their keys were last enqueued. */
 export class Members {
-  readonly #selects: (object: KubeObject) => boolean
-  readonly #deps: RecallDeps
-  readonly #related: RelatedResource
-  readonly #keys: MemberSet
+  readonly #relation: Relation
+  readonly #index: MemberIndex
+  readonly #selects: ObjectSelector
   readonly #recall: Recall
 
-  constructor(related: RelatedResource, keys: MemberSet, deps: RecallDeps) {
-    this.#related = related
-    this.#keys = keys
-    this.#deps = deps
+  constructor(relation: Relation, index: MemberIndex, recalls: Recalls) {
+    const { related } = relation.to
+    this.#relation = relation
+    this.#index = index
     this.#selects = selectionOf(related)
-    this.#recall = new Recall(related, () => this.#reader(), deps)
+    this.#recall = recalls.of(related, 'members', (key, { verb, object }, isCovered) => {
+      // The process that stored the event may have stopped before it enqueued the keys. The state before the event is
+      // not known, so the object counts as a member.
+      if (!isCovered || (verb !== 'deleted' && this.#selects(object))) index.add(key, relation)
+    })
   }
 
   get ready(): Promise<void> {
     return this.#recall.ready
   }
 
-  has(key: string): boolean {
-    return this.#keys.has(key)
+  /** Whether the members are known. Until then, each object may be one. */
+  get isRead(): boolean {
+    return this.#recall.isRead
   }
 
+  has(key: string): boolean {
+    return this.#index.of(key).includes(this.#relation)
+  }
+
+  /**
+   * Must be called after the keys that an object is related to were enqueued. Until then the object still counts as
+   * related.
+   */
   learn(key: string, object: KubeObject | undefined): void {
     this.#recall.learned(key)
-    if (object !== undefined && this.#selects(object)) this.#keys.add(key)
-    else this.#keys.delete(key)
-  }
-
-  #reader(): (key: string, event: StoredEvent) => Promise<void> {
-    const { events } = this.#deps
-    const cursors = new Map<string | undefined, Promise<string | undefined>>()
-    const coveredUpTo = (scope: string | undefined) => {
-      const known = cursors.get(scope) ?? events.cursor(this.#related, scope).then((cursor) => cursor?.resourceVersion)
-      cursors.set(scope, known)
-      return known
-    }
-    return async (key, { key: { namespace }, verb, object, resourceVersion }) => {
-      const cursor = (await coveredUpTo(undefined)) ?? (await coveredUpTo(namespace))
-      // The process that stored the event may have stopped before it enqueued the keys. The state before the event is
-      // not known, so the object counts as a member.
-      const isUncertain = cursor === undefined || (compareVersions(resourceVersion, cursor) ?? 1) > 0
-      if (isUncertain || (verb !== 'deleted' && this.#selects(object))) this.#keys.add(key)
-    }
+    if (object !== undefined && this.#selects(object)) this.#index.add(key, this.#relation)
+    else this.#index.delete(key, this.#relation)
   }
 }
 
-/** The keys of many owners, found by key. One set of keys per owner would make each lookup ask every set. */
-export class MemberIndex<Owner> {
-  readonly #byKey = new Map<string, readonly Owner[]>()
-  /**
-   * One list per owner, shared by all keys that only this owner has. Such a key takes no more than an entry of the map.
-   */
-  readonly #alone = new Map<Owner, readonly Owner[]>()
+/** The relations of a resource by the key of their members. One set of keys per relation would make a lookup ask each. */
+export class MemberIndex {
+  readonly #byKey = new Map<string, readonly Relation[]>()
 
-  of(key: string): readonly Owner[] {
+  of(key: string): readonly Relation[] {
     return this.#byKey.get(key) ?? []
   }
 
-  setOf(owner: Owner): MemberSet {
-    return {
-      has: (key) => this.of(key).includes(owner),
-      add: (key) => this.#add(key, owner),
-      delete: (key) => this.#delete(key, owner),
-    }
-  }
-
-  drop(owner: Owner): void {
-    for (const key of this.#byKey.keys()) this.#delete(key, owner)
-    this.#alone.delete(owner)
-  }
-
-  #add(key: string, owner: Owner): void {
+  add(key: string, relation: Relation): void {
     const before = this.of(key)
-    if (before.includes(owner)) return
-    this.#byKey.set(key, before.length === 0 ? this.#only(owner) : [...before, owner])
+    if (!before.includes(relation)) this.#byKey.set(key, [...before, relation])
   }
 
-  #delete(key: string, owner: Owner): void {
-    const before = this.of(key)
-    if (!before.includes(owner)) return
-    const left = before.filter((one) => one !== owner)
-    const [only] = left
-    if (only === undefined) this.#byKey.delete(key)
-    else this.#byKey.set(key, left.length === 1 ? this.#only(only) : left)
+  delete(key: string, relation: Relation): void {
+    const left = this.of(key).filter((one) => one !== relation)
+    if (left.length === 0) this.#byKey.delete(key)
+    else this.#byKey.set(key, left)
   }
 
-  #only(owner: Owner): readonly Owner[] {
-    const alone = this.#alone.get(owner) ?? [owner]
-    this.#alone.set(owner, alone)
-    return alone
+  drop(relation: Relation): void {
+    for (const key of this.#byKey.keys()) this.delete(key, relation)
   }
-}
-
-export interface MemberSet {
-  has(key: string): boolean
-  add(key: string): void
-  delete(key: string): void
 }
 
 /** The primaries of a Reconciler that name objects, or namespaces of objects, in their fields. */
@@ -215,28 +131,35 @@ export class NamingPrimaries {
   readonly #settled = new Set<string>()
   readonly #recall: Recall
 
-  constructor(reconciler: Reconciler, related: RelatedResource, deps: RecallDeps) {
+  constructor(reconciler: Reconciler, related: RelatedResource, recalls: Recalls) {
     this.#reconciler = reconciler
     this.#related = related
-    this.#recall = new Recall(reconciler.spec.for, () => (key, event) => this.#take(key, event), deps)
+    this.#recall = recalls.of(reconciler.spec.for, 'primaries', (key, event) => this.#take(key, event))
   }
 
   get ready(): Promise<void> {
     return this.#recall.ready
   }
 
+  /**
+   * Must be called before the keys of a primary are enqueued. From then on, a change of the objects that it names finds
+   * it.
+   */
   learn(key: string, object: KubeObject | undefined): void {
     this.#recall.learned(key)
     if (this.#set(key, object)) this.#settled.delete(key)
   }
 
-  /** Notes that the key was enqueued, or that an active run of it knows of the change. */
+  /** Must be called after the key was enqueued, or an active run of it knows of the change. */
   settle(key: string, object: KubeObject | undefined): void {
     if (object === undefined) this.#settled.delete(key)
     else this.#settled.add(key)
   }
 
-  /** Returns false also if this bridge has not enqueued the key yet. */
+  /**
+   * Whether the key was enqueued after the primary began to name its present objects. Returns false also if this bridge
+   * has not enqueued the key yet.
+   */
   isSettled(key: string): boolean {
     return this.#settled.has(key)
   }
@@ -327,7 +250,30 @@ export interface RecallDeps {
   signal: AbortSignal
 }
 
-type Take = (key: string, event: StoredEvent) => Promise<void> | void
+/** `isCovered`: a cursor states that the keys of the event were enqueued. */
+type Take = (key: string, event: StoredEvent, isCovered: boolean) => void
+
+/**
+ * Readings of EVENTS that begin together: one for each resource, however many relations take from it, and one more if it
+ * has both primaries and members, which are learned at different times.
+ */
+export class Recalls {
+  readonly #deps: RecallDeps
+  readonly #byUse = new Map<string, Recall>()
+
+  constructor(deps: RecallDeps) {
+    this.#deps = deps
+  }
+
+  /** Must be called in the turn of the event loop in which the readings were made. */
+  of(ref: ResourceRef, use: 'primaries' | 'members', take: Take): Recall {
+    const id = `${use} ${resourceName(ref)}`
+    const recall = this.#byUse.get(id) ?? new Recall(ref, this.#deps)
+    this.#byUse.set(id, recall)
+    recall.takers.push(take)
+    return recall
+  }
+}
 
 const RETRY_MS = 1000
 
@@ -335,6 +281,7 @@ const RETRY_MS = 1000
  * Reads the objects of a resource from EVENTS once, in the background. Skips objects that are learned during that time.
  */
 export class Recall {
+  readonly takers: Take[] = []
   readonly #ref: ResourceRef
   readonly #deps: RecallDeps
   /** Keys that were learned since the reading began. EVENTS may have older versions of these. */
@@ -342,11 +289,14 @@ export class Recall {
   /** Resolves when all objects in EVENTS have been read. */
   readonly ready: Promise<void>
 
-  /** `begin` is called when a reading begins, and again if the reading fails. */
-  constructor(ref: ResourceRef, begin: () => Take, deps: RecallDeps) {
+  constructor(ref: ResourceRef, deps: RecallDeps) {
     this.#ref = ref
     this.#deps = deps
-    this.ready = this.#load(begin)
+    this.ready = this.#load()
+  }
+
+  get isRead(): boolean {
+    return this.#learned === undefined
   }
 
   /** Notes that a newer version of the object is known. */
@@ -354,28 +304,46 @@ export class Recall {
     this.#learned?.add(key)
   }
 
-  async #load(begin: () => Take): Promise<void> {
+  async #load(): Promise<void> {
     const { signal, log } = this.#deps
     const pauseMs = (error: unknown): number => {
       log.warn({ err: error, resource: resourceName(this.#ref) }, 'relations of the objects could not be read yet')
       return RETRY_MS
     }
-    await retry(() => this.#read(begin()), { signal, pauseMs }).then(
+    await retry(() => this.#read(), { signal, pauseMs }).then(
       () => (this.#learned = undefined),
       // retry() ends only at the signal.
       () => undefined,
     )
   }
 
-  async #read(take: Take): Promise<void> {
+  async #read(): Promise<void> {
     const { events, signal } = this.#deps
+    const isCovered = coverageOf(events, this.#ref)
     const done = new AbortController()
     const either = AbortSignal.any([done.signal, signal])
     for await (const event of events.follow({ ref: this.#ref }, either, () => done.abort())) {
       const key = keyOf(event.key.namespace, event.key.name)
-      if (event.verb !== 'moved' && !this.#learned?.has(key)) await take(key, event)
+      if (event.verb === 'moved' || this.#learned?.has(key)) continue
+      const covered = await isCovered(event)
+      // Meanwhile it may have been learned.
+      if (!this.#learned?.has(key)) for (const take of this.takers) take(key, event, covered)
     }
     signal.throwIfAborted()
+  }
+}
+
+/** Returns whether the cursor of a resource, or of the object's namespace, covers an event. Reads each cursor once. */
+function coverageOf(events: EventStore, ref: ResourceRef): (event: StoredEvent) => Promise<boolean> {
+  const cursors = new Map<string | undefined, Promise<string | undefined>>()
+  const coveredUpTo = (scope: string | undefined) => {
+    const known = cursors.get(scope) ?? events.cursor(ref, scope).then((cursor) => cursor?.resourceVersion)
+    cursors.set(scope, known)
+    return known
+  }
+  return async ({ key: { namespace }, resourceVersion }) => {
+    const cursor = (await coveredUpTo(undefined)) ?? (await coveredUpTo(namespace))
+    return cursor !== undefined && (compareVersions(resourceVersion, cursor) ?? 1) <= 0
   }
 }
 

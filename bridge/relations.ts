@@ -3,7 +3,7 @@ import { keyOf } from '#events'
 import { forEachAtMost } from '#primitives'
 import { keysOf } from './key-batches.ts'
 import { isSelectedBy, type Reconciler } from './reconcilers.ts'
-import { FanOuts, MemberIndex, type RecallDeps, Relation } from './relation.ts'
+import { FanOuts, MemberIndex, type NamingPrimaries, type RecallDeps, Recalls, Relation } from './relation.ts'
 import { append, type Change, type RelatedTo, Routes, SelectorIndex } from './routing.ts'
 
 type Lane = 'high' | 'low'
@@ -25,7 +25,7 @@ export class Relations {
   readonly #enqueue: Enqueue
   #relations = new Map<string, Relation>()
   /** The members of relations, by related resource. */
-  #members = new Map<string, MemberIndex<Relation>>()
+  #members = new Map<string, MemberIndex>()
   #index = new RelationIndex([], this.#members)
   #routes = new Routes([])
   readonly #fanOuts = new FanOuts()
@@ -39,13 +39,14 @@ export class Relations {
   reroute(routes: Routes): void {
     this.#routes = routes
     const kept = new Map<string, Relation>()
+    const recalls = new Recalls(this.#deps)
     for (const to of routes.refs.flatMap((ref) => routes.relatedTo(ref))) {
       const isWider = isWatchedWider(routes, to)
       const id = `${to.reconciler.coverageId} ${to.index} ${isWider}`
-      kept.set(id, this.#relations.get(id) ?? new Relation(to, isWider, this.#membersOf(to.related), this.#deps))
+      kept.set(id, this.#relations.get(id) ?? new Relation(to, isWider, this.#membersOf(to.related), recalls))
     }
     for (const [id, relation] of this.#relations)
-      if (relation.hasMembers && !kept.has(id)) this.#membersOf(relation.to.related).drop(relation)
+      if (relation.members && !kept.has(id)) this.#membersOf(relation.to.related).drop(relation)
     this.#relations = kept
     this.#index = new RelationIndex([...kept.values()], this.#members)
   }
@@ -58,11 +59,11 @@ export class Relations {
   }
 
   learnPrimary(ref: ResourceRef, key: string, object: KubeObject | undefined): void {
-    for (const relation of this.#index.namedBy(ref)) relation.learnPrimary(key, object)
+    for (const primaries of this.#index.namedBy(ref)) primaries.learn(key, object)
   }
 
   settlePrimary(ref: ResourceRef, key: string, object: KubeObject | undefined): void {
-    for (const relation of this.#index.namedBy(ref)) relation.settlePrimary(key, object)
+    for (const primaries of this.#index.namedBy(ref)) primaries.settle(key, object)
   }
 
   /**
@@ -70,11 +71,11 @@ export class Relations {
    * changes of these objects caused no runs of the key.
    */
   isSettled(ref: ResourceRef, key: string, coverageId: string): boolean {
-    return this.#index.namedBy(ref, coverageId).every((relation) => relation.isSettled(key))
+    return this.#index.namedBy(ref, coverageId).every((primaries) => primaries.isSettled(key))
   }
 
   learnRelated(ref: ResourceRef, key: string, object: KubeObject | undefined): void {
-    for (const relation of this.#index.remembering(ref, key, object)) relation.learnRelated(key, object)
+    for (const { members } of this.#index.remembering(ref, key, object)) members?.learn(key, object)
   }
 
   /** Resolves when every key that the change concerns is enqueued, for the Reconcilers that are wanted. */
@@ -97,15 +98,15 @@ export class Relations {
     )
   }
 
-  #membersOf(ref: ResourceRef): MemberIndex<Relation> {
-    const index = this.#members.get(resourceName(ref)) ?? new MemberIndex<Relation>()
+  #membersOf(ref: ResourceRef): MemberIndex {
+    const index = this.#members.get(resourceName(ref)) ?? new MemberIndex()
     this.#members.set(resourceName(ref), index)
     return index
   }
 
   #enqueueFor(relation: Relation, { namespace, name }: Change, as: As): Promise<void> {
     const { related, reconciler } = relation.to
-    const named = () => this.#all(reconciler.name, relation.keysOf({ namespace, name }), as)
+    const named = () => this.#all(reconciler.name, relation.primaries?.keysOf({ namespace, name }) ?? [], as)
     if (related.byName !== undefined) return named()
     if (related.namespacePath !== undefined) return relation.fanOuts.run([namespace ?? '', as.lane].join(' '), named)
     return this.#everyKey(reconciler, related.within === 'Cluster' ? undefined : namespace, as)
@@ -148,24 +149,25 @@ const emptyKind = (): RelatedKind => ({ all: [], bySelector: new SelectorIndex()
 
 /** Finds relations by the contents of a change, so that a change of one object does not check all relations. */
 class RelationIndex {
-  readonly #members: ReadonlyMap<string, MemberIndex<Relation>>
+  readonly #members: ReadonlyMap<string, MemberIndex>
   readonly #byRelated = new Map<string, RelatedKind>()
-  readonly #byPrimary = new Map<string, Relation[]>()
-  readonly #byCoverage = new Map<string, Relation[]>()
+  readonly #byPrimary = new Map<string, NamingPrimaries[]>()
+  readonly #byCoverage = new Map<string, NamingPrimaries[]>()
 
   /** `members`: by resource. */
-  constructor(relations: readonly Relation[], members: ReadonlyMap<string, MemberIndex<Relation>>) {
+  constructor(relations: readonly Relation[], members: ReadonlyMap<string, MemberIndex>) {
     this.#members = members
     for (const relation of relations) {
-      const { related, reconciler } = relation.to
+      const { primaries, members, to } = relation
+      const { related, reconciler } = to
       const kind = this.#open(related)
       kind.all.push(relation)
       if (related.byName === undefined) kind.bySelector.add(relation, related.selector)
       else kind.byName.push(relation)
-      if (relation.hasMembers) kind.withMembers.push(relation)
-      if (!relation.isByField) continue
-      append(this.#byPrimary, resourceName(reconciler.spec.for), relation)
-      append(this.#byCoverage, `${resourceName(reconciler.spec.for)} ${reconciler.coverageId}`, relation)
+      if (members) kind.withMembers.push(relation)
+      if (primaries === undefined) continue
+      append(this.#byPrimary, resourceName(reconciler.spec.for), primaries)
+      append(this.#byCoverage, `${resourceName(reconciler.spec.for)} ${reconciler.coverageId}`, primaries)
     }
   }
 
@@ -174,18 +176,18 @@ class RelationIndex {
     return this.#kind(ref).all
   }
 
-  /** Returns the relations in which fields of these primaries name the related objects. */
-  namedBy(primary: ResourceRef, coverageId?: string): readonly Relation[] {
+  /** Returns the primaries of each relation in which fields of these primaries name the related objects. */
+  namedBy(primary: ResourceRef, coverageId?: string): readonly NamingPrimaries[] {
     const name = resourceName(primary)
     const found = coverageId === undefined ? this.#byPrimary.get(name) : this.#byCoverage.get(`${name} ${coverageId}`)
     return found ?? []
   }
 
-  /** Returns the relations that remember their members, and that had this object or may match it. */
+  /** Returns the relations that had this object or may match it. */
   remembering(ref: ResourceRef, key: string, object: KubeObject | undefined): readonly Relation[] {
     const { bySelector, withMembers } = this.#kind(ref)
     const matching = object === undefined ? [] : bySelector.candidates(object)
-    return unique([...matching.filter(({ hasMembers }) => hasMembers), ...this.#having(ref, key, withMembers)])
+    return unique([...matching, ...this.#having(ref, key, withMembers)])
   }
 
   /** Returns the relations that the change may concern. Some of them may not be concerned. */
@@ -198,7 +200,7 @@ class RelationIndex {
 
   #having(ref: ResourceRef, key: string, withMembers: readonly Relation[]): Relation[] {
     const members = this.#members.get(resourceName(ref))?.of(key) ?? []
-    return [...members, ...withMembers.filter(({ isReady }) => !isReady)]
+    return [...members, ...withMembers.filter((relation) => !relation.members?.isRead)]
   }
 
   #kind(ref: ResourceRef): RelatedKind {

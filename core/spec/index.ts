@@ -39,6 +39,7 @@ export {
 export {
   type Backoff,
   crossesNamespaces,
+  indexedSelection,
   isByField,
   isNamedInBody,
   isOfMetadata,

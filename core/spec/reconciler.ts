@@ -1,6 +1,13 @@
 import { z } from 'zod'
 import type { KubeObject } from '#contracts'
-import { FIELD_PATH, type ObjectSelector, parseFieldSelector, parseSelector, valuesAt } from './selector.ts'
+import {
+  FIELD_PATH,
+  type Labels,
+  type ObjectSelector,
+  parseFieldSelector,
+  parseSelector,
+  valuesAt,
+} from './selector.ts'
 
 /** The API of the Reconciler resource (cluster-scoped). */
 export const RECONCILERS = { group: 'fairlead.dev', version: 'v1alpha1', resource: 'reconcilers' } as const
@@ -265,15 +272,28 @@ export type SelectedResource = Partial<Pick<ReconcilerSpec['for'], 'selector' | 
 export type Backoff = ReconcilerSpec['backoff']
 
 /** Returns whether an object is selected by namespaces, labels and fields. Throws SelectorError. */
-export function selectionOf({ selector, fieldSelector, namespaces }: SelectedResource): ObjectSelector {
-  const labelsMatch = parseSelector(selector ?? '')
-  const fieldsMatch = parseFieldSelector(fieldSelector ?? '')
+export function selectionOf({ namespaces, ...selectors }: SelectedResource): ObjectSelector {
+  const selects = indexedSelection(selectors).matcher()
   return (object) => {
     const { namespace, labels = {} } = object.metadata
     const isInside = namespaces === undefined || namespace === undefined || namespaces.includes(namespace)
-    return isInside && labelsMatch(labels) && fieldsMatch(object)
+    return isInside && selects(labels, object)
   }
 }
+
+/**
+ * Returns the selection by labels and fields in the form that an index of EVENTS needs. The matcher accepts an object of
+ * which only the labels are known, even if its fields do not match.
+ */
+export const indexedSelection = ({ selector = '', fieldSelector = '' }: Omit<SelectedResource, 'namespaces'>) => ({
+  text: JSON.stringify([selector, fieldSelector]),
+  byFields: fieldSelector !== '',
+  matcher: () => {
+    const labelsMatch = parseSelector(selector)
+    const fieldsMatch = parseFieldSelector(fieldSelector)
+    return (labels: Labels, object?: KubeObject) => labelsMatch(labels) && (object === undefined || fieldsMatch(object))
+  },
+})
 
 /** Where to look for the objects related to one primary. relation() decides which of them count. */
 export interface RelatedLookup {

@@ -7,7 +7,6 @@ import {
   type ObserveQuery,
   type OwnerKey,
   type RelatedQuery,
-  type Selection,
   type StoredEvent,
   type StoredObject,
   type View,
@@ -15,12 +14,11 @@ import {
 import { mapAtMost } from '#primitives'
 import { type OwnedObject, sameJson, TooMuchStateError, type World } from '#reconcile'
 import {
+  indexedSelection,
   isByField,
   isOwnedBy,
   namespacesNear,
   type OwnedResource,
-  parseFieldSelector,
-  parseSelector,
   RECONCILERS,
   type ReconcilerSpec,
   type RelatedLookup,
@@ -225,19 +223,9 @@ function queriesOf(related: RelatedResource, lookup: RelatedLookup): RelatedQuer
     namespaces && clusterScoped ? [...near, { ref, clusterScoped }] : near
   if (names !== undefined) return places.flatMap((place) => names.map((name) => ({ ...place, name })))
   if (byName !== undefined) return places
-  const selection = selectionBy(related)
+  const selection = indexedSelection(related)
   return places.map((place) => ({ ...place, selection }))
 }
-
-const selectionBy = ({ selector = '', fieldSelector = '' }: RelatedResource): Selection => ({
-  text: JSON.stringify([selector, fieldSelector]),
-  byFields: fieldSelector !== '',
-  matcher: () => {
-    const labelsMatch = parseSelector(selector)
-    const fieldsMatch = parseFieldSelector(fieldSelector)
-    return (labels, object) => labelsMatch(labels) && (object === undefined || fieldsMatch(object))
-  },
-})
 
 /**
  * Returns each object once, even if several declarations select it. Field selectors need the object, not a reference.

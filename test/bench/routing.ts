@@ -11,7 +11,7 @@ const CHANGES = 2000
 const WIDGETS = { group: 'example.com', version: 'v1', resource: 'widgets', kind: 'Widget' }
 const PODS = { group: '', version: 'v1', resource: 'pods', kind: 'Pod' }
 const none = async function* () {}
-const NOTHING = { follow: none, identities: none, isReferenceOnly: () => false } as never
+const NOTHING = { follow: none, identities: none, selectedKeys: async () => [], isReferenceOnly: () => false } as never
 
 const counts = process.argv.length > 2 ? process.argv.slice(2).map(Number) : [10, 1000, 10_000]
 const rows: Record<string, Record<string, string>> = {}

@@ -1,8 +1,12 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
+import type { EventStore } from '#events'
 import { resourcePath, type WatchEvent, type WatchOptions } from '#kube'
 import { RECONCILERS } from '#spec'
-import { configMaps, widgets } from './objects.ts'
+import { Relations } from '../../bridge/relations.ts'
+import { Routes } from '../../bridge/routing.ts'
+import { openStore } from '../events/objects.ts'
+import { configMaps, object, reconciler, widgets } from './objects.ts'
 import { type Servers, startServers } from './servers.ts'
 import {
   configMap,
@@ -12,6 +16,7 @@ import {
   installWidgets,
   removeReconcilers,
   restrictedClient,
+  silent,
   startBridge,
   stored,
   until,
@@ -435,4 +440,53 @@ it('the first list of what is related enqueues each key once, however much that 
   for await (const { ref } of bridge.events.followCursors(enough.signal))
     if (ref.resource === configMaps.resource) enough.abort()
   expect(bridge.enqueued.map(({ key }) => key).sort()).toEqual(names.map((name) => `default.${name}`).sort())
+})
+
+const versionOf = (kind: string, name: string, version: number, labels: Record<string, string> = {}) =>
+  object(kind, name, { uid: name, resourceVersion: `${version}`, labels })
+
+it('each resource is read from EVENTS once for 100 relations that begin together, and each has its own members', async () => {
+  await using store = await openStore(nats.url, { prefix: 'relations' })
+  await store.put(widgets, 'added', versionOf('Widget', 'w', 1))
+  for (const [name, version] of [
+    ['covered', 2],
+    ['beyond', 9],
+  ] as const)
+    await store.put(configMaps, 'added', versionOf('ConfigMap', name, version, { of: 'r7' }))
+  await store.setCursor(configMaps, undefined, { resourceVersion: '5', covers: [], at: new Date(0).toISOString() })
+  const read: string[] = []
+  const follow: EventStore['follow'] = (filter, ...rest) => {
+    read.push(filter.ref?.resource ?? '')
+    return store.follow(filter, ...rest)
+  }
+  const queued: string[] = []
+  const ended = new AbortController()
+  const relations = new Relations(
+    { events: { ...store, follow }, log: silent, signal: ended.signal },
+    async (name, key) => {
+      queued.push(`${name} ${key}`)
+    },
+  )
+  const names = Array.from({ length: 50 }, (_, number) => `r${number}`)
+  const relatedTo = (name: string) => [
+    { ...configMaps, selector: `of=${name}` },
+    { ...configMaps, byName: 'spec.config' },
+  ]
+  relations.reroute(new Routes(names.map((name) => reconciler(name, { for: widgets, related: relatedTo(name) }))))
+  /** The object has no labels any more. */
+  const queuedBy = async (name: string, version: number) => {
+    queued.length = 0
+    const changed = versionOf('ConfigMap', name, version)
+    const change = { namespace: 'default', name, object: changed, owners: [] }
+    await relations.enqueue(configMaps, change, { lane: 'high', cause: 'test' }, () => true)
+    relations.learnRelated(configMaps, `default.${name}`, changed)
+    return [...queued].sort()
+  }
+  expect(await queuedBy('covered', 11)).toEqual(['r7 default.w'])
+  expect(await queuedBy('covered', 12)).toEqual([])
+  // Whoever stored it may have died before it queued the keys, so each relation may have selected it before.
+  expect(await queuedBy('beyond', 13)).toEqual(names.map((name) => `${name} default.w`).sort())
+  expect(await queuedBy('beyond', 14)).toEqual([])
+  expect(read.sort()).toEqual(['configmaps', 'widgets'])
+  ended.abort()
 })
