@@ -2,7 +2,7 @@ import { type ConsumerConfig, DiscardPolicy, RetentionPolicy, StorageType, type 
 import type { RunLog } from '#contracts/log'
 import { declareConsumer, declareStream, findStream, type JetStream, removeConsumer, UNLIMITED } from '#nats'
 import { LANES, type Lane } from './record.ts'
-import { type Names, TIMERS } from './wire.ts'
+import type { Names } from './wire.ts'
 
 const MS = 1e6
 /** The largest number of unacknowledged tokens: more than twice the slots of all processes together. */
@@ -74,7 +74,7 @@ export async function declaredReconcilers(js: JetStream, names: Names): Promise<
   const found = new Set<string>()
   for await (const { name } of js.admin.consumers.list(names.stream)) {
     const reconciler = names.reconcilerOf(name)
-    if (reconciler !== undefined && reconciler !== TIMERS) found.add(reconciler)
+    if (reconciler !== undefined) found.add(reconciler)
   }
   return [...found].sort()
 }

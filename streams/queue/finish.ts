@@ -27,16 +27,6 @@ export type Ending =
 export interface FinishInput {
   held: HeldKey
   ending: Ending
-  /**
-   * The bucket where the timer of this ending may sleep. The timer must be stored before a process opens the bucket.
-   */
-  bed?: Bed
-}
-
-export interface Bed {
-  slot: string
-  /** The server's time, in epoch milliseconds. */
-  opensAt: number
 }
 
 /**
@@ -77,13 +67,13 @@ export const finish: Machine<FinishInput, FinishStep, FinishResult> = {
   },
 }
 
-function release({ held, ending, bed }: FinishInput, now: number): FinishStep {
-  const message = releaseMessage({ held, ending, bed }, now)
-  const next = { held: { ...held, writes: held.writes + 1 }, ending, bed }
+function release({ held, ending }: FinishInput, now: number): FinishStep {
+  const message = releaseMessage({ held, ending }, now)
+  const next = { held: { ...held, writes: held.writes + 1 }, ending }
   return { name: 'finish', message, ambiguous: false, ...next, io: { do: 'publish', message } }
 }
 
-function releaseMessage({ held, ending, bed }: FinishInput, now: number): Publish {
+function releaseMessage({ held, ending }: FinishInput, now: number): Publish {
   const { record } = held
   const guards = { expected: { of: 'record' as const, sequence: record.sequence }, cancels: record.generation }
   const failures = failuresAfter(record, ending)
@@ -91,7 +81,7 @@ function releaseMessage({ held, ending, bed }: FinishInput, now: number): Publis
   if (record.dirty || record.otherLaneWaits || ending.kind === 'handback')
     return { role: 'token', lane: rerunLane(record), ...failures, ...error, ...withCauses(record.causes), ...guards }
   if (ending.kind === 'done') return { role: 'done', ...guards }
-  return { role: 'record', record: waitingRecord(held, ending, failures, bed, now), ...guards }
+  return { role: 'record', record: waitingRecord(held, ending, failures, now), ...guards }
 }
 
 /**
@@ -119,15 +109,12 @@ function waitingRecord(
   { record, writes }: HeldKey,
   ending: Exclude<Ending, { kind: 'done' | 'handback' }>,
   failures: Failures,
-  bed: Bed | undefined,
   now: number,
 ): NewRecord {
   const state = ending.kind === 'terminal' ? 'parked' : 'waiting'
-  const slot = bed && now < bed.opensAt ? bed.slot : undefined
   return {
     state,
-    generation: generationOf(state, record.owner, writes, slot),
-    ...(slot !== undefined && { slot }),
+    generation: generationOf(state, record.owner, writes),
     owner: record.owner,
     // A timer that the function requested is as urgent as a change. A failed run keeps its lane.
     lane: ending.kind === 'requeue' ? 'high' : record.lane,

@@ -1,11 +1,11 @@
 import { setImmediate as endOfTurn } from 'node:timers/promises'
 import { ConnectionClosedError, findConsumer, type StoredMessage } from '#nats'
-import { Wake } from '#primitives'
-import { bucketIn, type Core, enqueueKey, keyOf, measured, publishOnce, slotsOf } from './core.ts'
+import { forEachAtMost, Wake } from '#primitives'
+import { type Core, measured, publishOnce } from './core.ts'
 import { declareConsumers } from './declare.ts'
 import type { KeyRecord, Lane } from './record.ts'
 import { deadTokens, type Suspects, timerAgain, tokenAgain } from './tokens.ts'
-import { recordFrom, TIMERS, tokenFrom } from './wire.ts'
+import { isAsleep, recordFrom, tokenFrom } from './wire.ts'
 
 /** The shortest time between looks. With jitter, looks are 30 to 60 s apart. */
 const PASS_MS = 30_000
@@ -22,7 +22,6 @@ interface Chore {
 }
 
 interface Served {
-  core: Core
   tokens: StuckTokens
   workers: number
 }
@@ -43,13 +42,13 @@ export class Janitor {
 
   constructor(core: Core) {
     this.#core = core
-    this.#overdue = new Overdue(core, { coreOf: (reconciler) => this.#served.get(reconciler)?.core })
+    this.#overdue = new Overdue(core, { serves: (reconciler) => this.#served.has(reconciler) })
     core.js.onReconnect(() => this.#lookAtOnce())
   }
 
   /** Looks after a Reconciler until the returned function is called. */
-  enter(core: Core, reconciler: string): () => void {
-    const served = this.#served.get(reconciler) ?? { core, tokens: new StuckTokens(core, reconciler), workers: 0 }
+  enter(reconciler: string): () => void {
+    const served = this.#served.get(reconciler) ?? { tokens: new StuckTokens(this.#core, reconciler), workers: 0 }
     served.workers++
     this.#served.set(reconciler, served)
     for (const chore of [served.tokens, this.#overdue]) this.#due.set(chore, 0)
@@ -176,22 +175,18 @@ export class StuckTokens {
 }
 
 const AT_ONCE = 10_000
-/**
- * The states whose records the server itself must fire. The server holds about 50,000 of these, however many timers
- * sleep.
- */
-const ARMED = ['waiting', 'running'] as const
+/** The number of sleeping timers that are handed to the server at the same time. */
+const IN_FLIGHT = 64
 
-interface OverdueRecord {
-  core: Core
+interface FoundRecord {
   reconciler: string
   key: string
   record: KeyRecord
 }
 
 interface OverdueOptions {
-  /** Returns the dependencies of a Reconciler. Undefined: it is not looked after. */
-  coreOf: (reconciler: string) => Core | undefined
+  /** Whether a Reconciler is looked after. */
+  serves: (reconciler: string) => boolean
   /** The number of records that one look reads. With more records, the next look continues behind them. */
   atOnce?: number
 }
@@ -201,25 +196,31 @@ interface OverdueOptions {
  * only once: if it could not store the token because the stream was full, the schedule stays until the server restarts
  * (nats-server 2.15). A probe shows that the server has tried them: a schedule that was stored after them, is due after
  * them, and has fired.
+ *
+ * Timers that an earlier version has put to sleep are handed to the server at once, whichever Reconciler they belong to,
+ * because only processes of that version wake them. Until a whole lap over the records has found none, looks follow soon.
  */
 export class Overdue {
   readonly #core: Core
-  readonly #coreOf: OverdueOptions['coreOf']
+  readonly #serves: OverdueOptions['serves']
   readonly #atOnce: number
-  readonly #first = { all: 1, waiting: 1, running: 1 }
-  #level = 0
+  /** Where the next look begins, and where this lap over the records ends. */
+  #first = 1
+  #lapEndsAt = 0
+  #lapFoundAsleep = false
+  #maySleep = true
   /** The records that an earlier look found, and the probe that was armed after that look. */
-  #suspects: { found: OverdueRecord[]; probe: Probe } | undefined
+  #suspects: { found: FoundRecord[]; probe: Probe } | undefined
 
-  constructor(core: Core, { coreOf, atOnce = AT_ONCE }: OverdueOptions) {
+  constructor(core: Core, { serves, atOnce = AT_ONCE }: OverdueOptions) {
     this.#core = core
-    this.#coreOf = coreOf
+    this.#serves = serves
     this.#atOnce = atOnce
   }
 
-  /** Whether a look has found suspects and waits for the probe. The next look must follow soon. */
+  /** Whether the next look must follow soon: timers may sleep, or suspects wait for the probe. */
   get isWaiting(): boolean {
-    return this.#suspects !== undefined
+    return this.#maySleep || this.#suspects !== undefined
   }
 
   /** Looks once, and returns the number of schedules that were armed again. */
@@ -227,10 +228,11 @@ export class Overdue {
     await this.#core.clock.measure()
     const rearmed = await this.#rearmSuspects()
     if (this.#suspects) return rearmed
-    const found = await this.#find()
-    const [first] = found
-    if (first) this.#suspects = { found, probe: await Probe.arm(this.#core, first.reconciler) }
-    return rearmed
+    const { overdue, asleep } = await this.#find()
+    const woken = await this.#wake(asleep)
+    const [first] = overdue
+    if (first) this.#suspects = { found: overdue, probe: await Probe.arm(this.#core, first.reconciler) }
+    return rearmed + woken
   }
 
   async #rearmSuspects(): Promise<number> {
@@ -244,75 +246,57 @@ export class Overdue {
     return rearmed
   }
 
-  async #rearm({ core, reconciler, key, record }: OverdueRecord): Promise<boolean> {
-    const { log, observer } = core
-    const of = { reconciler, key }
-    if ((await publishOnce(core, of, timerAgain(record, core.nonce()))) === 'conflict') return false
-    observer.onRevive?.(reconciler)
-    log.warn({ ...of, was: record.state }, 'timer that would never have fired set again')
+  async #rearm(one: FoundRecord): Promise<boolean> {
+    if (!(await this.#arm(one))) return false
+    const { reconciler, key, record } = one
+    this.#core.observer.onRevive?.(reconciler)
+    this.#core.log.warn({ reconciler, key, was: record.state }, 'timer that would never have fired set again')
     return true
   }
 
-  /**
-   * Reads the next part of the records. If one look cannot read them all, the records that the server must fire are
-   * read in passes of their own. Each look also reads, for one level, the oldest record of each slot, which lies in the
-   * slot's earliest bucket.
-   */
-  async #find(): Promise<OverdueRecord[]> {
-    const { names } = this.#core
-    const now = await measured(this.#core)
-    const found = await this.#overdueIn('all', names.all('key', undefined), now)
-    if (this.#first.all === 1) return found
-    const known = new Set(found.map(nameOf))
-    for (const state of ARMED) {
-      const more = await this.#overdueIn(state, names.recordsIn(undefined, state), now)
-      found.push(...more.filter((one) => !known.has(nameOf(one))))
-    }
-    await this.#openFirstOf(slotsOf(this.#level++), now)
-    return found
+  async #wake(asleep: readonly FoundRecord[]): Promise<number> {
+    let woken = 0
+    await forEachAtMost(IN_FLIGHT, asleep, async (one) => {
+      if (await this.#arm(one)) woken++
+    })
+    if (woken > 0) this.#core.log.info({ timers: woken }, 'sleeping timers of an earlier version handed to NATS')
+    return woken
   }
 
-  async #overdueIn(lap: 'all' | (typeof ARMED)[number], subject: string, now: number): Promise<OverdueRecord[]> {
+  async #arm({ record, ...of }: FoundRecord): Promise<boolean> {
+    return (await publishOnce(this.#core, of, timerAgain(record, this.#core.nonce()))) === 'stored'
+  }
+
+  /** Reads the next part of the records. */
+  async #find(): Promise<{ overdue: FoundRecord[]; asleep: FoundRecord[] }> {
     const { js, names } = this.#core
-    const found: OverdueRecord[] = []
-    const buckets = new Set<string>()
+    const now = await measured(this.#core)
+    const overdue: FoundRecord[] = []
+    const asleep: FoundRecord[] = []
+    if (this.#first === 1) this.#lapEndsAt = await js.lastSequence(names.stream)
     let read = 0
-    for await (const message of js.scan(names.stream, subject, { first: this.#first[lap] })) {
+    for await (const message of js.scan(names.stream, names.all('key', undefined), { first: this.#first })) {
+      if (read === this.#atOnce || message.sequence > this.#lapEndsAt) break
+      read++
+      this.#first = message.sequence + 1
       const place = names.placeOf(message.subject)
       const record = recordFrom(message, names)
-      const core = place && this.#coreOf(place.reconciler)
-      if (core && record && record.at < now) {
-        const { reconciler, key } = place
-        if (record.slot === undefined) found.push({ core, reconciler, key, record })
-        else buckets.add(keyOf(bucketIn(record.slot, record.at)))
-      }
-      this.#first[lap] = message.sequence + 1
-      if (++read === this.#atOnce) break
+      if (place === undefined || record === undefined) continue
+      const { reconciler, key } = place
+      if (isAsleep(record)) asleep.push({ reconciler, key, record })
+      else if (record.at < now && this.#serves(reconciler)) overdue.push({ reconciler, key, record })
     }
-    if (read < this.#atOnce) this.#first[lap] = 1
-    for (const key of buckets) await this.#open(key)
-    return found
+    this.#lapFoundAsleep ||= asleep.length > 0
+    if (read < this.#atOnce) this.#beginLap()
+    return { overdue, asleep }
   }
 
-  async #openFirstOf(slots: readonly string[], now: number): Promise<void> {
-    const { js, names } = this.#core
-    for (const slot of slots) {
-      const message = await js.nextFrom(names.stream, 1, names.asleepIn(slot), 'any replica')
-      const record = message && recordFrom(message, names)
-      if (record && record.at < now) await this.#open(keyOf(bucketIn(slot, record.at)))
-    }
-  }
-
-  /**
-   * Queues a bucket that no process has opened, or whose run has not ended. In the second case the bucket is opened
-   * once more.
-   */
-  async #open(key: string): Promise<void> {
-    await enqueueKey(this.#core, { reconciler: TIMERS, key }, { lane: 'high', attempt: 0 })
+  #beginLap(): void {
+    this.#first = 1
+    this.#maySleep = this.#lapFoundAsleep
+    this.#lapFoundAsleep = false
   }
 }
-
-const nameOf = ({ reconciler, key }: OverdueRecord): string => `${reconciler} ${key}`
 
 /** After this time, the server may have given up the probe itself. */
 const PATIENCE_MS = 30_000

@@ -187,11 +187,7 @@ export class LeasedKey implements Lease {
     await this.#renewal
     if (this.#lost) return { kind: 'fenced' }
     if (this.#core.clock.sure() === undefined) await measured(this.#core)
-    const ending = endingNow()
-    const { timers } = this.#core
-    const bucket = timers?.bucketFor(ending, this.#held.record.at)
-    const bed = bucket && (await timers?.bedIn(bucket, {}))
-    return operate(this.#core, finish, { held: this.#held, ending, bed }, this)
+    return operate(this.#core, finish, { held: this.#held, ending: endingNow() }, this)
   }
 
   get #end(): number {

@@ -2,7 +2,7 @@ import type { StoredMessage } from '#nats'
 import type { Core } from './core.ts'
 import { type KeyRecord, LANES, type Lane, withCauses } from './record.ts'
 import type { Backlog, Depth, Entry, KeyOf } from './types.ts'
-import { errorFrom, namespaceOf, recordFrom, TIMERS, tokenFrom } from './wire.ts'
+import { errorFrom, namespaceOf, recordFrom, tokenFrom } from './wire.ts'
 
 const STATES = ['running', 'waiting', 'parked'] as const
 
@@ -13,7 +13,7 @@ export async function* listEntries(
 ): AsyncGenerator<Entry> {
   const { js, names } = core
   const wanted = STATES.filter((state) => states?.includes(state) ?? true)
-  // Waiting records are in many places, because some of them sleep.
+  // Timers that an earlier version has put to sleep are in other places until the janitor has found them.
   const filters = wanted.includes('waiting')
     ? [names.all('key', reconciler)]
     : wanted.map((state) => names.recordsIn(reconciler, state))
@@ -31,7 +31,7 @@ export async function* listEntries(
   }
   for await (const message of js.scan(names.stream, names.all('work', reconciler))) {
     const place = names.placeOf(message.subject)
-    if (place?.kind !== 'token' || place.reconciler === TIMERS) continue
+    if (place?.kind !== 'token') continue
     const line = `${place.reconciler} ${place.lane}`
     const position = counted(line)
     const namespace = namespaceOf(place.key)
@@ -83,7 +83,7 @@ function tokenEntry({ clock }: Core, message: StoredMessage, { reconciler, key, 
 function recordEntry({ names, clock }: Core, message: StoredMessage): Entry | undefined {
   const place = names.placeOf(message.subject)
   const record = recordFrom(message, names)
-  if (place?.kind !== 'record' || place.reconciler === TIMERS || record === undefined) return undefined
+  if (place?.kind !== 'record' || record === undefined) return undefined
   const { lane, attempt, state, owner, by, dirty, otherLaneWaits } = record
   const since = clock.dateOf(record.since)
   const at = clock.dateOf(record.at)

@@ -82,8 +82,8 @@ export const nearlyOver = (record: Pick<KeyRecord, 'at'>, { leaseMs }: Terms, no
  * Returns a new name for each write of an owner, so that a schedule that fires or is cancelled belongs to exactly one
  * write. The first letter is the state.
  */
-export const generationOf = (state: KeyRecord['state'], writer: string, write: number, slot = ''): string =>
-  `${state.charAt(0)}${slot}-${writer}-${write}`
+export const generationOf = (state: KeyRecord['state'], writer: string, write: number): string =>
+  `${state.charAt(0)}-${writer}-${write}`
 
 export const isRunOf = (record: KeyRecord, owner: string): boolean =>
   record.state === 'running' && record.owner === owner
@@ -92,6 +92,5 @@ export const isRunOf = (record: KeyRecord, owner: string): boolean =>
 export function withoutSequence(record: KeyRecord): NewRecord {
   const copy: NewRecord & { sequence?: number } = { ...record }
   delete copy.sequence
-  delete copy.slot
   return copy
 }

@@ -40,8 +40,6 @@ export interface KeyRecord extends Failures {
   by?: string
   /** running: end of the lease. waiting: due time. parked: a hundred years ahead. */
   at: number
-  /** waiting: the slot in which the timer sleeps. Left out: the server fires the record itself. */
-  slot?: string
   /** When this state began. A renewal does not change it. */
   since: number
   /** running: a token of this lane was dropped because of the record, so the key must run once more. */

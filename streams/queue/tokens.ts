@@ -13,7 +13,6 @@ import {
   type Io,
   type KeyRecord,
   type Lane,
-  type NewRecord,
   type Publish,
   type Token,
   withCauses,
@@ -53,31 +52,14 @@ export const tokenAgain = (token: Token): Publish => ({
   expected: { of: 'token', sequence: token.sequence },
 })
 
-/** Sets a timer of a key that has no record. All times are the server's; the nonce is unique to this call. */
-export function timerOf({ at, now, nonce }: { at: number; now: number; nonce: string }): Publish {
-  const record: NewRecord = {
-    state: 'waiting',
-    generation: generationOf('waiting', nonce, 0),
-    owner: nonce,
-    lane: 'high',
-    attempt: 0,
-    at,
-    since: now,
-    dirty: false,
-    otherLaneWaits: false,
-    reason: 'Requeue',
-  }
-  return { role: 'record', record, expected: { of: 'record', sequence: 0 } }
-}
-
 /**
- * Writes a schedule that the server gave up at its due time, or that sleeps, once more. The server fires the new schedule
- * unless it sleeps in another slot. A conflict means that it fired after all, or that the key has another record now.
+ * Writes a schedule once more that the server gave up at its due time, or that a process of an earlier version has put to
+ * sleep. The server fires the new schedule. A conflict means that it fired after all, or that the key has another record
+ * now.
  */
-export function timerAgain(record: KeyRecord, nonce: string, slot?: string): Publish {
+export function timerAgain(record: KeyRecord, nonce: string): Publish {
   const { sequence, generation: cancels } = record
-  const generation = generationOf(record.state, nonce, 0, slot)
-  const again = { ...withoutSequence(record), generation, ...(slot !== undefined && { slot }) }
+  const again = { ...withoutSequence(record), generation: generationOf(record.state, nonce, 0) }
   return { role: 'record', record: again, expected: { of: 'record', sequence }, cancels }
 }
 

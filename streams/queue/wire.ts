@@ -41,10 +41,7 @@ export class Names {
   /** Returns the subject filter for the tokens of a key in both lanes. */
   tokens = (reconciler: string, key: string): string => `${this.#root}work.${reconcilerPart(reconciler)}.*.${key}`
 
-  /**
-   * The first part of the generation, its state and slot, stands before the key, so that the server can count and find
-   * by it.
-   */
+  /** The first part of the generation, its state, stands before the key, so that the server can count and find by it. */
   record = (reconciler: string, key: string, generation: string): string => {
     const [front = ''] = generation.split('-', 1)
     return `${this.#root}key.${reconcilerPart(reconciler)}.${front}.${key}.${generation.slice(front.length + 1)}`
@@ -53,15 +50,9 @@ export class Names {
   /** Returns the subject filter for all generations of a key's record. In one queue, at most one exists at a time. */
   records = (reconciler: string, key: string): string => `${this.#root}key.${reconcilerPart(reconciler)}.*.${key}.*`
 
-  /**
-   * Returns the subject filter for records in a state, of one Reconciler or of all. Sleeping records do not match
-   * `waiting`.
-   */
+  /** Returns the subject filter for records in a state. Timers that an earlier version has put to sleep do not match. */
   recordsIn = (reconciler: string | undefined, state: KeyRecord['state']): string =>
     `${this.#root}key.${reconciler === undefined ? '*' : reconcilerPart(reconciler)}.${state.charAt(0)}.>`
-
-  /** Returns the subject filter for sleeping records of all Reconcilers in a slot. */
-  asleepIn = (slot: string): string => `${this.#root}key.*.w${slot}.>`
 
   done = (reconciler: string, worker: string): string => `${this.#root}done.${reconcilerPart(reconciler)}.${worker}`
 
@@ -95,7 +86,7 @@ export class Names {
    * Returns the Reconciler that a consumer is named after. Undefined: the name is not one of this queue's consumers.
    */
   reconcilerOf(consumer: string): string | undefined {
-    const [, reconciler] = /^(.+)-(?:high|low)$/.exec(consumer) ?? []
+    const [, reconciler] = /^([^_].*)-(?:high|low)$/.exec(consumer) ?? []
     return reconciler?.replaceAll('_', '.')
   }
 
@@ -103,9 +94,11 @@ export class Names {
   all = (role: 'work' | 'key', reconciler: string | undefined): string =>
     `${this.#root}${role}.${reconciler === undefined ? '' : `${reconcilerPart(reconciler)}.`}>`
 
+  /** Undefined: the subject is not one of a Reconciler. An earlier version had subjects of `_timers`. */
   placeOf(subject: string): SubjectPlace | undefined {
     const tokens = subject.slice(this.#root.length).split('.')
     const [role, named = '', part] = tokens
+    if (named.startsWith('_')) return undefined
     const reconciler = named.replaceAll('_', '.')
     if (role === 'work' && (part === 'high' || part === 'low'))
       return { kind: 'token', reconciler, lane: part, key: tokens.slice(3).join('.') }
@@ -115,15 +108,9 @@ export class Names {
   }
 }
 
-/**
- * The name that stands for a Reconciler in the subjects of sleeping timers; its keys are their buckets. No Kubernetes
- * object can have this name.
- */
-export const TIMERS = '.timers'
-
 /** Names of Kubernetes objects contain no `_`, so the replacement can be reversed. */
 function reconcilerPart(reconciler: string): string {
-  if (reconciler !== TIMERS && !/^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/.test(reconciler))
+  if (!/^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/.test(reconciler))
     throw new InvalidNameError(
       `Reconciler name ${JSON.stringify(reconciler)} must be lower-case letters, digits, dashes and dots, as in Kubernetes`,
     )
@@ -155,11 +142,6 @@ export interface Address {
   worker: string
 }
 
-/**
- * Expiry of a sleeping timer after its due time. Timers are woken long before they are due, so this removes only timers
- * that no process has woken.
- */
-const OVERSLEPT_MS = 30 * 24 * 3600 * 1000
 /** Expiry of a release. A release has no content; the stream keeps one such message per worker for this long. */
 const DONE_TTL = '600s'
 const MAX_ERROR_CHARS = 2000
@@ -203,7 +185,7 @@ const recordHeaders = (record: NewRecord, target: string): Headers => ({
   'Fairlead-Reason': record.reason,
   ...causesHeader(record.causes),
   'Fairlead-Due': record.state === 'waiting' ? Math.ceil(record.at) : undefined,
-  'Nats-Schedule': `@at ${new Date(Math.ceil(record.at) + (record.slot === undefined ? 0 : OVERSLEPT_MS)).toISOString()}`,
+  'Nats-Schedule': `@at ${new Date(Math.ceil(record.at)).toISOString()}`,
   'Nats-Schedule-Target': target,
 })
 
@@ -253,7 +235,6 @@ export function recordFrom(message: StoredMessage, names: Names): KeyRecord | un
     owner: headers['Fairlead-Owner'] ?? '',
     ...(headers['Fairlead-By'] !== undefined && { by: headers['Fairlead-By'] }),
     lane: target.lane,
-    ...slotFrom(place.generation),
     ...failuresFrom(message),
     at: Number(headers['Fairlead-Due'] ?? Date.parse(headers['Nats-Schedule']?.slice('@at '.length) ?? '')),
     since: Number(headers['Fairlead-Since']),
@@ -265,10 +246,11 @@ export function recordFrom(message: StoredMessage, names: Names): KeyRecord | un
   }
 }
 
-function slotFrom(generation: string): Pick<KeyRecord, 'slot'> {
-  const [, slot = ''] = /^.(\d*)-/.exec(generation) ?? []
-  return slot === '' ? {} : { slot }
-}
+/**
+ * Whether a process of an earlier version has put this timer to sleep. The schedule is 30 days later than `at`, and the
+ * state in the subject names a slot of buckets that no process opens any more.
+ */
+export const isAsleep = ({ generation }: KeyRecord): boolean => /^w\d/.test(generation)
 
 const REASONS = ['Requeue', 'Error', 'CutShort', 'Terminal', 'Withdrawn'] as const
 

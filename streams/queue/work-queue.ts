@@ -17,9 +17,8 @@ import { backlogOf, depthOf, entriesOf, listEntries } from './list.ts'
 import { clockTolerance } from './machine.ts'
 import { type Causes, type Io, LANES, type Lane, type Token } from './record.ts'
 import { ProcessSlots } from './slots.ts'
-import { DEFAULT_ARMED_LIMIT, Opener, Timers } from './timers.ts'
 import type { Announced, Backlog, Depth, Entry, KeyOf, QueueObserver, Safety, ServeOptions, Worker } from './types.ts'
-import { demandKey, Names, TIMERS, tokenFrom } from './wire.ts'
+import { demandKey, Names, tokenFrom } from './wire.ts'
 import { QueueWorker } from './worker.ts'
 
 export interface QueueOptions {
@@ -41,8 +40,6 @@ export interface QueueOptions {
    * queue decides. Default 10 s.
    */
   ackWaitMs?: number
-  /** The number of timers that the server carries before others sleep. Default 50,000. */
-  armedLimit?: number
   /**
    * The number of keys that this process holds at once, of all Reconcilers together. Left out: the sum of their slots.
    */
@@ -155,21 +152,18 @@ export async function openQueue(js: JetStream, options: QueueOptions): Promise<W
     observer: options.observer ?? {},
     onIo: options.onIo,
   }
-  return new JetStreamQueue(core, new Timers(core, options.armedLimit ?? DEFAULT_ARMED_LIMIT))
+  return new JetStreamQueue(core)
 }
 
 class JetStreamQueue implements WorkQueue {
   readonly #core: Core
   readonly #janitor: Janitor
-  readonly #opener: Opener
   /** The latest worker of this process for each Reconciler. */
   readonly #workers = new Map<string, QueueWorker>()
-  #timersDeclared: Promise<void> | undefined
 
-  constructor(core: Core, timers: Timers) {
-    this.#core = { ...core, timers }
-    this.#janitor = new Janitor(this.#core)
-    this.#opener = new Opener(core, timers, (...served) => new QueueWorker(...served, this.#janitor))
+  constructor(core: Core) {
+    this.#core = core
+    this.#janitor = new Janitor(core)
   }
 
   get stream(): string {
@@ -180,21 +174,7 @@ class JetStreamQueue implements WorkQueue {
     return this.#core.names.mark
   }
 
-  async declare(reconciler: string): Promise<void> {
-    await this.#declareTimers()
-    await this.#declareConsumers(reconciler)
-  }
-
-  /** Declares the consumers of timers once. If a user deletes them, the janitor in each worker declares them again. */
-  #declareTimers(): Promise<void> {
-    this.#timersDeclared ??= this.#declareConsumers(TIMERS).catch((error: unknown) => {
-      this.#timersDeclared = undefined
-      throw error
-    })
-    return this.#timersDeclared
-  }
-
-  #declareConsumers(reconciler: string): Promise<void> {
+  declare(reconciler: string): Promise<void> {
     const { js, names, ackWaitMs } = this.#core
     return declareConsumers(js, names, reconciler, ackWaitMs)
   }
@@ -229,15 +209,7 @@ class JetStreamQueue implements WorkQueue {
     const worker = new QueueWorker(this.#core, options, this.#janitor)
     this.#workers.set(options.reconciler, worker)
     this.#core.observer.onServe?.(options.reconciler, options.slots)
-    this.#opener.enter(worker)
-    return {
-      get running() {
-        return worker.running
-      },
-      drain: async (graceMs) => {
-        await Promise.all([worker.drain(graceMs), this.#opener.leave(worker)])
-      },
-    }
+    return worker
   }
 
   retire(reconciler: string): Promise<void> {
@@ -288,9 +260,9 @@ class JetStreamQueue implements WorkQueue {
 
   janitor(reconciler: string, atOnce?: number): Looks {
     const core = this.#core
-    const coreOf = (name: string) => (name === reconciler ? core : undefined)
+    const serves = (name: string) => name === reconciler
     const tokens = new StuckTokens(core, reconciler)
-    const overdue = new Overdue(core, { coreOf, ...(atOnce !== undefined && { atOnce }) })
+    const overdue = new Overdue(core, { serves, ...(atOnce !== undefined && { atOnce }) })
     return { pass: async () => (await tokens.look()) + (await overdue.look()) }
   }
 }

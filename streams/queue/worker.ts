@@ -46,7 +46,7 @@ export class QueueWorker implements Worker, Sharer {
     this.#timers = new OwnTimers(core.clock, (key, record) => this.#takeDue(key, record))
     this.#runs = new HandlerRuns(core, { ...options, onFinished }, this.#timers)
     this.#lanes = { high: this.#openLane('high'), low: this.#openLane('low') }
-    this.#leaveJanitor = janitor.enter(core, options.reconciler)
+    this.#leaveJanitor = janitor.enter(options.reconciler)
     core.slots.join(this)
   }
 

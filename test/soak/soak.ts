@@ -34,10 +34,6 @@ process.exitCode = await runProgram(
         command: ['vitest', 'run', '--testTimeout', '3600000', 'test/bridge/admitted.test.ts'],
         env: { FAIRLEAD_FUZZ_RECONCILERS: '2000' },
       },
-      timers: {
-        does: '500,000 timers that are due during an outage of NATS',
-        command: ['node', 'test/soak/timers.ts'],
-      },
       etcd: {
         does: 'an EtcdCluster on a real node under random faults, and all tests of etcd',
         command: ['node', 'test/soak/etcd.ts'],

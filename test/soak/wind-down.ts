@@ -10,8 +10,8 @@ const IDLE_WITHIN_MS = 150_000
 const ENDS_WITHIN_MS = 10_000
 /** Keys that are enqueued once more when all is over: a stuck one would not run. */
 const LAST_LAP = 100
-/** The consumers of two lanes: of the function, and of the buckets of sleeping timers. */
-const CONSUMERS = 4
+/** The consumers of the two lanes. */
+const CONSUMERS = 2
 
 /** Lets everything come to its end; gives what went wrong. Then nothing but servers and observer is left. */
 export async function windDown(arena: Arena): Promise<{ wrong: string[]; remains?: Omit<Remains, 'workerLives'> }> {

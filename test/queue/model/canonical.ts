@@ -71,7 +71,7 @@ function processText(process: Process, name: (id: string | number) => number | s
     case 'finishing':
     case 'retrying':
     case 'withdrawing':
-    case 'waking':
+    case 'rearming':
       return flags + filled(templateOf(process.step), name)
   }
 }

@@ -7,7 +7,7 @@ import type { Config, Subject } from './state.ts'
 
 /**
  * The whole protocol: TAKE (with STEAL, MARK and ACK), ABSORB, RENEW, FINISH, and commands of users. ONCE stores a token
- * of a change, the janitor's repairs, and sleeping timers.
+ * of a change, and the janitor's repairs.
  */
 export const transitions = { once, take, absorb, renew, finish, retry, withdraw } as const
 
@@ -22,7 +22,6 @@ export const PRODUCTION: Subject = {
   queuesRefused: true,
   cursorWaits: true,
   janitor: true,
-  opener: true,
 }
 
 /** Two workers, one replica, and a world in which nothing goes wrong except that tokens are delivered twice. */
@@ -50,7 +49,6 @@ export const CALM: Config = {
   byHand: [],
   delays: true,
   tokenLaps: false,
-  sleeps: false,
 }
 
 const STRICT = { ...CALM, oneRecord: true }
@@ -63,7 +61,6 @@ const BY_ANY_HAND = { byHand: ['retry', 'park', 'purge'], interventions: 1 } as 
 const LANES = { ...STRICT, low: 1 }
 const ENDINGS = { endings: ['requeue', 'error', 'terminal', 'handback'] } as const
 const OWN_TIMERS = { ...STRICT, endings: ['requeue', 'error'], ends: 1, wakes: 1 } as const
-const SLEEPING = { ...STRICT, endings: ['requeue'], ends: 1, sleeps: true } as const
 /** Each process holds a token for less time than the server waits, so every run has a reason of its own. */
 const SWIFT = { ...STRICT, ...ENDINGS, slow: 0, neverStranded: true }
 
@@ -105,10 +102,7 @@ export const SMALL: Record<string, Config> = {
   'own timers': { ...OWN_TIMERS, high: 2 },
   'own timers, changes told': { ...OWN_TIMERS, announces: 2, high: 0 },
   'own timers, a crash': { ...OWN_TIMERS, crashes: 1 },
-  'own timers that sleep': { ...SLEEPING, wakes: 1 },
   'progress after a crash, an expired lease': { ...STRICT, high: 2, crashes: 1, expiries: 1, progresses: 1, slow: 0 },
-  'sleeping timers': { ...SLEEPING, high: 2 },
-  'sleeping timers, a crash': { ...SLEEPING, crashes: 1 },
   'no run without a reason': { ...SWIFT, high: 3, ends: 1, renews: 1, maxRuns: 4 },
   'no run without a reason, a token seen': { ...SWIFT, high: 2, sightings: 1, ends: 1, maxRuns: 4 },
   'no run without a reason, two lanes': { ...SWIFT, high: 2, low: 1, ends: 1, renews: 1, maxRuns: 4 },
@@ -136,7 +130,6 @@ export const MEDIUM: Record<string, Config> = {
     progresses: 1,
     slow: 0,
   },
-  'sleeping timers, an ambiguous publish': { ...SLEEPING, faults: 1 },
 }
 
 /** Minutes each: for a change of the protocol. */
@@ -203,10 +196,6 @@ export const LARGE: Record<string, Config> = {
   'seen, killed server, ambiguity': { ...STRICT, sightings: 1, resurrections: 1, faults: 1 },
   'seen, by hand': { ...STRICT, ...ENDINGS, ...BY_ANY_HAND, ends: 1, sightings: 1 },
   'seen, late clocks, three workers': { ...STRICT, workers: 3, sightings: 1, lates: 1 },
-  'sleeping timers, every ending, expiry, renewal': { ...SLEEPING, ...ENDINGS, expiries: 1, renews: 1 },
-  'sleeping timers, two lanes, replicated': { ...SLEEPING, low: 1, replicas: 3 },
-  'sleeping timers, crash, ambiguity': { ...SLEEPING, high: 2, crashes: 1, faults: 1 },
-  'sleeping timers, by hand, told': { ...SLEEPING, ...BY_ANY_HAND, announces: 1 },
   'own timers, told and queued, replicated': { ...OWN_TIMERS, announces: 1, replicas: 3 },
   'own timers twice, by hand': { ...OWN_TIMERS, ...BY_ANY_HAND, ends: 2, wakes: 2 },
   'own timers, crash, ambiguity': { ...OWN_TIMERS, crashes: 1, faults: 1 },

@@ -66,7 +66,7 @@ function withoutCancel<Message extends Publish>(message: Message): Message {
   return copy.role === 'done' ? { ...copy, cancels: 'nothing' } : copy
 }
 
-const waking = (change: (message: Publish) => Publish): Subject => ({
+const rearming = (change: (message: Publish) => Publish): Subject => ({
   ...PRODUCTION,
   messages: { ...messages, timerAgain: (...timer) => change(messages.timerAgain(...timer)) },
 })
@@ -152,8 +152,8 @@ const oneGeneration = (message: Publish): Publish => {
 }
 
 const OWN_TIMER: Config = { ...CALM, ends: 1, endings: ['requeue'], wakes: 1 }
+const REARMED: Config = { ...CALM, high: 2, ends: 1, endings: ['requeue'], mistakes: 1 }
 const BY_HAND: Config = { ...CALM, interventions: 1 }
-const SLEEPING: Config = { ...CALM, high: 2, sleeps: true, ends: 1, endings: ['requeue'] }
 const replicated: Config = { ...CALM, replicas: 3 }
 
 export const MUTATIONS: Record<string, Mutation> = {
@@ -479,23 +479,17 @@ export const MUTATIONS: Record<string, Mutation> = {
     subject: { ...PRODUCTION, janitor: false },
     config: { ...CALM, resurrections: 1 },
   },
-  'WAKE without CAS': {
-    guard: 'a sleeping timer is only woken as it was read: its key may run by now',
+  'a timer armed again without CAS': {
+    guard: 'a timer is only armed again as it was read: its key may run by now',
     breaks: 'law 2',
-    subject: waking(unguarded),
-    config: SLEEPING,
+    subject: rearming(unguarded),
+    config: REARMED,
   },
-  'WAKE without cancelling': {
-    guard: 'a timer that is woken does not sleep on',
+  'a timer armed again without cancelling': {
+    guard: 'a timer that is armed again has one schedule',
     breaks: 'one record',
-    subject: waking(withoutCancel),
-    config: { ...SLEEPING, oneRecord: true },
-  },
-  'a bucket that nobody opens': {
-    guard: 'a sleeping timer is woken: the server does not fire it',
-    breaks: 'law 7',
-    subject: { ...PRODUCTION, opener: false },
-    config: SLEEPING,
+    subject: rearming(withoutCancel),
+    config: { ...REARMED, oneRecord: true },
   },
   'no janitor of timers': {
     guard: 'a schedule that the server has given up is armed anew',

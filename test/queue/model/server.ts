@@ -216,7 +216,7 @@ function fireMoves(state: State, config: Config): Move[] {
     ]
   }
   return state.records
-    .filter(({ record, due, givenUp }) => due && !givenUp && record.slot === undefined)
+    .filter(({ due, givenUp }) => due && !givenUp)
     .map(({ record }) => ({
       label: () => `server: reads the due schedule ${record.generation}`,
       state: { ...state, fires: [firing(record, state.lost, config)] },

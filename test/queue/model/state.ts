@@ -26,8 +26,6 @@ export interface Subject {
   cursorWaits: boolean
   /** Whether a janitor looks for tokens that will never be delivered, and for schedules that will not fire. */
   janitor: boolean
-  /** Whether a process opens the buckets of sleeping timers. */
-  opener: boolean
 }
 
 /** How often each misfortune or wish may happen in one history. */
@@ -60,7 +58,10 @@ export interface Budget {
   resurrections: number
   /** Schedules that are due when the server has no room for their token. */
   refusals: number
-  /** Tokens on their way out that the janitor takes for dead, and schedules about to fire that it takes for given up. */
+  /**
+   * Tokens on their way out that the janitor takes for dead, and schedules about to fire that it takes for given up, and
+   * timers that an earlier version has put to sleep.
+   */
   mistakes: number
   /** Retries, parkings and purges by hand. */
   interventions: number
@@ -77,8 +78,6 @@ export interface Config extends Budget {
   delays: boolean
   /** A token may reach the process that runs its key. */
   tokenLaps: boolean
-  /** Timers may sleep: the server does not fire them before they are woken. */
-  sleeps: boolean
   /** Checked when given: runs begun in one history. */
   maxRuns?: number
   /** Checked when true: a key has at most one record. */
@@ -159,7 +158,7 @@ export type Process = Common &
     | { phase: 'enqueueing'; lane: Lane; step: AnyStep }
     | { phase: 'retrying'; step: RetryStep }
     | { phase: 'withdrawing'; step: WithdrawStep }
-    | { phase: 'waking'; step: AnyStep }
+    | { phase: 'rearming'; step: AnyStep }
   )
 
 export interface State {

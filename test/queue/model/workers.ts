@@ -31,7 +31,6 @@ export function clientMoves(state: State, subject: Subject, config: Config): Mov
     ...interventions(state, subject, config),
     ...announcements(state, subject, config),
     ...wakes(state, subject, config),
-    ...(subject.opener ? awakenings(state, subject) : []),
     ...(subject.janitor
       ? [...LANES.flatMap((lane) => revival(state, lane, subject)), ...rearming(state, subject)]
       : []),
@@ -219,7 +218,7 @@ const isBusy = ({ records, processes }: State, { sequence, acking }: Slot): bool
   processes.some((process) => 'token' in process && process.token === sequence) ||
   processes.some(({ passes: { unseen } }) => unseen.some((note) => note.sequence === sequence))
 
-const VISITORS = new Set<Process['phase']>(['enqueueing', 'retrying', 'withdrawing', 'waking'])
+const VISITORS = new Set<Process['phase']>(['enqueueing', 'retrying', 'withdrawing', 'rearming'])
 
 export const isWorker = ({ phase }: Process) => !VISITORS.has(phase)
 
@@ -248,21 +247,6 @@ function interventions(state: State, subject: Subject, config: Config): Move[] {
   })
 }
 
-/** A process has read a sleeping timer and will wake it, early or late; other moves on the key may come before that. */
-function awakenings(state: State, { machines, messages }: Subject): Move[] {
-  const last = state.records.at(-1)
-  if (last?.record.slot === undefined || state.processes.some(({ phase }) => phase === 'waking')) return []
-  const nonce = `w${state.counter + 1}`
-  const step = begun(machines.once.start(messages.timerAgain(last.record, nonce), CLOCKS.inTime))
-  const next = { ...state, counter: state.counter + 1 }
-  return [
-    {
-      label: () => `${nonce}: finds ${last.record.generation} asleep`,
-      state: withProcess(next, undefined, { phase: 'waking', step, nonce, ...NEWBORN }),
-    },
-  ]
-}
-
 /** The janitor looks for dead keys, and may mistake a key that is being removed for one. */
 function revival(state: State, lane: Lane, subject: Subject): Move[] {
   const slot = state.tokens[lane]
@@ -280,25 +264,26 @@ function revive(state: State, lane: Lane, slot: Slot, { machines, messages }: Su
   }))
 }
 
-/** So late that it must have been given up; by mistake, or that the server is slow. */
+/**
+ * The janitor has read a record and will write it again; other moves on the key may come before that. The server has
+ * given up its schedule, or the janitor mistakes one that is about to fire, or it is a timer of an earlier version.
+ */
 function rearming(state: State, { machines, messages }: Subject): Move[] {
   const last = state.records.at(-1)
-  if (!last?.due || (!last.givenUp && state.left.mistakes === 0)) return []
+  if (last === undefined || state.processes.some(({ phase }) => phase === 'rearming')) return []
+  const mayMistake = state.left.mistakes > 0 && (last.due || last.record.state === 'waiting')
+  if (!last.givenUp && !mayMistake) return []
   const left = last.givenUp ? state.left : { ...state.left, mistakes: state.left.mistakes - 1 }
-  const counter = state.counter + 1
-  const step = begun(machines.once.start(messages.timerAgain(last.record, `n${counter}`), CLOCKS.overdue))
-  return outcomes({ ...state, counter, left }, undefined, step.io, undefined).map((outcome) => ({
-    label: () => `janitor: arms ${last.record.generation} anew: ${outcome.label}`,
-    state: stillDue(outcome.state),
-  }))
+  const nonce = `j${state.counter + 1}`
+  const step = begun(machines.once.start(messages.timerAgain(last.record, nonce), CLOCKS.overdue))
+  const next = { ...state, counter: state.counter + 1, left }
+  return [
+    {
+      label: () => `${nonce}: janitor finds ${last.record.generation}`,
+      state: withProcess(next, undefined, { phase: 'rearming', step, nonce, ...NEWBORN }),
+    },
+  ]
 }
-
-const stillDue = (state: State): State => ({
-  ...state,
-  records: state.records.map((stored, index) =>
-    index === state.records.length - 1 ? { ...stored, due: true } : stored,
-  ),
-})
 
 function processMoves(state: State, process: Process, subject: Subject, config: Config): Move[] {
   return [...crash(state, process, subject, config), ...ownMoves(state, process, subject, config)]
@@ -344,18 +329,16 @@ function runMoves(state: State, process: Of<'running'>, subject: Subject, config
     if (kind !== 'done' && state.left.ends === 0) continue
     const left = kind === 'done' ? state.left : { ...state.left, ends: state.left.ends - 1 }
     const ending = ENDINGS[kind]
-    for (const bed of config.sleeps && 'at' in ending ? [undefined, BED] : [undefined]) {
-      const step = onCoarseClock(begun(machines.finish.start({ held, ending, bed }, now)), now)
-      const finishing = {
-        ...process,
-        phase: 'finishing' as const,
-        ending,
-        running: false,
-        passes: subject.passes.close(process.passes),
-        step: step,
-      }
-      moves.push(...firstIo({ ...state, left }, finishing, subject, config, process, `run ends in ${kind}; `))
+    const step = onCoarseClock(begun(machines.finish.start({ held, ending }, now)), now)
+    const finishing = {
+      ...process,
+      phase: 'finishing' as const,
+      ending,
+      running: false,
+      passes: subject.passes.close(process.passes),
+      step,
     }
+    moves.push(...firstIo({ ...state, left }, finishing, subject, config, process, `run ends in ${kind}; `))
   }
   if (process.overdue) moves.push(seesItsEnd(state, process))
   return moves
@@ -410,8 +393,6 @@ function absorbNext(
   if (!('io' in step)) return fenced(state, run, run.held.record.lane)
   return withProcess(state, before, { ...common, phase: 'absorbing', tokens: rest, lane, token, step })
 }
-
-const BED = { slot: '00', opensAt: AFTER_THE_LEASE * 100 }
 
 const ENDINGS: Record<Ending['kind'], Ending> = {
   done: { kind: 'done' },
@@ -501,7 +482,7 @@ const MACHINE_OF = {
   requeueing: 'once',
   retrying: 'retry',
   withdrawing: 'withdraw',
-  waking: 'once',
+  rearming: 'once',
 } as const satisfies Record<Process['phase'], keyof Subject['machines']>
 
 const summary = ({ out }: Advanced): string => {
