@@ -85,13 +85,16 @@ describe('a worker may have on their way', () => {
 })
 
 describe('slots', () => {
-  it.each([1, 2, 3, 4, 16])('all %i are used by changes alone', async (slots) => {
-    await using test = await open()
+  it.each([1, 16])('all %i are used by changes alone, and no more are taken from the server', async (slots) => {
+    await using test = await open(undefined, { leaseMs: 60_000, ackWaitMs: 60_000 })
     const held = new HeldRuns()
     const world = new World()
     const worker = world.serve(test.queue, held.run, slots)
-    for (const key of keysNamed('k', slots + 3)) await world.change(test.queue, key)
+    for (const key of keysNamed('k', slots + 30)) await world.change(test.queue, key)
     await until(() => expect(held.running).toHaveLength(slots))
+    await fence(test)
+    const { num_pending, num_ack_pending } = await test.js.admin.consumers.info(test.queue.stream, `${FN}-high`)
+    expect([num_pending, num_ack_pending]).toEqual([30, 0])
     held.letGo()
     await until(async () => expect(await statesOf(test.queue)).toEqual([]))
     expect(held.most).toBe(slots)
@@ -151,6 +154,24 @@ describe('slots', () => {
     await worker.drain(1000)
     expect(waited).toBeLessThanOrEqual(4 * (waiting + slots))
   })
+})
+
+it('a change of a key in the low lane goes before all of that lane, and the key runs once more at most', async () => {
+  await using test = await open()
+  const world = new World()
+  const low = keysNamed('low', 12)
+  for (const key of low) await world.change(test.queue, key, 'low')
+  const raised = [low[9]!, low[7]!]
+  for (const key of raised) await world.change(test.queue, key)
+  await world.change(test.queue, low[9]!, 'low')
+  const worker = world.serve(test.queue, undefined, 1)
+  await until(async () => expect(await statesOf(test.queue)).toEqual([]))
+  expect(world.dealtWith).toEqual(world.versions)
+  expect(world.starts.filter((key) => raised.includes(key)).slice(0, 2)).toEqual(raised)
+  // One slot serves the lanes in turn.
+  expect(world.starts.indexOf(raised[1]!)).toBeLessThanOrEqual(4)
+  for (const key of raised) expect(world.runsOf(key)).toBeLessThanOrEqual(2)
+  await worker.drain(1000)
 })
 
 it('a permanent stream of changes that take slots without a token leaves the low lane its share', async () => {

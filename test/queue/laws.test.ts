@@ -1,5 +1,8 @@
-import { describe, expect, it } from 'vitest'
-import { LeaseLostError } from '#queue'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import { describe, expect, it, vi } from 'vitest'
+import { type Finish, type Lease, LeaseLostError, type QueueObserver } from '#queue'
 import type { Io } from '../../streams/queue/record.ts'
 import { seededRandom } from '../support/random.ts'
 import {
@@ -8,10 +11,14 @@ import {
   FN,
   freshPrefix,
   gate,
+  HeldRuns,
+  inMs,
   inOneHour,
+  keysNamed,
   longerThanAnyLoop,
   pausedWork,
   statesOf,
+  type TestQueue,
   until,
   useTestNats,
   World,
@@ -19,6 +26,8 @@ import {
 
 const random = seededRandom('lengths of runs of laws.test.ts')
 const { nats, open } = useTestNats()
+/** Longer than any pause of a loaded machine: no lease ends by time. */
+const PATIENT = { leaseMs: 60_000, ackWaitMs: 60_000 }
 
 describe('law 1: after ENQUEUE returned, a run that starts later completes', () => {
   it('for every key of a burst', async () => {
@@ -46,23 +55,32 @@ describe('law 1: after ENQUEUE returned, a run that starts later completes', () 
 })
 
 describe('law 2: never two owners of a key inside their leases', () => {
-  it('with four workers, hot keys and both lanes', async () => {
+  it('with workers of two processes, both lanes, and runs that end in any way', async () => {
     const prefix = freshPrefix()
     await using a = await open(prefix)
     await using b = await open(prefix)
     const world = new World()
-    const brief = async () => {
-      await new Promise((resolve) => setTimeout(resolve, random() * 8))
-      return DONE
+    let isOver = false
+    const work = async (): Promise<Finish> => {
+      await sleep(random() * 4)
+      const die = random()
+      if (isOver || die < 0.6) return DONE
+      if (die < 0.75) return { kind: 'requeue', at: inMs(random() * 50) }
+      if (die < 0.9) return { kind: 'error', message: 'dice', retryAt: inMs(random() * 50) }
+      if (die < 0.95) return { kind: 'terminal', message: 'dice' }
+      throw new Error('dice')
     }
-    const workers = [a, a, b, b].map(({ queue }) => world.serve(queue, brief, 8))
-    const keys = ['n.a', 'n.b', 'n.c']
-    const hammer = async (queue: typeof a.queue) => {
-      for (let i = 0; i < 150; i++) await world.change(queue, keys[i % 3]!, i % 5 ? 'high' : 'low')
+    const workers = [1, 3, 8].map((slots, index) => world.serve((index % 2 ? a : b).queue, work, slots))
+    const keys = keysNamed('k', 12)
+    const hammer = async ({ queue }: TestQueue) => {
+      for (let i = 0; i < 250; i++)
+        await world.change(queue, keys[Math.floor(random() * keys.length)]!, random() < 0.7 ? 'high' : 'low')
     }
-    await Promise.all([hammer(a.queue), hammer(b.queue)])
+    await Promise.all([a, b].map(hammer))
+    isOver = true
+    for (const key of keys) await world.change(a.queue, key)
+    await until(() => expect(world.dealtWith).toEqual(world.versions))
     await until(async () => expect(await statesOf(a.queue)).toEqual([]))
-    expect(world.dealtWith).toEqual(world.versions)
     expect(world.overlaps).toEqual([])
     await Promise.all(workers.map((worker) => worker.drain(1000)))
   })
@@ -109,24 +127,27 @@ describe('law 2: never two owners of a key inside their leases', () => {
 
   it('a long run keeps its key by renewing the lease', async () => {
     const prefix = freshPrefix()
-    // Longer than any pause of a loaded machine. The run goes on until the second renewal is stored.
-    const leaseMs = 9000
     const renewals: Io[] = []
-    const renewed = gate()
     const onIo = (io: Io) => {
       if (io.do === 'publish' && io.message.role === 'record') renewals.push(io)
-      if (renewals.length > 3) renewed.open()
     }
-    await using a = await open(prefix, { leaseMs, ackWaitMs: leaseMs, onIo })
-    await using b = await open(prefix, { leaseMs, ackWaitMs: leaseMs, onIo })
+    await using a = await open(prefix, { ...PATIENT, onIo })
+    await using b = await open(prefix, { ...PATIENT, onIo })
     const world = new World()
-    const long = async () => {
-      await renewed.opened
-      return DONE
+    const long = pausedWork()
+    const workers = [a, b].map(({ queue }) => world.serve(queue, long.work))
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+    try {
+      await world.change(a.queue, 'n.a')
+      await long.began
+      await until(async () => {
+        await vi.advanceTimersByTimeAsync(PATIENT.leaseMs / 3)
+        expect(renewals.length).toBeGreaterThan(3)
+      })
+    } finally {
+      vi.useRealTimers()
     }
-    const workers = [world.serve(a.queue, long), world.serve(b.queue, long)]
-    await world.change(a.queue, 'n.a')
-    await until(() => expect(world.dealtWith.get('n.a')).toBe(1))
+    long.letGo()
     await until(async () => expect(await statesOf(a.queue)).toEqual([]))
     expect(world.starts).toEqual(['n.a'])
     await Promise.all(workers.map((worker) => worker.drain(1000)))
@@ -156,6 +177,24 @@ describe('law 3: a mark during a run causes a run after it', () => {
     expect(world.dealtWith).toEqual(world.versions)
     await worker.drain(1000)
   })
+
+  it('and holds up none of the keys behind it', async () => {
+    const prefix = freshPrefix()
+    await using a = await open(prefix)
+    await using b = await open(prefix)
+    const world = new World()
+    const paused = pausedWork()
+    const busy = world.serve(a.queue, paused.work, 1)
+    await world.change(a.queue, 'n.a')
+    await paused.began
+    for (const key of ['n.a', 'n.b', 'n.c']) await world.change(a.queue, key)
+    const free = world.serve(b.queue, undefined, 1)
+    await until(() => expect(world.starts).toEqual(['n.a', 'n.b', 'n.c']))
+    paused.letGo()
+    await until(() => expect(world.dealtWith).toEqual(world.versions))
+    expect(world.overlaps).toEqual([])
+    await Promise.all([busy, free].map((worker) => worker.drain(1000)))
+  })
 })
 
 describe('law 4: a waiting timer is never lost', () => {
@@ -175,18 +214,24 @@ describe('law 4: a waiting timer is never lost', () => {
     await worker.drain(1000)
   })
 
-  it('survives the server being killed and all workers being gone', async () => {
+  it('survives the server being killed and all workers being gone, as failed and parked keys do', async () => {
     await using test = await open()
-    const world = new World()
-    const first = world.serve(test.queue, () => ({ kind: 'requeue', at: new Date(Date.now() + 600) }))
-    const keys = Array.from({ length: 20 }, (_, i) => `n.k${i}`)
-    await Promise.all(keys.map((key) => world.change(test.queue, key)))
-    await until(async () => expect((await test.queue.depth(FN)).waiting).toBe(20))
-    await first.drain(1000)
+    const before = new World().serve(test.queue, ({ key }) => {
+      if (key === 'n.parked') return { kind: 'terminal', message: 'bad' }
+      if (key === 'n.failed') return { kind: 'error', message: 'no', retryAt: inMs(600) }
+      return { kind: 'requeue', at: key === 'n.later' ? inOneHour() : inMs(600) }
+    })
+    const due = [...keysNamed('k', 20), 'n.failed']
+    await Promise.all([...due, 'n.later', 'n.parked'].map((key) => test.queue.enqueue(FN, key)))
+    await until(async () => expect(await test.queue.depth(FN)).toMatchObject({ queued: 0, running: 0, parked: 1 }))
+    await before.drain(1000)
     await nats().restart()
+    const world = new World()
     const worker = world.serve(test.queue)
-    await until(() => expect(keys.map((key) => world.runsOf(key) >= 2)).not.toContain(false))
-    expect(world.leases.slice(20).filter(({ fired }) => fired).length).toBeGreaterThanOrEqual(20)
+    await until(() => expect(new Set(world.starts)).toEqual(new Set(due)))
+    expect(world.leases.filter(({ fired }) => fired).length).toBeGreaterThanOrEqual(due.length)
+    expect(world.leases.find(({ key }) => key === 'n.failed')?.attempt).toBeGreaterThanOrEqual(1)
+    await until(async () => expect((await statesOf(test.queue)).sort()).toEqual(['n.later waiting', 'n.parked parked']))
     await worker.drain(1000)
   })
 
@@ -205,14 +250,34 @@ describe('law 4: a waiting timer is never lost', () => {
 })
 
 describe('law 5: a waiting key keeps its place', () => {
-  it('however often it is enqueued', async () => {
-    await using test = await open()
+  it('however often it is enqueued, and whoever does it', async () => {
+    const prefix = freshPrefix()
+    await using test = await open(prefix)
+    await using other = await open(prefix)
     const world = new World()
-    for (const key of ['n.a', 'n.b', 'n.c']) expect(await world.change(test.queue, key)).toBe('queued')
+    for (const key of ['n.a', 'n.b', 'n.c']) {
+      const results = await Promise.all([test, other].map(({ queue }) => world.change(queue, key)))
+      expect(results.sort()).toEqual(['coalesced', 'queued'])
+    }
     expect(await world.change(test.queue, 'n.a')).toBe('coalesced')
+    expect((await test.queue.depth(FN)).queued).toBe(3)
     const worker = world.serve(test.queue, undefined, 1)
     await until(async () => expect(await statesOf(test.queue)).toEqual([]))
     expect(world.starts).toEqual(['n.a', 'n.b', 'n.c'])
+    await worker.drain(1000)
+  })
+
+  it('in a long backlog: a key that changes all the time coalesces, and all others come through', async () => {
+    await using test = await open()
+    const world = new World()
+    const keys = keysNamed('k', 300)
+    await Promise.all(keys.map((key) => world.change(test.queue, key)))
+    const worker = world.serve(test.queue, undefined, 8)
+    while (world.dealtWith.size < keys.length) await world.change(test.queue, 'n.k150')
+    await until(() => expect(world.dealtWith).toEqual(world.versions))
+    expect(keys.filter((key) => key !== 'n.k150').every((key) => world.runsOf(key) === 1)).toBe(true)
+    expect(world.runsOf('n.k150')).toBeLessThan(world.versions.get('n.k150')!)
+    await until(async () => expect(await statesOf(test.queue)).toEqual([]))
     await worker.drain(1000)
   })
 
@@ -238,7 +303,7 @@ describe('law 5: a waiting key keeps its place', () => {
 })
 
 it('law 6: nothing is polled and nothing is given back in a loop while keys run and wait', async () => {
-  await using test = await open(undefined, { leaseMs: 60_000, ackWaitMs: 60_000 })
+  await using test = await open(undefined, PATIENT)
   const world = new World()
   const goesOn = gate()
   const worker = world.serve(test.queue, async ({ key }) => {
@@ -305,6 +370,16 @@ describe('how runs end', () => {
     await worker.drain(1000)
   })
 
+  it('an error of any length is stored, for a key as long as the names of Kubernetes', async () => {
+    await using test = await open()
+    const key = `${'n'.repeat(63)}.${'k'.repeat(253)}`
+    const worker = new World().serve(test.queue, () => ({ kind: 'terminal', message: 'x'.repeat(3_000_000) }))
+    await test.queue.enqueue(FN, key)
+    await until(async () => expect(await entriesOf(test.queue)).toMatchObject([{ key, state: 'parked' }]))
+    expect((await entriesOf(test.queue))[0]?.error?.length).toBeLessThan(10_000)
+    await worker.drain(1000)
+  })
+
   it('terminal parks the key until something changes', async () => {
     await using test = await open()
     const world = new World()
@@ -350,6 +425,42 @@ describe('drain', () => {
     await until(() => expect(world.dealtWith).toEqual(world.versions))
     expect(world.overlaps).toEqual([])
     await successor.drain(1000)
+  })
+
+  it('waits for what runs; a second drain with less grace ends the first, and an idle worker stops at once', async () => {
+    await using test = await open()
+    const held = new HeldRuns()
+    const worker = new World().serve(test.queue, held.run)
+    await test.queue.enqueue(FN, 'n.a')
+    await until(() => expect(held.running).toHaveLength(1))
+    const [lease] = held.running
+    const patient = worker.drain(600_000)
+    await test.queue.depth(FN)
+    expect(lease?.signal.aborted).toBe(false)
+    await worker.drain(0)
+    await patient
+    expect(lease?.signal.aborted).toBe(true)
+    expect(await statesOf(test.queue)).toEqual(['n.a queued'])
+    const idle = new World().serve(test.queue)
+    await until(async () => expect(await statesOf(test.queue)).toEqual([]))
+    await idle.drain(600_000)
+  })
+
+  it('leaves a key that changes meanwhile to whoever serves next', async () => {
+    await using test = await open()
+    const world = new World()
+    const paused = pausedWork()
+    const worker = world.serve(test.queue, paused.work)
+    await world.change(test.queue, 'n.a')
+    await paused.began
+    await world.change(test.queue, 'n.a')
+    const drained = worker.drain(30_000)
+    paused.letGo()
+    await drained
+    expect(await statesOf(test.queue)).toEqual(['n.a queued'])
+    const next = world.serve(test.queue)
+    await until(() => expect(world.dealtWith).toEqual(world.versions))
+    await next.drain(1000)
   })
 
   it('keeps the key of a run that ignores its signal, and hands it back when the run has ended', async () => {
@@ -442,6 +553,48 @@ it('the list shows queued, running, waiting and parked keys with what is known o
   expect(Math.abs((waits?.state === 'waiting' ? waits.until.getTime() : 0) - at.getTime())).toBeLessThan(50)
   expect(await test.queue.depth(FN)).toEqual({ queued: 1, running: 1, waiting: 1, parked: 1 })
   goesOn.open()
+  await worker.drain(1000)
+})
+
+it('an observer counts each add, take and end once, and nothing after the drain', async () => {
+  const seen: string[] = []
+  const observer: QueueObserver = {
+    onEnqueue: (reconciler, result) => seen.push(`${reconciler} ${result}`),
+    onTake: () => seen.push('taken'),
+    onFinish: (_, kind) => seen.push(kind),
+  }
+  const count = (what: string) => seen.filter((one) => one === what).length
+  await using test = await open(undefined, { observer })
+  const paused = pausedWork()
+  const worker = new World().serve(test.queue, paused.work, 1)
+  await test.queue.enqueue(FN, 'n.a')
+  await paused.began
+  for (let added = 0; added < 5; added++) await test.queue.enqueue(FN, 'n.a')
+  expect([count('f queued'), count('f coalesced'), count('taken')]).toEqual([2, 4, 1])
+  paused.letGo()
+  await until(() => expect([count('taken'), count('done')]).toEqual([2, 2]))
+  await worker.drain(1000)
+  await test.queue.enqueue(FN, 'n.b')
+  await test.queue.depth(FN)
+  expect([count('f queued'), count('taken'), count('done')]).toEqual([3, 2, 2])
+})
+
+it('a lease whose run has ended is released from memory', async () => {
+  await using test = await open()
+  const leases: WeakRef<Lease>[] = []
+  const handler = async (lease: Lease) => {
+    leases.push(new WeakRef(lease))
+    return DONE
+  }
+  const worker = test.queue.serve({ reconciler: FN, slots: 16, handler })
+  for (const key of keysNamed('k', 50)) await test.queue.enqueue(FN, key)
+  await until(() => expect(leases).toHaveLength(50))
+  setFlagsFromString('--expose-gc')
+  const collectGarbage = runInNewContext('gc') as () => void
+  await until(() => {
+    collectGarbage()
+    expect(leases.filter((lease) => lease.deref() !== undefined)).toEqual([])
+  })
   await worker.drain(1000)
 })
 

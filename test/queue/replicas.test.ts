@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Finish, Lease } from '#queue'
 import { seededRandom } from '../support/random.ts'
-import { DONE, FN, freshPrefix, statesOf, until, useShippedNats, World } from './support.ts'
+import { DONE, FN, freshPrefix, inMs, inOneHour, keysNamed, statesOf, until, useShippedNats, World } from './support.ts'
 
 const random = seededRandom('lengths of runs of replicas.test.ts')
 const { nats, open } = useShippedNats('fairlead-dispatcher', { replicas: 3 })
@@ -88,20 +88,22 @@ describe('on three replicas', () => {
     await until(async () => expect(await statesOf(test.queue)).toEqual([]))
   })
 
-  it('law 4: timers fire although the leader that held them is killed', async () => {
+  it('law 4: timers fire although the leader that held them is killed, and survive the restart of all servers', async () => {
     const prefix = freshPrefix()
     await using test = await open(prefix)
     const world = new World()
-    const worker = world.serve(test.queue, ({ fired }) =>
-      fired ? DONE : { kind: 'requeue', at: new Date(Date.now() + 1000) },
+    const worker = world.serve(test.queue, ({ key, fired }) =>
+      fired ? DONE : { kind: 'requeue', at: key === 'n.later' ? inOneHour() : inMs(1000) },
     )
-    const keys = Array.from({ length: 20 }, (_, i) => `n.k${i}`)
-    await Promise.all(keys.map((key) => world.change(test.queue, key)))
-    await until(async () => expect((await test.queue.depth(FN)).waiting).toBe(20))
+    const keys = keysNamed('k', 20)
+    await Promise.all([...keys, 'n.later'].map((key) => world.change(test.queue, key)))
+    await until(async () => expect((await test.queue.depth(FN)).waiting).toBe(21))
     const { cluster } = await test.js.admin.streams.info(`${prefix}_WORK`)
     nats().signal('SIGKILL', nats().names.indexOf(cluster?.leader ?? ''))
     await until(() => expect(world.leases.filter(({ fired }) => fired)).toHaveLength(20))
-    await until(async () => expect(await statesOf(test.queue)).toEqual([]))
+    await until(async () => expect(await statesOf(test.queue)).toEqual(['n.later waiting']))
     await worker.drain(1000)
+    await Promise.all([...nats().names.keys()].map((server) => nats().restart(server)))
+    await until(async () => expect(await statesOf(test.queue)).toEqual(['n.later waiting']))
   })
 })

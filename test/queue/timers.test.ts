@@ -4,7 +4,6 @@ import {
   DONE,
   entriesOf,
   freshPrefix,
-  inOneHour,
   keysNamed,
   pausedWork,
   statesOf,
@@ -46,6 +45,35 @@ describe('a timer', () => {
     await worker.drain(1000)
     const { state } = await test.js.admin.streams.info(`${prefix}_WORK`, { subjects_filter: `${prefix}.key.>` })
     expect(Object.keys(state.subjects ?? {})).toHaveLength(1)
+  })
+
+  it('that is due is one key in the queue, before initial lists, in the order of the times', async () => {
+    await using test = await open()
+    for (const key of ['n.late', 'n.early']) await test.queue.enqueue('f', key)
+    const drained = Promise.withResolvers<void>()
+    let lateAt = 0
+    const setting = new World().serve(
+      test.queue,
+      ({ key }) => {
+        if (key === 'n.early') drained.resolve(setting.drain(60_000))
+        else lateAt = Date.now() + 2000
+        return { kind: 'requeue', at: new Date(key === 'n.early' ? lateAt - 1000 : lateAt) }
+      },
+      1,
+    )
+    await drained.promise
+    const world = new World()
+    for (const key of keysNamed('low', 8)) await world.change(test.queue, key, 'low')
+    await until(async () => expect(await test.queue.depth('f')).toMatchObject({ queued: 10, waiting: 0 }))
+    expect(await world.change(test.queue, 'n.early')).toBe('coalesced')
+    const worker = world.serve(test.queue, undefined, 1)
+    await until(async () => expect(await statesOf(test.queue)).toEqual([]))
+    expect(world.starts).toHaveLength(10)
+    const due = ['n.early', 'n.late']
+    expect(world.starts.filter((key) => due.includes(key))).toEqual(due)
+    // One slot serves the lanes in turn.
+    expect(world.starts.indexOf('n.late')).toBeLessThanOrEqual(3)
+    await worker.drain(1000)
   })
 
   it('can be years ahead, to the millisecond', async () => {
@@ -91,21 +119,6 @@ describe('a timer', () => {
       if (before === undefined) delete process.env['TZ']
       else process.env['TZ'] = before
     }
-  })
-
-  it('goes with what its key was about: a run that finds nothing any more leaves none', async () => {
-    await using test = await open()
-    const objects = new Set(keysNamed('k', 10))
-    const world = new World()
-    const worker = world.serve(test.queue, ({ key }) =>
-      objects.has(key) ? { kind: 'requeue', at: inOneHour() } : DONE,
-    )
-    for (const key of objects) await world.change(test.queue, key)
-    await until(async () => expect(await test.queue.depth('f')).toMatchObject({ waiting: 10 }))
-    objects.clear()
-    for (const key of keysNamed('k', 10)) await world.change(test.queue, key)
-    await until(async () => expect(await statesOf(test.queue)).toEqual([]))
-    await worker.drain(1000)
   })
 })
 

@@ -257,6 +257,7 @@ describe('planning the writes of an outcome', () => {
     expect(requeue({ requeueAfterSeconds: 5 })).toEqual({ afterMs: 5000 })
     expect(requeue({ requeueAfterSeconds: 5, requeueAt: at })).toEqual({ afterMs: 5000 })
     expect(requeue({ requeueAfterSeconds: 50, requeueAt: at })).toEqual(new Date(at))
+    expect(requeue({ requeueAt: '2030-01-01T05:30:10+05:30' })).toEqual(new Date(at))
   })
 
   it('asks for no timer that overflows: after a hundred years it is decided again', () => {
