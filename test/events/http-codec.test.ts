@@ -33,9 +33,14 @@ describe('where the npm package is wrong', () => {
     expect(structured({ ...minimal, data: 1 }, contentType)).toEqual({ ...minimal, data: 1 })
   })
 
-  it.each(['application/json; charset=UTF-8', 'application/merge-patch+json', 'Application/JSON', 'text/json'])(
-    'a body of type %s is JSON',
-    (type) => expect(binary({ 'content-type': type }, '{"a":1}').data).toEqual({ a: 1 }),
+  it.each([
+    'application/json; charset=UTF-8',
+    'application/json;charset="UTF-8"',
+    'application/merge-patch+json',
+    'Application/JSON',
+    'text/json',
+  ])('a body of type %s is JSON', (type) =>
+    expect(binary({ 'content-type': type }, '{"a":1}')).toEqual({ ...minimal, datacontenttype: type, data: { a: 1 } }),
   )
 
   it.each([

@@ -81,6 +81,12 @@ describe('reading from NATS', () => {
     expect(read).toEqual({ ...event, datacontenttype: 'application/json' })
   })
 
+  it('reads a content type that is percent-encoded as all ce- headers are', () => {
+    const headers = { ...required, 'ce-datacontenttype': 'application/json;%20charset=%22UTF-8%22' }
+    const read = fromNats({ headers, data: bytes('{"a":1}') })
+    expect(read).toEqual({ ...event, datacontenttype: 'application/json; charset="UTF-8"' })
+  })
+
   it('leaves headers of NATS itself alone', () => {
     const headers = { ...required, 'Nats-Msg-Id': 'x', 'Nats-Subject': 'k8s.x', traceparent: 'y' }
     expect(fromNats({ headers, data: bytes('') })).toEqual(minimal)

@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http'
-import { describe, expect, it, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { createKubeClient, type KubeClient, type WatchEvent } from '#kube'
 import { type ScriptedServer, startScriptedServer } from './scripted-server.ts'
 
@@ -17,10 +17,10 @@ async function all(events: AsyncIterable<WatchEvent<unknown>>): Promise<unknown[
   return seen
 }
 
-const watching = async (script: (response: ServerResponse) => unknown, options = {}): Promise<unknown[]> => {
+const watching = async (script: (response: ServerResponse) => unknown): Promise<unknown[]> => {
   await using server = await startScriptedServer((_, response) => script(response))
   await using kube = clientOf(server)
-  return await all(kube.watch(PODS, options))
+  return await all(kube.watch(PODS))
 }
 
 describe.concurrent('a watch', () => {
@@ -67,32 +67,6 @@ describe.concurrent('a watch', () => {
       'a',
       expect.objectContaining({ name: 'ApiError', code: 410, reason: 'Expired' }),
     ])
-  })
-
-  it('gives up a server that is silent 5 s after it should have ended the watch', async () => {
-    expect(await watching((response) => response.write(event('a')), { timeoutSeconds: 1 })).toEqual([
-      'a',
-      expect.objectContaining({ name: 'ApiConnectionError', message: expect.stringContaining('within 6 s') }),
-    ])
-  })
-
-  it('ends as agreed when it is listened to and hears nothing for so long; a slow reader is no silence', async () => {
-    const seen = await watching((response) => response.write(event('a')), { silenceSeconds: 1, timeoutSeconds: 60 })
-    expect(seen).toEqual(['a'])
-
-    const silent = Promise.withResolvers<void>()
-    await using server = await startScriptedServer((_, response) => {
-      response.write(event('a'))
-      void silent.promise.then(() => response.end(event('b')))
-    })
-    await using kube = clientOf(server)
-    const slowly: string[] = []
-    for await (const { object } of kube.watch<{ metadata: { name: string } }>(PODS, { silenceSeconds: 1 })) {
-      slowly.push((object as { metadata: { name: string } }).metadata.name)
-      await new Promise((resolve) => setTimeout(resolve, 1500))
-      silent.resolve()
-    }
-    expect(slowly).toEqual(['a', 'b'])
   })
 
   it.each(['while it waits for an event', 'with events still at hand'])(
@@ -161,5 +135,39 @@ describe.concurrent('a watch', () => {
         timeoutSeconds: '10',
       },
     ])
+  })
+})
+
+describe('a watch, in virtual time,', () => {
+  beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }))
+  afterEach(() => void vi.useRealTimers())
+
+  it('gives up a server that is silent 5 s after it should have ended the watch', async () => {
+    await using server = await startScriptedServer((_, response) => response.write(event('a')))
+    await using kube = clientOf(server)
+    const events = kube.watch(PODS, { timeoutSeconds: 1 })
+    await events.next()
+    const rest = all(events)
+    await vi.advanceTimersByTimeAsync(6000)
+    expect(await rest).toEqual([
+      expect.objectContaining({ name: 'ApiConnectionError', message: expect.stringContaining('within 6 s') }),
+    ])
+  })
+
+  it('ends as agreed when it is listened to and hears nothing for so long; a slow reader is no silence', async () => {
+    const answers: ServerResponse[] = []
+    await using server = await startScriptedServer((_, response) => {
+      answers.push(response)
+      response.write(event('a'))
+    })
+    await using kube = clientOf(server)
+    const events = kube.watch(PODS, { silenceSeconds: 1, timeoutSeconds: 60 })
+    await events.next()
+    await vi.advanceTimersByTimeAsync(5000)
+    answers[0]?.write(event('b'))
+    expect(await events.next()).toMatchObject({ value: { object: { metadata: { name: 'b' } } } })
+    const rest = all(events)
+    await vi.advanceTimersByTimeAsync(2000)
+    expect(await rest).toEqual([])
   })
 })

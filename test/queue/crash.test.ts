@@ -1,4 +1,3 @@
-import { once } from 'node:events'
 import { cp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -6,8 +5,18 @@ import type { WorkQueue } from '#queue'
 import { seededRandom } from '../support/random.ts'
 import { shortTempDir, startTestNats } from '../support/servers.ts'
 import { FileWorld, kill, startWorker } from './processes.ts'
-import { DONE, freshPrefix, gate, LEASE_MS, openTestQueue, type TestQueue, until, useTestNats } from './support.ts'
-import type { WorkerSettings } from './worker-process.ts'
+import {
+  DONE,
+  FN,
+  gate,
+  inOneHour,
+  LEASE_MS,
+  openTestQueue,
+  type TestQueue,
+  until,
+  useTestNats,
+  World,
+} from './support.ts'
 
 let dir: string
 beforeAll(async () => {
@@ -23,38 +32,21 @@ const endedRuns = (world: FileWorld): number => world.runs().filter(({ end }) =>
 const random = seededRandom('kills and changes of crash.test.ts')
 const pick = <T>(items: readonly T[]): T => items[Math.floor(random() * items.length)]!
 
-const settingsOf = (
-  url: string,
-  prefix: string,
-  { dir }: FileWorld,
-  more: Partial<WorkerSettings> = {},
-): WorkerSettings => ({
-  url,
-  prefix,
-  reconciler: 'f',
-  replicas: 1,
-  leaseMs: LEASE_MS,
-  dir,
-  workMs: 5,
-  seed: Math.floor(random() * 2 ** 31),
-  ...more,
-})
-
-describe('a worker killed with -9 between any two steps', () => {
-  const { nats, open } = useTestNats()
+describe('a worker whose process ends between any two steps', () => {
+  const { open } = useTestNats()
 
   async function bringTo(scene: string, queue: WorkQueue, key: string, goesOn: Promise<void>): Promise<void> {
     if (scene === 'idle') return
     const worker = queue.serve({
-      reconciler: 'f',
+      reconciler: FN,
       slots: 2,
       handler: async () => {
         if (scene === 'running') await goesOn
-        return { kind: 'requeue', at: new Date(Date.now() + 3_600_000) }
+        return { kind: 'requeue', at: inOneHour() }
       },
     })
-    await queue.enqueue('f', key)
-    await until(async () => expect(await queue.depth('f')).toMatchObject({ queued: 0, [scene]: 1 }))
+    await queue.enqueue(FN, key)
+    await until(async () => expect(await queue.depth(FN)).toMatchObject({ queued: 0, [scene]: 1 }))
     // A running key keeps its worker, which takes nothing more; a waiting one has none.
     const drained = worker.drain(30_000)
     if (scene === 'waiting') await drained
@@ -73,38 +65,30 @@ describe('a worker killed with -9 between any two steps', () => {
   it.concurrent.each(points)('before $step, the key being $scene', async ({ scene, dieBefore }) => {
     const prefix = `${scene}${dieBefore}`
     await using test = await open(prefix)
-    const world = new FileWorld(`${dir}/${prefix}`)
-    const key = 'n.a'
+    const world = new World()
     const goesOn = gate()
-    await bringTo(scene, test.queue, key, goesOn.opened)
-    const settings = settingsOf(nats().url, prefix, world)
-    await world.change(test.queue, 'f', key)
-    const doomed = await startWorker({ ...settings, dieBefore })
-    if (doomed.signalCode === null) await once(doomed, 'exit')
-    expect(doomed.signalCode).toBe('SIGKILL')
-    // Where the machine is slow its run may have renewed its lease, and died at that.
-    world.died(doomed)
+    await bringTo(scene, test.queue, 'n.a', goesOn.opened)
+    const dead = gate()
+    let accesses = 0
+    const doomed = await open(prefix, {
+      onIo: async () => {
+        if (++accesses < dieBefore) return
+        // Nothing that it has not sent by now will be sent.
+        dead.open()
+        await doomed.js.close()
+        await new Promise(() => undefined)
+      },
+    })
+    await world.change(test.queue, 'n.a')
+    doomed.queue.serve({ reconciler: FN, slots: 2, handler: async () => DONE })
+    await dead.opened
     goesOn.open()
-    const survivor = await startWorker(settings)
-    await until(() => expect(world.dealtWith()).toEqual(world.versions))
-    expect(world.overlaps()).toEqual([])
-    await world.change(test.queue, 'f', key)
-    await until(() => expect(world.dealtWith()).toEqual(world.versions))
-    await kill(survivor)
-  })
-
-  it('in the middle of a run: the key runs again when the lease has ended', async () => {
-    const prefix = freshPrefix()
-    await using test = await open(prefix)
-    const world = new FileWorld(`${dir}/${prefix}`)
-    const settings = settingsOf(nats().url, prefix, world)
-    await world.change(test.queue, 'f', 'n.a')
-    const doomed = await startWorker({ ...settings, dieInRun: true })
-    if (doomed.signalCode === null) await once(doomed, 'exit')
-    const survivor = test.queue.serve({ reconciler: 'f', slots: 2, handler: async () => DONE })
-    await until(async () => expect(await test.queue.depth('f')).toMatchObject({ queued: 0, running: 0 }))
-    expect(world.runs()).toMatchObject([{ end: undefined }])
-    await survivor.drain(100)
+    const survivor = world.serve(test.queue)
+    await until(() => expect(world.dealtWith).toEqual(world.versions))
+    await world.change(test.queue, 'n.a')
+    await until(() => expect(world.dealtWith).toEqual(world.versions))
+    expect(world.overlaps).toEqual([])
+    await survivor.drain(1000)
   })
 })
 
@@ -117,7 +101,16 @@ describe.each([
     const prefix = `chaos${replicas}`
     await using test = await openTestQueue(nats.url, prefix, { replicas })
     const world = new FileWorld(`${dir}/${prefix}`)
-    const settings = settingsOf(nats.url, prefix, world, { replicas, workMs: 8 })
+    const settings = {
+      url: nats.url,
+      prefix,
+      reconciler: FN,
+      replicas,
+      leaseMs: LEASE_MS,
+      dir: world.dir,
+      workMs: 8,
+      seed: Math.floor(random() * 2 ** 31),
+    }
     const workers = await Promise.all([0, 1, 2].map(() => startWorker(settings)))
     const keys = Array.from({ length: 15 }, (_, i) => `n.k${i}`)
     const over = new AbortController()
@@ -202,8 +195,11 @@ it('a token that a killed server brought back from the dead is replaced', async 
   expect(await consumerKnows(test)).toMatchObject({ stream_seq: 3 })
   for (const key of keys) expect(await test.queue.enqueue('f', key)).toBe('coalesced')
   const worker = serve(test)
-  // The janitor looks twice before it replaces one.
-  await until(() => expect(runs).toBe(6))
+  const janitor = test.queue.janitor('f')
+  await until(async () => {
+    await janitor.pass()
+    expect(runs).toBe(6)
+  })
   expect(test.logged.filter((line) => line.startsWith('token that would never'))).toHaveLength(3)
   await worker.drain(1000)
 })

@@ -1,9 +1,7 @@
 import { once } from 'node:events'
-import { rm } from 'node:fs/promises'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Finish, Lease, WorkQueue } from '#queue'
-import { shortTempDir } from '../support/servers.ts'
-import { FileWorld, startWorker } from './processes.ts'
+import { describe, expect, it } from 'vitest'
+import type { Finish, Lease } from '#queue'
+import { Names, recordFrom } from '../../streams/queue/wire.ts'
 import {
   DONE,
   entriesOf,
@@ -12,20 +10,14 @@ import {
   inMs,
   inOneHour,
   keysNamed,
-  LEASE_MS,
   statesOf,
+  type TestQueue,
   until,
   useTestNats,
   World,
 } from './support.ts'
 
 const { nats, open } = useTestNats()
-let dir: string
-beforeAll(async () => {
-  dir = await shortTempDir()
-})
-afterAll(() => rm(dir, { recursive: true, force: true }))
-
 describe('the count of failures', () => {
   it('survives the workers and the server, and a success resets it', async () => {
     await using test = await open()
@@ -43,19 +35,6 @@ describe('the count of failures', () => {
     await world.change(test.queue, 'n.a')
     await until(async () => expect(world.leases.at(-1)!.attempt).toBe(0))
     await next.drain(1000)
-  })
-
-  it('is kept when a change makes a key run before its backoff is over', async () => {
-    await using test = await open()
-    const world = new World()
-    const worker = world.serve(test.queue, () => ({ kind: 'error', message: 'no', retryAt: inOneHour() }))
-    for (const expected of [1, 2, 3]) {
-      await world.change(test.queue, 'n.a')
-      await until(async () =>
-        expect(await entriesOf(test.queue)).toMatchObject([{ state: 'waiting', attempt: expected }]),
-      )
-    }
-    await worker.drain(1000)
   })
 
   it('is kept when a new process is told of a change before the token is delivered that counts', async () => {
@@ -112,7 +91,11 @@ describe('a poison key', () => {
     'may throw anything: %j',
     async (thrown) => {
       await using test = await open()
-      const worker = test.queue.serve({ reconciler: FN, slots: 1, handler: () => Promise.reject(thrown as Error) })
+      const handler = () => {
+        // As by a function that fails before it returns a promise.
+        throw thrown as Error
+      }
+      const worker = test.queue.serve({ reconciler: FN, slots: 1, handler })
       await test.queue.enqueue(FN, 'n.a')
       await until(async () =>
         expect(await entriesOf(test.queue)).toMatchObject([{ state: 'waiting', reason: 'Error' }]),
@@ -120,43 +103,40 @@ describe('a poison key', () => {
       await worker.drain(1000)
     },
   )
-
-  it('that throws before it returns a promise is an error like any other', async () => {
-    await using test = await open()
-    const handler = () => {
-      throw new Error('at once')
-    }
-    const worker = test.queue.serve({ reconciler: FN, slots: 1, handler })
-    await test.queue.enqueue(FN, 'n.a')
-    await until(async () => expect(await entriesOf(test.queue)).toMatchObject([{ state: 'waiting', error: 'at once' }]))
-    await worker.drain(1000)
-  })
 })
 
 describe('a run that takes its process along', () => {
-  const killsTwoProcesses = (queue: WorkQueue, prefix: string) => killsProcesses(queue, prefix, { runs: 2 })
-
-  /** The key n.poison does, with its first runs. */
-  async function killsProcesses(
-    queue: WorkQueue,
-    prefix: string,
-    { runs, progresses = false }: { runs: number; progresses?: boolean },
-  ): Promise<void> {
-    const world = new FileWorld(`${dir}/${prefix}`)
-    const { url } = nats()
-    const settings = { url, prefix, reconciler: FN, replicas: 1, leaseMs: LEASE_MS, dir: world.dir, workMs: 5 } as const
-    await world.change(queue, FN, 'n.poison')
+  /** Processes that die in the first runs of the key n.poison, one after the other. */
+  async function loseProcesses(prefix: string, { runs = 2, progresses = false } = {}): Promise<void> {
     for (let died = 1; died <= runs; died++) {
-      const doomed = await startWorker({ ...settings, dieInRun: 'n.poison', progresses })
-      if (doomed.exitCode === null && doomed.signalCode === null) await once(doomed, 'exit')
-      await until(() => expect(world.runs().filter(({ key }) => key === 'n.poison')).toHaveLength(died))
+      const dying = await open(prefix)
+      if (died === 1) await dying.queue.enqueue(FN, 'n.poison')
+      const dead = Promise.withResolvers<void>()
+      const handler = async (lease: Lease): Promise<Finish> => {
+        if (progresses) await progress(dying, prefix, lease)
+        await dying.js.close()
+        dead.resolve()
+        return new Promise(() => {})
+      }
+      dying.queue.serve({ reconciler: FN, slots: 8, handler })
+      await dead.promise
     }
+  }
+
+  async function progress({ js, queue }: TestQueue, prefix: string, lease: Lease): Promise<void> {
+    const names = new Names(prefix)
+    lease.progressed()
+    await until(async () => {
+      const message = await js.lastOf(queue.stream, names.records(FN, lease.key))
+      expect(message && recordFrom(message, names)).toMatchObject({ owner: lease.owner })
+      expect(message && recordFrom(message, names)).not.toHaveProperty('cuts')
+    })
   }
 
   it('is tried again at once by another, then later each time: it does not bring down one process after the other', async () => {
     const prefix = freshPrefix()
     await using test = await open(prefix)
-    await killsTwoProcesses(test.queue, prefix)
+    await loseProcesses(prefix)
     await test.queue.enqueue(FN, 'n.good')
     const leases: Lease[] = []
     const worker = test.queue.serve({
@@ -186,74 +166,39 @@ describe('a run that takes its process along', () => {
     await worker.drain(1000)
   })
 
-  it.each([
-    { progresses: true, counted: 'once', waitsS: 100 },
-    { progresses: false, counted: '5 times in a row', waitsS: 1600 },
-  ])(
-    'waits as long as after one, however many there were, if each has changed something: $progresses',
-    async ({ progresses, counted, waitsS }) => {
-      const prefix = freshPrefix()
-      await using test = await open(prefix)
-      await killsProcesses(test.queue, prefix, { runs: 5, progresses })
-      const backoff = { initialSeconds: 100, maxSeconds: 5000, jitter: 0 }
-      const worker = test.queue.serve({ reconciler: FN, slots: 4, backoff, handler: async () => DONE })
-      await until(async () =>
-        expect(await entriesOf(test.queue)).toMatchObject([
-          {
-            state: 'waiting',
-            reason: 'CutShort',
-            attempt: 0,
-            error: `its process was lost during the run, ${counted}`,
-          },
-        ]),
-      )
-      const [entry] = await entriesOf(test.queue)
-      if (entry?.state !== 'waiting') throw new TypeError('it waits')
-      expect(Math.round((+entry.until - +entry.since) / 10_000) * 10).toBe(waitsS)
-      const suspected: boolean[] = []
-      await worker.drain(1000)
-      const last = test.queue.serve({
-        reconciler: FN,
-        slots: 4,
-        handler: async ({ suspect }) => {
-          suspected.push(suspect)
-          return DONE
-        },
-      })
-      await test.queue.retry({ reconciler: FN, key: 'n.poison' })
-      await until(async () => expect(await statesOf(test.queue)).toEqual([]))
-      expect(suspected).toEqual([true])
-      await last.drain(1000)
-    },
-  )
-
-  it('is run by a change that comes meanwhile, still as a suspect', async () => {
+  it('waits as long as after one, however many there were, if each has changed something', async () => {
     const prefix = freshPrefix()
     await using test = await open(prefix)
-    await killsTwoProcesses(test.queue, prefix)
-    const leases: Lease[] = []
-    const serve = () =>
-      test.queue.serve({
-        reconciler: FN,
-        slots: 4,
-        backoff: { initialSeconds: 600, maxSeconds: 600, jitter: 0 },
-        handler: async (lease) => {
-          leases.push(lease)
-          return DONE
-        },
-      })
-    const worker = serve()
-    await until(async () => expect(await statesOf(test.queue)).toEqual(['n.poison waiting']))
-    await test.queue.enqueue(FN, 'n.poison')
+    await loseProcesses(prefix, { runs: 3, progresses: true })
+    const backoff = { initialSeconds: 100, maxSeconds: 5000, jitter: 0 }
+    const suspected: boolean[] = []
+    const worker = test.queue.serve({
+      reconciler: FN,
+      slots: 4,
+      backoff,
+      handler: async ({ suspect }) => {
+        suspected.push(suspect)
+        return DONE
+      },
+    })
+    await until(async () =>
+      expect(await entriesOf(test.queue)).toMatchObject([
+        { state: 'waiting', reason: 'CutShort', attempt: 0, error: 'its process was lost during the run, once' },
+      ]),
+    )
+    const [entry] = await entriesOf(test.queue)
+    if (entry?.state !== 'waiting') throw new TypeError('it waits')
+    expect(Math.round((+entry.until - +entry.since) / 10_000) * 10).toBe(100)
+    await test.queue.retry({ reconciler: FN, key: 'n.poison' })
     await until(async () => expect(await statesOf(test.queue)).toEqual([]))
-    expect(leases).toMatchObject([{ key: 'n.poison', cutShort: true, suspect: true, attempt: 0 }])
+    expect(suspected).toEqual([true])
     await worker.drain(1000)
   })
 
   it('is a suspect until one succeeds, whatever it does meanwhile and whoever runs it', async () => {
     const prefix = freshPrefix()
     await using test = await open(prefix)
-    await killsTwoProcesses(test.queue, prefix)
+    await loseProcesses(prefix)
     const suspected: boolean[] = []
     const runsOnce = async (finish: Finish | undefined, left: string[]): Promise<void> => {
       const before = suspected.length

@@ -42,7 +42,7 @@ describe('a flood of one namespace', () => {
   ] as const)('in the %s lane, of %s, that was there first does not hold up %s', async (lane, flood, key) => {
     await using test = await open()
     const world = new World()
-    await enqueueAll(world, test.queue, keysOf(flood, 1500), lane)
+    await enqueueAll(world, test.queue, keysOf(flood, 600), lane)
     await world.change(test.queue, key, lane)
     const worker = world.serve(test.queue, soon, SLOTS)
     await until(() => expect(world.starts).toContain(key))
@@ -57,12 +57,12 @@ describe('a flood of one namespace', () => {
     const wait = test.queue.serve({
       reconciler: FN,
       slots: SLOTS,
-      handler: async () => ({ kind: 'requeue', at: inMs(1000) }),
+      handler: async () => ({ kind: 'requeue', at: inMs(500) }),
     })
     await enqueueAll(world, test.queue, timed)
     await until(async () => expect(await test.queue.depth(FN)).toMatchObject({ queued: 0, waiting: 3 }))
     await wait.drain(1000)
-    await enqueueAll(world, test.queue, keysOf('flood', 3000))
+    await enqueueAll(world, test.queue, keysOf('flood', 1500))
     const worker = world.serve(test.queue, soon, SLOTS)
     await until(() => expect(world.starts.length).toBeGreaterThan(LINE))
     const before = world.starts.length
@@ -70,7 +70,7 @@ describe('a flood of one namespace', () => {
     await until(() => expect(world.starts).toContain('tenant.change'))
     expect(world.starts.indexOf('tenant.change') - before).toBeLessThanOrEqual(NOTICE + 2)
     await until(() => expect(world.starts).toEqual(expect.arrayContaining(timed)))
-    expect(world.starts.length).toBeLessThan(2900)
+    expect(world.starts.length).toBeLessThan(1400)
     await worker.drain(1000)
   })
 
@@ -94,7 +94,7 @@ describe('a flood of one namespace', () => {
     await world.change(test.queue, key)
     await first.opened
     const left = holder.drain(60_000)
-    await enqueueAll(world, test.queue, keysOf('flood', 3000))
+    await enqueueAll(world, test.queue, keysOf('flood', 1000))
     await world.change(test.queue, key)
     const worker = world.serve(test.queue, soon, SLOTS)
     await until(() => expect(world.starts.length).toBeGreaterThan(LINE + NOTICE))

@@ -17,7 +17,7 @@ const WORLDS: Record<string, Config> = {
   },
 }
 
-const MAX_STATES = 4000
+const MAX_STATES = 2000
 
 /** What the reduction relies on: one of two states that are the same up to renaming may stand for the other. */
 it.each(Object.entries(WORLDS))('states that look alike behave alike: %s', (_, config) => {

@@ -184,22 +184,6 @@ describe('a change that a process is told of', () => {
     await until(() => expect(survivor.dealtWith).toEqual(survivor.versions))
     await worker.drain(1000)
   })
-
-  it('takes a waiting key at once, with its timer', async () => {
-    await using test = await open()
-    let runs = 0
-    const worker = test.queue.serve({
-      reconciler: FN,
-      slots: 4,
-      handler: async () => (++runs === 1 ? { kind: 'requeue', at: new Date(Date.now() + 3_600_000) } : DONE),
-    })
-    await test.queue.announce(FN, 'n.a').safe
-    await until(async () => expect(await statesOf(test.queue)).toEqual(['n.a waiting']))
-    await test.queue.announce(FN, 'n.a').safe
-    await until(async () => expect(await statesOf(test.queue)).toEqual([]))
-    expect(runs).toBe(2)
-    await worker.drain(1000)
-  })
 })
 
 it('a token that reaches the process that runs its key is taken into its next pass', async () => {

@@ -8,10 +8,7 @@ import type { WorkerSettings } from './worker-process.ts'
 
 const program = fileURLToPath(new URL('./worker-process.ts', import.meta.url))
 
-/**
- * Starts a worker process that serves, or that has died at its injected fault; starts it again while NATS is
- * unreachable.
- */
+/** Starts a worker process that serves; starts it again while NATS is unreachable. */
 export async function startWorker(settings: WorkerSettings): Promise<ChildProcess> {
   for (;;) {
     const args = [...LEASHED, program, JSON.stringify(settings)]

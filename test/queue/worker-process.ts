@@ -5,8 +5,7 @@
 import { appendFileSync, readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connectJetStream } from '#nats'
-import { type Lease, openQueue } from '#queue'
-import { Names, recordFrom } from '../../streams/queue/wire.ts'
+import { openQueue } from '#queue'
 import { randomFrom } from '../support/random.ts'
 import { silent } from '../support/silent.ts'
 
@@ -21,12 +20,6 @@ export interface WorkerSettings {
   workMs: number
   /** Seed of the lengths of its runs. */
   seed?: number
-  /** Kill -9 itself before that many accesses to the stream in the course of taking and finishing. */
-  dieBefore?: number
-  /** Kill -9 itself in the middle of the first run, or of the runs of this key. */
-  dieInRun?: boolean | string
-  /** Report progress before that, and wait until the key's record has it. */
-  progresses?: boolean
   slots?: number
   /** The grace period for runs in flight at SIGTERM. */
   graceMs?: number
@@ -34,12 +27,10 @@ export interface WorkerSettings {
 
 const settings = JSON.parse(process.argv[2] ?? '{}') as WorkerSettings
 const random = randomFrom(settings.seed ?? 1)
-const die = () => process.kill(process.pid, 'SIGKILL')
 const log = (event: object) =>
   appendFileSync(`${settings.dir}/log`, `${JSON.stringify({ ...event, pid: process.pid, at: monotonicMs() })}\n`)
 const monotonicMs = () => Number(process.hrtime.bigint() / 1000n) / 1000
 
-let accesses = 0
 const js = await connectJetStream({ servers: settings.url, name: 'worker', timeoutMs: 1000 })
 const queue = await openQueue(js, {
   prefix: settings.prefix,
@@ -47,32 +38,18 @@ const queue = await openQueue(js, {
   leaseMs: settings.leaseMs,
   ackWaitMs: settings.leaseMs,
   log: silent,
-  onIo: () => (++accesses === settings.dieBefore ? void die() : undefined),
 })
 const worker = queue.serve({
   reconciler: settings.reconciler,
   slots: settings.slots ?? 8,
-  handler: async (lease) => {
-    const { key, owner, attempt, signal } = lease
+  handler: async ({ key, owner, attempt, signal }) => {
     const version = Number(readFileSync(`${settings.dir}/${key}`, 'utf8'))
     log({ event: 'start', key, owner, version, attempt })
-    if (settings.progresses) await progress(lease)
-    if (settings.dieInRun === true || settings.dieInRun === key) die()
     await sleep(settings.workMs * random() * 2, undefined, { signal })
     log({ event: 'end', key, owner, version })
     return { kind: 'done' }
   },
 })
-
-async function progress(lease: Lease): Promise<void> {
-  const names = new Names(settings.prefix)
-  lease.progressed()
-  for (;;) {
-    const message = await js.lastOf(names.stream, names.records(settings.reconciler, lease.key))
-    if (message && recordFrom(message, names)?.cuts === undefined) return
-    await sleep(5)
-  }
-}
 
 process.once('SIGTERM', () => void worker.drain(settings.graceMs ?? 1000).then(() => process.exit(0)))
 process.stdout.write('serving\n')

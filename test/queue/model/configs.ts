@@ -64,7 +64,7 @@ const OWN_TIMERS = { ...STRICT, endings: ['requeue', 'error'], ends: 1, wakes: 1
 /** Each process holds a token for less time than the server waits, so every run has a reason of its own. */
 const SWIFT = { ...STRICT, ...ENDINGS, slow: 0, neverStranded: true }
 
-/** Explored wholly with every test run. */
+/** Explored wholly, in half a minute, by `npm run model` and `npm run soak explorations`. */
 export const SMALL: Record<string, Config> = {
   'two lanes': { ...LANES, high: 2 },
   'two lanes, replicated': { ...LANES, replicas: 3 },
@@ -108,7 +108,7 @@ export const SMALL: Record<string, Config> = {
   'no run without a reason, two lanes': { ...SWIFT, high: 2, low: 1, ends: 1, renews: 1, maxRuns: 4 },
 }
 
-/** Seconds each: explored wholly by `npm run soak explorations` and `npm run model`. */
+/** As SMALL, but seconds each. */
 export const MEDIUM: Record<string, Config> = {
   'a crash and an expired lease': { ...STRICT, crashes: 1, expiries: 1 },
   'every ending, two lanes': { ...LANES, ...ENDINGS, ends: 1 },
