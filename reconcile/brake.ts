@@ -109,21 +109,15 @@ export function fightsIn({ object, owned }: Family, annotation: string, now: Dat
 
 function fightOver(object: KubeObject, contest: Contest | undefined): { message: string; calmAt: number }[] {
   if (contest === undefined || delayMs(contest) === 0) return []
-  const { since, at, rivals } = contest
-  const seconds = Math.max(1, Math.round((at - since) / 1000))
-  const who = rivals
-    .filter(({ times }) => delayMs({ ...contest, rivals: [{ times, fields: [] }] }) > 0)
-    .map(({ manager, times, fields }) => {
-      const by = manager === undefined ? 'an unknown manager has removed' : `${JSON.stringify(manager)} has changed`
-      return `${by} ${fields.join(', ')} ${times} times in ${seconds} s`
-    })
-  const pause = `the function's values are set again after ${delayMs(contest) / 1000} s (${LONGEST_DELAY_MS / 1000} s at most)`
-  return [{ message: `${called(object)}: ${who.join(', ')}; ${pause}`, calmAt: at + CALM_MS }]
+  const { at, times, manager, fields } = contest
+  const who = manager === undefined ? 'an unknown manager has removed' : `${JSON.stringify(manager)} has changed`
+  const pause = `set back ${times} times, next after ${delayMs(contest) / 1000} s (${LONGEST_DELAY_MS / 1000} s at most)`
+  return [{ message: `${called(object)}: ${who} ${fields.join(', ')}; ${pause}`, calmAt: at + CALM_MS }]
 }
 
 /**
- * The annotation of an object whose declared fields other managers have changed. It holds the managers, the counts, and
- * the time of the last correction.
+ * The annotation of an object whose declared fields other managers have changed. It holds the number of corrections, and
+ * the time, manager and fields of the last one.
  */
 export const CONTESTED_ANNOTATION = 'fairlead.dev/contested'
 
@@ -135,8 +129,7 @@ const LONGEST_DELAY_MS = 300_000
 /** The time for which a correction has to stand to end the fight. Longer than the longest delay. */
 const CALM_MS = 600_000
 
-/** These limits keep the annotation below 3 KiB. */
-const MAX_RIVALS = 4
+/** These limits keep the annotation below 1 KiB. */
 const MAX_FIELDS = 4
 const MAX_TEXT = 128
 
@@ -148,19 +141,14 @@ export interface TakenField {
   manager: string | undefined
 }
 
-interface Rival {
-  manager?: string
-  times: number
-  fields: string[]
-}
-
 /** The corrections of one object since a fight began. */
 export interface Contest {
-  /** Epoch milliseconds. */
-  since: number
+  times: number
   /** Time of the last correction, epoch milliseconds. */
   at: number
-  rivals: Rival[]
+  /** What the last correction set back, and whose change it was. Undefined: the fields were removed. */
+  manager?: string
+  fields: string[]
   /** The version of the primary at the last correction, if the object has no fingerprint. */
   on?: string
 }
@@ -168,13 +156,11 @@ export interface Contest {
 /** Returns undefined if there is no contest, if it is over, or if the annotation was copied from another object. */
 export function contestOf(object: KubeObject, now: Date, annotation = CONTESTED_ANNOTATION): Contest | undefined {
   const text = object.metadata.annotations?.[annotation]
-  if (text === undefined) return undefined
-  const stored = parsed(text)
+  const stored = text === undefined ? undefined : parsed(text)
   if (stored === undefined || stored.uid !== object.metadata.uid) return undefined
   // The clock of another process may be ahead.
   const at = Math.min(stored.at, now.getTime())
-  const contest = { ...stored, since: Math.min(stored.since, at), at }
-  return now.getTime() - at < CALM_MS ? contest : undefined
+  return now.getTime() - at < CALM_MS ? { ...stored, at } : undefined
 }
 
 function parsed(text: string): (Contest & { uid: unknown }) | undefined {
@@ -185,60 +171,39 @@ function parsed(text: string): (Contest & { uid: unknown }) | undefined {
     return undefined
   }
   if (!isRecord(value)) return undefined
-  const { uid, since, at, by, on } = value
-  const [from, last] = [since, at].map((time) => Date.parse(String(time))) as [number, number]
-  if (Number.isNaN(from + last) || !Array.isArray(by)) return undefined
-  const rivals = by.filter(isRival).slice(0, MAX_RIVALS)
-  return { uid, since: from, at: last, rivals, ...(typeof on === 'string' && { on }) }
+  const { uid, times, manager, fields, on } = value
+  const at = Date.parse(String(value['at']))
+  const isText = (one: unknown): one is string => typeof one === 'string'
+  if (Number.isNaN(at) || !isCount(times) || !Array.isArray(fields)) return undefined
+  const named = fields.filter(isText).slice(0, MAX_FIELDS)
+  return { uid, times, at, fields: named, ...(isText(manager) && { manager }), ...(isText(on) && { on }) }
 }
 
-const isRival = (value: unknown): value is Rival =>
-  isRecord(value) &&
-  (value['manager'] === undefined || typeof value['manager'] === 'string') &&
-  Number.isSafeInteger(value['times']) &&
-  Array.isArray(value['fields']) &&
-  value['fields'].every((field) => typeof field === 'string')
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value)
 
 /** Returns the contest after these fields have been taken back at `now`. */
 function after(before: Contest | undefined, taken: readonly TakenField[], now: Date, on: string | undefined): Contest {
-  const rivals = new Map((before?.rivals ?? []).map((rival) => [rival.manager, rival]))
-  for (const [manager, fields] of byManager(taken)) {
-    const { times = 0, fields: known = [] } = rivals.get(manager) ?? {}
-    // The newest manager is moved to the end, so that the oldest is dropped first.
-    rivals.delete(manager)
-    const all = [...new Set([...fields.map(short), ...known])].slice(0, MAX_FIELDS)
-    rivals.set(manager, { ...(manager !== undefined && { manager }), times: times + 1, fields: all })
+  // A manager that is known tells a user more than a field that is gone.
+  const manager = taken.find((one) => one.manager !== undefined)?.manager
+  const fields = taken.filter((one) => one.manager === manager).map(({ field }) => short(field))
+  return {
+    times: (before?.times ?? 0) + 1,
+    at: now.getTime(),
+    fields: [...new Set(fields)].slice(0, MAX_FIELDS),
+    ...(manager !== undefined && { manager: short(manager) }),
+    ...(on !== undefined && { on }),
   }
-  const since = before?.since ?? now.getTime()
-  const kept = [...rivals.values()].slice(-MAX_RIVALS)
-  return { since, at: now.getTime(), rivals: kept, ...(on !== undefined && { on }) }
-}
-
-const byManager = (taken: readonly TakenField[]): Map<string | undefined, string[]> => {
-  const fields = new Map<string | undefined, string[]>()
-  for (const { field, manager } of taken) {
-    const name = manager && short(manager)
-    fields.set(name, [...(fields.get(name) ?? []), field])
-  }
-  return fields
 }
 
 const short = (text: string): string =>
   (text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT - 1)}…` : text).toWellFormed()
 
-/**
- * Returns how long a correction has to stand before the next one, in milliseconds, from the highest count of a manager.
- * 0: there is no fight yet.
- */
-export function delayMs({ rivals }: Contest): number {
-  const times = Math.max(0, ...rivals.map((rival) => rival.times))
-  return times < FREE ? 0 : Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** (times - FREE))
-}
+/** Returns how long a correction has to stand before the next one, in milliseconds. 0: there is no fight yet. */
+export const delayMs = ({ times }: Pick<Contest, 'times'>): number =>
+  times < FREE ? 0 : Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** (times - FREE))
 
 function withContest(object: KubeObject, contest: Contest, uid: string | undefined, annotation: string): KubeObject {
-  const { since, at, rivals, on } = contest
-  const [from, last] = [since, at].map((time) => new Date(time).toISOString())
-  const value = JSON.stringify({ uid, since: from, at: last, by: rivals, ...(on !== undefined && { on }) })
+  const value = JSON.stringify({ uid, ...contest, at: new Date(contest.at).toISOString() })
   const { metadata } = object
   return { ...object, metadata: { ...metadata, annotations: { ...metadata.annotations, [annotation]: value } } }
 }

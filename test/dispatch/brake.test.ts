@@ -62,7 +62,9 @@ describe('two controllers that set one field', () => {
     expect(await scene.condition('fought', 'Contested')).toMatchObject({
       status: 'True',
       reason: 'FieldConflict',
-      message: expect.stringContaining('ConfigMap fights/fought: "rival \\"1\\"" has changed .data.value 5 times in '),
+      message: expect.stringContaining(
+        'ConfigMap fights/fought: "rival \\"1\\"" has changed .data.value; set back 5 times',
+      ),
     })
     await change('fought', 'theirs 5')
     const requests = await scene.requestsDuring(async () =>

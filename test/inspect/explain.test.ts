@@ -294,7 +294,7 @@ const SITUATIONS: Record<string, Row> = {
           'Contested',
           'True',
           'FieldConflict',
-          'Deployment default/web: "hpa" has changed .spec.replicas 14 times in 511 s',
+          'Deployment default/web: "hpa" has changed .spec.replicas; set back 14 times',
         ],
       ]),
     },

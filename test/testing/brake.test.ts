@@ -83,13 +83,13 @@ describe('a fight over a field of an owned object', () => {
     expect(corrections(world)).toBeLessThanOrEqual(11)
   })
 
-  it('is named by a condition: object, field, manager and rate', async () => {
+  it('is named by a condition: object, field, manager and count', async () => {
     const world = await fought(await started(), 10, 50)
     expect(contested(world)).toMatchObject({
       status: 'True',
       reason: 'FieldConflict',
       message: expect.stringMatching(
-        /^ConfigMap default\/map-0: "another manager" has changed \.data\.title \d times in \d s; the function's values are set again after \d+ s/,
+        /^ConfigMap default\/map-0: "another manager" has changed \.data\.title; set back \d times, next after \d+ s/,
       ),
     })
   })
@@ -160,6 +160,12 @@ describe('a fight over a field of an owned object', () => {
     const after = await fought(world, 200, 1000, [null as unknown as string])
     expect(corrections(after)).toBeLessThanOrEqual(16)
     expect(contested(after)?.message).toContain('an unknown manager has removed .data.title')
+  })
+
+  it('counts all corrections of the object, whether the field was changed or removed', async () => {
+    const world = await started()
+    const after = await fought(world, 200, 1000, ['theirs', null as unknown as string])
+    expect(corrections(after)).toBeLessThanOrEqual(16)
   })
 
   it('of a Secret is braked, and an edit of the spec goes through', async () => {
