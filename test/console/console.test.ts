@@ -119,9 +119,6 @@ async function enqueue(reconciler: string, count: number): Promise<void> {
     )
 }
 
-/** Reads that were under way end first, which takes several of their time-outs. */
-const AFTER_AN_OUTAGE = { timeoutMs: 90_000 }
-
 describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => {
   beforeAll(async () => {
     world = await startWorld()
@@ -187,18 +184,17 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
   }
 
   /** A busy machine may be slow, which is not an error. */
-  const PATIENCE = { timeoutMs: 50_000 }
   const shown = (text: string) =>
     until(
       () =>
         browser.page.evaluate<boolean>(
           `document.readyState === 'complete' && document.querySelector('main').innerText.includes(${JSON.stringify(text)})`,
         ),
-      { ...PATIENCE, what: text },
+      { what: text },
     )
   const reported = async (text: string) => {
     const report = () => browser.page.evaluate<string>(`document.querySelector('#report').innerText`)
-    expect(await until(async () => (await report()) || false, PATIENCE)).toContain(text)
+    expect(await until(async () => (await report()) || false)).toContain(text)
   }
   const open = async (path: string, text: string) => {
     await browser.page.goto(`${served.base}${path}`)
@@ -417,13 +413,13 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
     } finally {
       world.cluster.nats?.signal('SIGCONT')
     }
-    await until(() => browser.page.evaluate(`document.querySelector('#r-notice').innerText === ''`), AFTER_AN_OUTAGE)
+    await until(() => browser.page.evaluate(`document.querySelector('#r-notice').innerText === ''`))
     await served.stop()
     await shown('The console does not answer')
     expect(await browser.page.evaluate(`document.querySelector('#live').innerText`)).toBe('not live')
     await served.start()
-    await until(() => browser.page.evaluate(`document.querySelector('#live').innerText === 'live'`), AFTER_AN_OUTAGE)
-    await until(() => browser.page.evaluate(`document.querySelector('#r-notice').innerText === ''`), AFTER_AN_OUTAGE)
+    await until(() => browser.page.evaluate(`document.querySelector('#live').innerText === 'live'`))
+    await until(() => browser.page.evaluate(`document.querySelector('#r-notice').innerText === ''`))
     browser.complaints()
   })
 

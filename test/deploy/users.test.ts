@@ -21,7 +21,7 @@ import { shippedAccounts } from '../support/shipped-users.ts'
 import { silent as log } from '../support/silent.ts'
 import { until } from '../support/wait.ts'
 
-const PATIENCE = { leastMs: 50, timeoutMs: 20_000, what: 'it is shown' }
+const PATIENCE = { leastMs: 50, what: 'it is shown' }
 
 let deployed: DeployedNats
 let bridge: JetStream

@@ -23,7 +23,7 @@ import { type Block, blocksOf } from './blocks.ts'
 /**
  * The guide on a real kube-apiserver, registry and nats-server. KWOK pretends the pods. Their processes run here as the pods
  * would: the files of the pushed image, the arguments and variables of the Deployments, the certificates of the Secrets and
- * tokens of the ServiceAccounts. `test/e2e/new-user.test.ts` runs such pods on a real node, by Helm.
+ * tokens of the ServiceAccounts. `test/docs/tutorial.test.ts` runs such pods on a real node, by Helm.
  */
 const stack = new AsyncDisposableStack()
 const SYSTEM = ['-n', 'fairlead-system']
@@ -153,7 +153,7 @@ async function startPart(part: string, app: string, nats: Nats): Promise<void> {
   }
   const { serviceAccountName, containers } = deployment.spec.template.spec
   const [container] = containers
-  await kubectl([...SYSTEM, 'wait', '--for=condition=Available', `deployment/${name}`, '--timeout=60s'])
+  await kubectl([...SYSTEM, 'wait', '--for=condition=Available', `deployment/${name}`, '--timeout=240s'])
   const pods = await kubectl([...SYSTEM, 'get', 'pods', '-l', `app.kubernetes.io/name=${part}`, '-o', 'name'])
   const fields: Record<string, string> = {
     'metadata.name': pods.split('\n')[0]?.replace('pod/', '') ?? '',

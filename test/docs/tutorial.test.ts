@@ -7,8 +7,9 @@ import { createInterface } from 'node:readline'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { cacheDir, ensureBinaries, silentProgress } from '#lab'
-import { addVolumes } from '../e2e/deployed.ts'
+import { addVolumes, isReady, PARTS } from '../e2e/deployed.ts'
 import { addNatsImage, nodeBase } from '../support/fairlead-images.ts'
+import { helmIn, SYSTEM } from '../support/helm.ts'
 import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
 import { takeTurnWithNode } from '../support/node.ts'
 import { packedPackage } from '../support/package.ts'
@@ -55,10 +56,13 @@ beforeAll(async () => {
 }, PACKED_WITHIN_MS)
 afterAll(() => stack.disposeAsync())
 
+/** The reader's machine is not as busy as that of a test may be. */
+const patient = (script: string): string => script.replaceAll(/--timeout=\d+s/g, '--timeout=240s')
+
 /** Runs the commands in the reader's folder, and returns all that they print. */
 async function shell(script: string): Promise<string> {
   const place = join(home, 'cwd')
-  const { stdout, stderr } = await promisify(execFile)('sh', ['-euc', `${script}\npwd > '${place}'`], {
+  const { stdout, stderr } = await promisify(execFile)('sh', ['-euc', `${patient(script)}\npwd > '${place}'`], {
     cwd,
     env,
   }).catch((error: Error & { stdout: string; stderr: string }) => {
@@ -74,19 +78,23 @@ const fails = (script: string): Promise<string> =>
     (error: Error) => error.message,
   )
 
-/** Replaces the lines with - by those with +, as the reader does in an editor. */
-async function edit(path: string, diff: string): Promise<void> {
-  const side = (sign: string) =>
+/** The lines with - and those with + of a difference. */
+const sidesOf = (diff: string): string[] =>
+  ['-', '+'].map((sign) =>
     diff
       .split('\n')
       .filter((line) => line.startsWith(sign))
       .map((line) => line.slice(1))
-      .join('\n')
+      .join('\n'),
+  )
+
+/** Replaces text, as the reader does in an editor. */
+async function edit(path: string, [from = '', to = '']: readonly string[]): Promise<void> {
   const text = await readFile(join(cwd, path), 'utf8')
-  expect(text.split(side('-')), `${path} has once: ${side('-')}`).toHaveLength(2)
+  expect(text.split(from), `${path} has once: ${from}`).toHaveLength(2)
   await writeFile(
     join(cwd, path),
-    text.replace(side('-'), () => side('+')),
+    text.replace(from, () => to),
   )
 }
 
@@ -123,8 +131,8 @@ it('the tutorial works as it is written', { timeout: WHOLE_PAGE_MS }, async () =
       if (!text.includes('local env'))
         printed = await shell(text.replaceAll('../my-operator', join(home, 'my-operator')))
     },
-    'diff src/website.ts': ({ about, text }) => edit(about, text),
-    'diff src/website.test.ts': ({ about, text }) => edit(about, text),
+    'diff src/website.ts': ({ about, text }) => edit(about, sidesOf(text)),
+    'diff src/website.test.ts': ({ about, text }) => edit(about, sidesOf(text)),
     'text ': ({ text }) => {
       for (const line of text.trim().split('\n')) expect(printed).toContain(line)
     },
@@ -141,6 +149,100 @@ it('the tutorial works as it is written', { timeout: WHOLE_PAGE_MS }, async () =
     await dev?.end()
   }
 })
+
+/** Another version of the tutorial's function: a site opens at a time. */
+const OPENS = [
+  ['    replicas: z.int32()', '    opens: z.string().optional(),\n    replicas: z.int32()'],
+  ['spec }, owned })', 'spec }, owned, now })'],
+  [
+    '    const name =',
+    '    const opens = new Date(spec.opens ?? 0)\n    const isOpen = now >= opens\n    const name =',
+  ],
+  ['replicas: spec.replicas', 'replicas: isOpen ? spec.replicas : 0'],
+  ['      status: { ready },', '      status: { ready },\n      ...(!isOpen && { requeueAt: opens }),'],
+] as const
+
+it.skipIf(turn.skip)(
+  'its installation is upgraded, loses nothing with all its pods, and is removed',
+  {
+    timeout: WHOLE_PAGE_MS,
+  },
+  async () => {
+    const helm = await helmIn(home, cluster.kubeconfig)
+    const system = SYSTEM.join(' ')
+    await expect(kubectl([...SYSTEM, 'run', 'loose', '--image=busybox'])).rejects.toThrow(
+      'violates PodSecurity "restricted',
+    )
+
+    for (const sides of OPENS) await edit('src/website.ts', sides)
+    await shell('npm run check && npm test && npm run generate')
+    const deployed = (await blocksOf('tutorial')).find(({ about }) => about === 'cluster')?.text ?? ''
+    const [push = '', chart = ''] = (await onThisCluster(deployed)).split('\n')
+    const how = `${system} --timeout 240s --force-conflicts --reuse-values --set image.repository=\${IMAGE%@*} --set image.digest=\${IMAGE#*@}`
+    const platform = 'fairlead node_modules/fairlead/deploy/chart/fairlead --set console.enabled=true'
+    const upgrades = [platform, 'my-operator chart'].map((release) => `helm upgrade ${release} ${how}`)
+    await shell([push.replace(':1)', ':2)'), `${chart} --chart-version 0.2.0`, ...upgrades].join('\n'))
+    await isReady(kubectl)
+    await isShownByConsole()
+
+    const opens = new Date(Date.now() + 8000)
+    await kubectl(['create', '-f', '-'], site('later', { opens: opens.toISOString() }))
+    const replicas = (count: number) =>
+      kubectl(['wait', `--for=jsonpath={.spec.replicas}=${count}`, 'deployment/later', '--timeout=240s'])
+    await kubectl(['wait', '--for=create', 'deployment/later', '--timeout=240s'])
+    await replicas(0)
+    // Not by force: a nats-server must have ended before another one has its volume.
+    await kubectl([...SYSTEM, 'delete', 'pod', '--all', '--grace-period=1'])
+    await kubectl(['create', '-f', '-'], site('meanwhile'))
+    await kubectl(['wait', '--for=create', 'configmap/meanwhile', '--timeout=240s'])
+    await replicas(1)
+    expect(Date.now()).toBeGreaterThan(opens.getTime())
+    for (const part of PARTS.slice(1))
+      expect(await kubectl([...SYSTEM, 'logs', part, '--all-pods'])).not.toContain('refuses')
+
+    await kubectl(['delete', 'websites', '--all', '--timeout=240s'])
+    for (const name of ['my-operator', 'fairlead']) await helm(['uninstall', name, ...SYSTEM])
+    await shell('npx fairlead uninstall -f src/index.ts --crds')
+    await kubectl(['delete', 'namespace', 'fairlead-system', '--timeout=240s'])
+    const left = await kubectl(['get', 'clusterroles,clusterrolebindings,crds,namespaces', '-o', 'name'])
+    // The local cluster has roles of its own: fairlead:coredns.
+    expect(left.split('\n').filter((name) => /fairlead(?!:)|website/.test(name))).toEqual([])
+    await until(async () => (await kubectl(['get', 'deployments', '-o', 'name'])) === '')
+  },
+)
+
+const site = (name: string, spec: object = {}): object => ({
+  apiVersion: 'example.com/v1',
+  kind: 'Website',
+  metadata: { name, namespace: 'default' },
+  spec: { html: '<h1>Hello</h1>', ...spec },
+})
+
+/** A person who may read Websites sees one in the console, and a stranger does not. */
+async function isShownByConsole(): Promise<void> {
+  await kubectl([...SYSTEM, 'rollout', 'status', 'deployment/fairlead-console', '--timeout=240s'])
+  for (const name of ['viewer', 'stranger']) await kubectl(['create', 'serviceaccount', name])
+  await kubectl(['create', 'role', 'viewer', '--verb=get', '--resource=websites.example.com'])
+  await kubectl(['create', 'rolebinding', 'viewer', '--role=viewer', '--serviceaccount=default:viewer'])
+  const seenBy = async (name: string) => {
+    const token = (await kubectl(['create', 'token', name])).trim()
+    const pod = [...SYSTEM, 'exec', 'deployment/fairlead-console', '--']
+    return kubectl([...pod, 'node', '-e', GET_PAGE, '/objects/website/default/hello', token])
+  }
+  await until(async () => /^200 .*healthy/s.test(await seenBy('viewer')))
+  expect(await seenBy('stranger')).toMatch(/^404 .*may not get Website hello/s)
+}
+
+/** Prints status and text of a page of the console, in its pod: node -e … PATH TOKEN. */
+const GET_PAGE = `
+  const [, path, token] = process.argv
+  const ca = require('node:fs').readFileSync('/etc/console-tls/ca.crt')
+  const options = { host: 'localhost', port: 8090, path, ca, headers: { authorization: 'Bearer ' + token } }
+  require('node:https').get(options, async (answer) => {
+    let text = ''
+    for await (const chunk of answer) text += chunk
+    console.log(answer.statusCode, text)
+  })`
 
 /** Runs the script of the project on the servers of this test. */
 async function startDev() {
@@ -198,7 +300,7 @@ async function acceptsLongNames(): Promise<void> {
   const name = `my.${'very-long-'.repeat(20)}site`
   const site = { apiVersion: 'example.com/v1', kind: 'Website', metadata: { name }, spec: { html: 'hello' } }
   await kubectl(['apply', '-f', '-'], site)
-  await kubectl(['wait', '--for=condition=Ready', `website/${name}`, '--timeout=60s'])
+  await kubectl(['wait', '--for=condition=Ready', `website/${name}`, '--timeout=240s'])
 }
 
 async function refusesOtherTypes(): Promise<void> {

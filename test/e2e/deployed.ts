@@ -30,7 +30,7 @@ export async function addVolumes(dir: string, kubectl: Kubectl, count: number): 
 }
 
 export async function isReady(kubectl: Kubectl): Promise<void> {
-  for (const one of PARTS) await kubectl(['-n', 'fairlead-system', 'rollout', 'status', one, '--timeout=90s'])
+  for (const one of PARTS) await kubectl(['-n', 'fairlead-system', 'rollout', 'status', one, '--timeout=240s'])
 }
 
 /** Three NATS servers refuse to share a node, and there is one. */

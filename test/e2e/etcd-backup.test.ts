@@ -45,7 +45,7 @@ describe.skipIf(turn.skip)('backups and restores on a real node', () => {
     await Promise.all([addImages(cluster.registryUrl ?? ''), kubectl(['apply', '-f', '-'], clusterDefinition())])
     await kubectl(['wait', '--for=condition=Established', 'crd/etcdclusters.etcd.database.coreos.com'])
     const use = { kubeconfig: cluster.kubeconfig, natsUrl: cluster.nats?.url ?? '' }
-    operators = await runOperators([etcdBackup, etcdRestore], { use, controllers: true, timeoutSeconds: 90 })
+    operators = await runOperators([etcdBackup, etcdRestore], { use, controllers: true, timeoutSeconds: 240 })
     // Every pod of the agent has to pass it.
     await kubectl(['label', 'namespace', 'default', 'pod-security.kubernetes.io/enforce=restricted'])
     await kubectl(['create', 'namespace', 'stores'])
@@ -68,7 +68,7 @@ describe.skipIf(turn.skip)('backups and restores on a real node', () => {
   })
 
   async function addressOf(pod: string, namespace = 'default'): Promise<string> {
-    await kubectl(['wait', '-n', namespace, '--for=condition=Ready', `pod/${pod}`, '--timeout=90s'])
+    await kubectl(['wait', '-n', namespace, '--for=condition=Ready', `pod/${pod}`, '--timeout=240s'])
     return kubectl(['get', 'pod', pod, '-n', namespace, '-o', 'jsonpath={.status.podIP}'])
   }
 

@@ -8,7 +8,7 @@ import { EtcdTraffic } from './etcd-traffic.ts'
 import { until } from './world.ts'
 
 const SEED = Number(process.env['FAIRLEAD_ETCD_SEED'] ?? Date.now() % 1_000_000)
-const MINUTES = Number(process.env['FAIRLEAD_ETCD_MINUTES'] ?? 0.5)
+const MINUTES = Number(process.env['FAIRLEAD_ETCD_MINUTES'] ?? 0.25)
 const NAMES = isSoak ? ['faults', 'beside'] : ['faults']
 const SIZE = 3
 

@@ -106,7 +106,7 @@ describe.skipIf(turn.skip)('an At on a real node', () => {
 
   it('takes its pod along when it is deleted', async () => {
     await kubectl(['delete', '-f', EXAMPLE])
-    await kubectl(['wait', '--for=delete', 'pod/example-at-pod', '--timeout=50s'])
+    await kubectl(['wait', '--for=delete', 'pod/example-at-pod', '--timeout=240s'])
   })
 
   it('reports a foreign pod that has its name, never counts it, and runs when the name is free', async () => {
@@ -114,7 +114,7 @@ describe.skipIf(turn.skip)('an At on a real node', () => {
     await world.create(at('foreign', LONG_AGO))
     await until(async () => (await reasonOf('foreign')) === 'NameTaken')
     await until(async () => (await eventReasons('foreign')).includes('NameTaken'))
-    await kubectl(['wait', '--for=jsonpath={.status.phase}=Succeeded', 'pod/foreign-pod', '--timeout=50s'])
+    await kubectl(['wait', '--for=jsonpath={.status.phase}=Succeeded', 'pod/foreign-pod', '--timeout=240s'])
     await runAnother('after-foreign')
     expect((await atNamed('foreign')).status?.phase).not.toBe('DONE')
     await kubectl(['delete', 'pod', 'foreign-pod'])

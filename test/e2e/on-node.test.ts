@@ -19,7 +19,7 @@ afterAll(turn.end)
 let scene: Scene
 beforeAll(async () => {
   const node = turn.skip ? 'kwok' : 'real'
-  const operators = await runOperators([visitors, memcached], { controllers: true, node, timeoutSeconds: 55 })
+  const operators = await runOperators([visitors, memcached], { controllers: true, node, timeoutSeconds: 240 })
   scene = { operators, kubectl: await kubectlFor(operators.cluster!) }
 })
 afterAll(() => scene?.operators[Symbol.asyncDispose]())

@@ -135,7 +135,7 @@ export function visitorsOnNode(scene: () => Scene): void {
         'status',
         'deploy/one-mysql',
         'deploy/one-backend',
-        '--timeout=40s',
+        '--timeout=240s',
       ]).catch(() => '')
       return status !== '' && (await open('one').catch(() => [])).length >= 3
     })

@@ -42,7 +42,7 @@ describe('forbidden: a Workspace whose RoleBinding its account may not write', (
     expect(await world.condition('new', 'Ready')).toMatchObject({ status: 'False', reason: 'Forbidden' })
 
     await allow()
-    await waitForReady('new', 30)
+    await waitForReady('new', 240)
     expect(await world.statusOf('new')).toMatchObject({ phase: 'Active' })
     expect(await world.partsOf('new')).toEqual({ ...others, RoleBinding: expect.any(String) })
   })
@@ -53,7 +53,7 @@ describe('forbidden: a Workspace whose RoleBinding its account may not write', (
     await world.untilProblem('new', 'Forbidden')
     await expect(waitForReady('new', 1)).rejects.toThrow('timed out')
     await allow()
-    await waitForReady('new', 30)
+    await waitForReady('new', 240)
   })
 
   it('says that its namespace is being deleted, and makes a new one when it is gone', async () => {

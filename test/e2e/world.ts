@@ -126,8 +126,8 @@ export async function whileAway<T>(call: () => Promise<T>): Promise<T> {
 }
 
 /** Returns when an At has that phase, as kubectl sees it. */
-export const untilPhase = (kubectl: Kubectl, phase: string, name: string, seconds = 50): Promise<string> =>
-  kubectl(['wait', `--for=jsonpath={.status.phase}=${phase}`, `at/${name}`, `--timeout=${seconds}s`])
+export const untilPhase = (kubectl: Kubectl, phase: string, name: string): Promise<string> =>
+  kubectl(['wait', `--for=jsonpath={.status.phase}=${phase}`, `at/${name}`, '--timeout=240s'])
 
 /** Returns when it holds; the test's own time-out bounds it. */
 export const until = <T>(condition: () => T | Promise<T>, patience: Patience = {}): Promise<T> =>

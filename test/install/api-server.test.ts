@@ -27,7 +27,7 @@ beforeAll(async () => {
   cluster = await borrowCluster()
   kubectl = await kubectlFor(cluster)
   await kubectl(['apply', '--server-side', '-f', join(ROOT, 'crds')])
-  await kubectl(['wait', '--for=condition=Established', 'crd', '--all', '--timeout=30s'])
+  await kubectl(['wait', '--for=condition=Established', 'crd', '--all', '--timeout=240s'])
   await kubectl(['apply', '-f', join(ROOT, 'functions/at/reconciler.yaml')])
 })
 afterAll(() => cluster[Symbol.asyncDispose]())
@@ -338,7 +338,7 @@ describe('a schema with all that can be said, on a real API server', () => {
 
   beforeAll(async () => {
     await apply(Kitchen.crd())
-    await kubectl(['wait', '--for=condition=Established', 'crd/kitchens.test.fairlead.dev', '--timeout=30s'])
+    await kubectl(['wait', '--for=condition=Established', 'crd/kitchens.test.fairlead.dev', '--timeout=240s'])
   })
 
   const everything = {
@@ -449,7 +449,7 @@ describe('rules on the whole object, on a real API server', () => {
 
   beforeAll(async () => {
     await apply(Room.crd())
-    await kubectl(['wait', '--for=condition=Established', 'crd/rooms.test.fairlead.dev', '--timeout=30s'])
+    await kubectl(['wait', '--for=condition=Established', 'crd/rooms.test.fairlead.dev', '--timeout=240s'])
   })
 
   it('see the name, and kubectl shows their message at their field', async () => {

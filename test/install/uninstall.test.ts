@@ -102,7 +102,7 @@ it('finalizers are given back when that is asked for, also under a process that 
     /CustomResourceDefinition +shops\.shops\.test +kept +objects are stored under it, such as default\/a/,
   )
   expect(await kubectl(['get', 'shop/a', '-o', 'jsonpath={.metadata.finalizers}'])).toBe('')
-  await kubectl(['delete', 'shop/a', '--timeout=10s'])
+  await kubectl(['delete', 'shop/a', '--timeout=240s'])
 })
 
 it('nothing of install is left in the end, but for the Namespace; what others have made stays', async () => {
@@ -137,7 +137,7 @@ describe('a definition', () => {
       result: 'kept',
       because: 'objects are stored under it, such as default/a',
     })
-    await kubectl(['delete', 'shop/a', '--timeout=10s'])
+    await kubectl(['delete', 'shop/a', '--timeout=240s'])
   })
 
   it.each([

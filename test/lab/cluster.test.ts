@@ -67,7 +67,7 @@ describe('a whole cluster', () => {
     await k('create', 'configmap', 'owned')
     await k('patch', 'configmap', 'owned', '--patch', JSON.stringify({ metadata: { ownerReferences: [owner] } }))
     await k('delete', 'configmap', 'owner')
-    await k('wait', '--for=delete', 'configmap/owned', '--timeout=50s')
+    await k('wait', '--for=delete', 'configmap/owned', '--timeout=240s')
   })
 
   it('keeps its objects and its address when kube-apiserver crashes and comes back', async () => {

@@ -9,9 +9,9 @@ describe('a node that only pretends', () => {
     const kubectl = await kubectlFor(cluster)
     const items = [pod('ends', sh('exit 3'), { restartPolicy: 'OnFailure' }), pod('lasts', {})]
     await kubectl(['create', '-f', '-'], { apiVersion: 'v1', kind: 'List', items })
-    await kubectl(['wait', '--for=jsonpath={.status.phase}=Succeeded', 'pod/ends', '--timeout=30s'])
-    await kubectl(['wait', '--for=condition=Ready', 'pod/lasts', '--timeout=30s'])
-    await kubectl(['delete', 'pod', 'ends', 'lasts', '--timeout=30s'])
+    await kubectl(['wait', '--for=jsonpath={.status.phase}=Succeeded', 'pod/ends', '--timeout=240s'])
+    await kubectl(['wait', '--for=condition=Ready', 'pod/lasts', '--timeout=240s'])
+    await kubectl(['delete', 'pod', 'ends', 'lasts', '--timeout=240s'])
     expect(await kubectl(['get', 'nodes', '-o', 'name'])).toBe('node/fairlead-kwok\n')
   })
 })

@@ -30,7 +30,7 @@ async function crashWithPod(dir: string): Promise<void> {
   await Promise.race([up, once(starter, 'exit').then(([code]) => expect(code, 'it ended early').toBe(null))])
   const kubectl = await kubectlFor({ kubeconfig: join(dir, 'kubeconfig') })
   await kubectl(['create', '-f', '-'], pod('lasting', sh('sleep 1000')))
-  await kubectl(['wait', '--for=condition=Ready', 'pod/lasting', '--timeout=30s'])
+  await kubectl(['wait', '--for=condition=Ready', 'pod/lasting', '--timeout=240s'])
   starter.kill('SIGKILL')
   for (const name of ['kubelet', 'containerd']) new ProcessGroup(dir).signal(name, 'SIGKILL')
   await vi.waitUntil(async () => (await nodeHolder()) === undefined, { timeout: 60_000 })
@@ -63,7 +63,7 @@ describe.skipIf(turn.skip)('a real node', () => {
 
   const apply = (...items: object[]) => kubectl(['create', '-f', '-'], { apiVersion: 'v1', kind: 'List', items })
   const phase = (name: string, wanted: string) =>
-    kubectl(['wait', `--for=jsonpath={.status.phase}=${wanted}`, `pod/${name}`, '--timeout=30s'])
+    kubectl(['wait', `--for=jsonpath={.status.phase}=${wanted}`, `pod/${name}`, '--timeout=240s'])
 
   it('clears away first what one left behind whose starter, kubelet and containerd were killed', async () => {
     const traces = JSON.stringify(await tracesOfNodes())
@@ -99,7 +99,7 @@ describe.skipIf(turn.skip)('a real node', () => {
       }),
       { apiVersion: 'v1', kind: 'Service', metadata, spec: { selector: { app: 'web' }, ports: [port] } },
     )
-    await kubectl(['wait', '--for=condition=Ready', 'pod/web', '--timeout=30s'])
+    await kubectl(['wait', '--for=condition=Ready', 'pod/web', '--timeout=240s'])
     const ask = 'until wget -qO- http://web.default.svc.cluster.local; do sleep 0.1; done; nc kubernetes 443 </dev/null'
     await apply(pod('asks', sh(ask), ONCE))
     await phase('asks', 'Succeeded')

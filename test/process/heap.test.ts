@@ -17,7 +17,7 @@ describe('the memory of a burst', () => {
       child.stdin.write('?')
       return (await next()) < full / 2
     }
-    await until(isSmall, { leastMs: 50, timeoutMs: 20_000, what: `less than half of ${full} MiB is resident` })
+    await until(isSmall, { leastMs: 50, what: `less than half of ${full} MiB is resident` })
     child.stdin.end()
     await once(child, 'close')
   })

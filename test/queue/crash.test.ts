@@ -143,9 +143,8 @@ describe.each([
     })().finally(() => over.abort())
     await Promise.all([changing, killingWorkers, killingServers])
     await until(() => expect(world.dealtWith()).toEqual(world.versions))
-    await until(
-      async () => expect(await test.queue.depth('f')).toEqual({ queued: 0, running: 0, waiting: 0, parked: 0 }),
-      { timeoutMs: 30_000 },
+    await until(async () =>
+      expect(await test.queue.depth('f')).toEqual({ queued: 0, running: 0, waiting: 0, parked: 0 }),
     )
     await Promise.all(workers.map((worker) => kill(worker, 'SIGTERM')))
     expect(world.overlaps()).toEqual([])

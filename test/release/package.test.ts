@@ -187,7 +187,7 @@ describe('the package', () => {
   })
 })
 
-/** Beside npm, which test/e2e/new-user.test.ts uses. */
+/** Beside npm, which test/docs/tutorial.test.ts uses. */
 const MANAGERS: { name: string; install: (tarball: string) => Promise<string[]>; files?: Record<string, string> }[] = [
   {
     name: 'pnpm',

@@ -194,10 +194,10 @@ describe('a new project in another language', () => {
       await kubectl(['wait', '--for=condition=Established', `crd/${lower}s.sites.test`])
       // The Deployment of the earlier project has the same name. The garbage collector looks for new kinds of owners every
       // 30 s.
-      await kubectl(['wait', '--for=delete', 'deployment/hello', '--timeout=90s'])
+      await kubectl(['wait', '--for=delete', 'deployment/hello', '--timeout=240s'])
       await kubectl(['apply', '-f', join(project, `examples/${lower}.yaml`)])
       await using _up = startFairlead(['up'], { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '' })
-      await kubectl(['wait', '--for=condition=Ready', `${lower}/hello`, '--timeout=60s'])
+      await kubectl(['wait', '--for=condition=Ready', `${lower}/hello`, '--timeout=240s'])
       await kube.get(resourcePath(Deployment, 'default', 'hello'))
     } finally {
       server.kill('SIGKILL')
@@ -213,8 +213,8 @@ describe('npm create fairlead', () => {
     const manifest = JSON.parse(await readFile(join(create, 'package.json'), 'utf8')) as Record<string, unknown>
     expect(manifest).not.toHaveProperty('dependencies')
     const args = ['--kind', 'Shop', '--group', 'shops.test', '--fairlead', '1.2.3']
-    const npm = (folder: string) =>
-      run(process.execPath, [join(create, 'create-main.js'), folder, ...args], { cwd: dir })
+    const exec = ['exec', '--yes', '--cache', join(dir, 'npm'), '--package', create, '--', 'create-fairlead']
+    const npm = (folder: string) => run('npm', [...exec, folder, ...args], { cwd: dir })
     await npm('created/shops')
     await fairlead(['new', 'by-command/shops', ...args])
     const made = async (folder: string) => {

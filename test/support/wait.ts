@@ -23,7 +23,7 @@ export interface Patience {
 /** Returns what the condition gives, once it neither throws nor gives false. */
 export async function until<T>(
   condition: () => T | Promise<T>,
-  { timeoutMs = 120_000, leastMs = 40, unless, what = condition.toString() }: Patience = {},
+  { timeoutMs = 240_000, leastMs = 40, unless, what = condition.toString() }: Patience = {},
 ): Promise<T> {
   const deadline = performance.now() + timeoutMs
   for (;;) {

@@ -13,7 +13,7 @@ const OTHER = 'console-other'
 const AUDIENCE = 'fairlead-console'
 const CONFIG_MAPS = { group: '', version: 'v1', resource: 'configmaps' }
 const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
-const PATIENCE = { leastMs: 250, timeoutMs: 20_000, what: 'the API server says so' }
+const PATIENCE = { leastMs: 250, what: 'the API server says so' }
 
 let kubeconfig: string
 let admin: KubeClient

@@ -16,7 +16,7 @@ export async function startKeda({ dir, kubeconfig }: Cluster, kubectl: Kubectl):
   const authority = await writeCertificates(certificates)
   await kubectl(['apply', '--server-side', '-f', programs.crds])
   await kubectl(['create', 'namespace', NAMESPACE])
-  await kubectl(['wait', '--for=condition=Established', '--all', 'crd', '--timeout=30s'])
+  await kubectl(['wait', '--for=condition=Established', '--all', 'crd', '--timeout=240s'])
   const processes = new ProcessGroup(dir)
   const env = { KUBECONFIG: kubeconfig, KEDA_CLUSTER_OBJECT_NAMESPACE: NAMESPACE, WATCH_NAMESPACE: '' }
   const at = (index: number) => `127.0.0.1:${others[index]}`
@@ -50,7 +50,7 @@ export async function startKeda({ dir, kubeconfig }: Cluster, kubectl: Kubectl):
     stopSignal: 'SIGKILL',
   })
   await kubectl(['apply', '-f', '-'], list([apiService(adapter, authority), externalService()]))
-  await kubectl(['wait', '--for=condition=Available', 'apiservice/v1beta1.external.metrics.k8s.io', '--timeout=90s'])
+  await kubectl(['wait', '--for=condition=Available', 'apiservice/v1beta1.external.metrics.k8s.io', '--timeout=240s'])
 }
 
 /** Writes the certificate of both programs, and returns that of its authority. */

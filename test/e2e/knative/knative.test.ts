@@ -45,7 +45,7 @@ describe.skipIf(turn.skip)('a function on Knative Serving, FAIRLEAD_KNATIVE=<a c
     await kubectl(['create', 'namespace', FUNCTIONS])
     const { stdout } = await command(['generate', 'knative', 'at', '--image', 'fairlead:latest'], world.env)
     await kubectl(['apply', '-f', '-'], withoutRetention(stdout))
-    await kubectl(['-n', FUNCTIONS, 'wait', '--for=condition=Ready', 'ksvc/at', '--timeout=120s'])
+    await kubectl(['-n', FUNCTIONS, 'wait', '--for=condition=Ready', 'ksvc/at', '--timeout=240s'])
     await installCertificates(world)
     await deployFairlead(world, kubectl)
   }, 900_000)
@@ -70,12 +70,12 @@ describe.skipIf(turn.skip)('a function on Knative Serving, FAIRLEAD_KNATIVE=<a c
 
   it('is reached all the same when one of three NATS servers is lost with all that it kept', async () => {
     await kubectl(['-n', 'fairlead-system', 'scale', 'statefulset/fairlead-nats', '--replicas=2'])
-    await kubectl(['-n', 'fairlead-system', 'wait', '--for=delete', 'pod/fairlead-nats-2', '--timeout=50s'])
+    await kubectl(['-n', 'fairlead-system', 'wait', '--for=delete', 'pod/fairlead-nats-2', '--timeout=240s'])
     await rm(join(world.cluster.dir, 'jetstream-2/jetstream'), { recursive: true })
     await world.create(at('meanwhile', new Date()))
     await done('meanwhile')
     await kubectl(['-n', 'fairlead-system', 'scale', 'statefulset/fairlead-nats', '--replicas=3'])
-    await kubectl(['-n', 'fairlead-system', 'rollout', 'status', 'statefulset/fairlead-nats', '--timeout=50s'])
+    await kubectl(['-n', 'fairlead-system', 'rollout', 'status', 'statefulset/fairlead-nats', '--timeout=240s'])
   })
 
   it('is gone again while an At waits for its time, and started by that', async () => {
@@ -83,7 +83,7 @@ describe.skipIf(turn.skip)('a function on Knative Serving, FAIRLEAD_KNATIVE=<a c
     await untilPhase(kubectl, 'PENDING', 'later')
     await until(async () => (await pods()) === '')
     expect((await world.ats()).find(({ metadata }) => metadata.name === 'later')?.status?.phase).toBe('PENDING')
-    await untilPhase(kubectl, 'DONE', 'later', 90)
+    await untilPhase(kubectl, 'DONE', 'later')
   })
 
   it('may be a project of func, with an image by fairlead image', async () => {
@@ -100,12 +100,12 @@ describe.skipIf(turn.skip)('a function on Knative Serving, FAIRLEAD_KNATIVE=<a c
       const image = await command(['image', folder, ...args, ...start, '--push', `${registry}/library/sites:1`])
       expect(image).toMatchObject({ code: 0 })
       await kubectl(['apply', '-f', '-'], serviceOf('sites', template!.config.healthEndpoints))
-      await kubectl(['-n', FUNCTIONS, 'wait', '--for=condition=Ready', 'ksvc/sites', '--timeout=120s'])
+      await kubectl(['-n', FUNCTIONS, 'wait', '--for=condition=Ready', 'ksvc/sites', '--timeout=240s'])
       const url = `http://sites.${FUNCTIONS}.svc.cluster.local`
       const installed = await command(['install', '-f', join(folder, 'src/index.ts'), '--url', url], world.env)
       expect(installed).toMatchObject({ code: 0 })
       await kubectl(['apply', '-f', join(folder, 'examples')])
-      await kubectl(['wait', '--for=condition=Ready', 'website/hello', '--timeout=90s'])
+      await kubectl(['wait', '--for=condition=Ready', 'website/hello', '--timeout=240s'])
     } finally {
       await rm(dir, { recursive: true, force: true })
     }

@@ -31,11 +31,11 @@ export async function installServing(options: ServingOptions, kubectl: Kubectl):
   const apply = (text: string) => kubectl(['apply', '--server-side', '--force-conflicts', '-f', '-'], text)
   await apply(manifests.filter((text) => !isLate(text)).join('\n---\n'))
   await configure(kubectl, idleSeconds)
-  await kubectl(['wait', '--for=condition=Established', '--all', 'crd', '--timeout=30s'])
+  await kubectl(['wait', '--for=condition=Established', '--all', 'crd', '--timeout=240s'])
   await apply(manifests.filter(isLate).join('\n---\n'))
   await apply(JSON.stringify(ingressService(ingressPort)))
   for (const name of DEPLOYED)
-    await kubectl(['-n', SYSTEM, 'rollout', 'status', `deployment/${name}`, '--timeout=120s'])
+    await kubectl(['-n', SYSTEM, 'rollout', 'status', `deployment/${name}`, '--timeout=240s'])
 }
 
 /** What needs a definition, or a configuration, that is applied before. */
