@@ -192,6 +192,9 @@ class Known {
       if (ask.begins) for (const names of Object.values(this.#refused)) names.clear()
       this.object = answer.seen.world.object
       this.#owned = new Set(answer.seen.world.owned.map((child) => nameOf(child.object)))
+      // Somebody else has created it meanwhile, and nothing is written to it again.
+      for (const { resource, object } of answer.seen.world.owned)
+        if (resource.strategy === 'CreateOnly') this.#refused.apply.delete(nameOf(object))
     }
     if (answer.did === 'call') this.#learnOutcome(answer.returned as { apply?: KubeObject[] | string })
     if ('result' in answer && answer.did !== 'perform' && answer.result !== 'dropped')
