@@ -302,7 +302,8 @@ export class ListingPhase {
     progress.listed(report.resourceVersion, streams)
     const about = { resource: resourceName(this.#ref), because }
     observer?.relisted?.({ ...report, ...about })
-    log.info({ ...about, namespace: this.#namespace, ...report }, 'listed')
+    // The first list of a process is no news; a later one is.
+    log[because === 'initial' ? 'debug' : 'info']({ ...about, namespace: this.#namespace, ...report }, 'listed')
     return { type: 'listed', resourceVersion: report.resourceVersion }
   }
 }

@@ -44,7 +44,8 @@ export async function dev(options: DevOptions, given: Given): Promise<void> {
   if (missing !== undefined) throw new UsageError(`there is no function module ${missing}: give the path of a file`)
   const examples = (await Promise.all(options.apply.map(examplesIn))).flat()
   await using servers = await serversFor(options, given, progress, signal)
-  const env = { ...process.env, ...servers.env }
+  // Lines for people, in a pipe too. The level stays info, which functions log at.
+  const env = { ...process.env, LOG_FORMAT: process.env['LOG_FORMAT'] || 'text', ...servers.env }
   const functions = files.flatMap((file) => ['-f', file])
   const context = given.context === undefined ? [] : ['--context', given.context]
   const args = () => [

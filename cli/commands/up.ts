@@ -39,7 +39,10 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   const { FAIRLEAD_SHARD: shard } = config
   if (options.install) {
     const { install } = await import('#install')
-    for (const one of await whenThere(() => install(kube, functions, { ...options, shard }))) log.info(one, 'installed')
+    const installed = await whenThere(() => install(kube, functions, { ...options, shard }))
+    for (const one of installed) log.debug(one, 'installed')
+    const counts = [...Map.groupBy(installed, ({ result }) => result)].map(([result, { length }]) => [result, length])
+    log.info(Object.fromEntries(counts), 'installed')
   }
   metrics.start(functions.map(({ name }) => name))
   const { concurrency: slots } = options

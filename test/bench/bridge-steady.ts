@@ -31,7 +31,7 @@ const ARRIVE_WITHIN_MS = 30_000
 const TOLERATED_MS = 20
 
 await using cluster = await startTestCluster({ nats: true })
-const env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '', LOG_LEVEL: 'info' }
+const env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '', LOG_LEVEL: 'debug' }
 await using kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'soak' })
 await fairlead(['install', '--builtin', 'all'], env)
 await kube.delete(resourcePath(RECONCILERS, undefined, 'at'))

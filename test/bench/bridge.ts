@@ -45,7 +45,7 @@ function row(rows: string[][], ...cells: string[]): void {
 }
 
 await using cluster = await startTestCluster({ nats: true })
-const env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '', LOG_LEVEL: 'info' }
+const env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '', LOG_LEVEL: 'debug' }
 await using kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'bench' })
 await fairlead(['install', '--builtin', 'all'], env)
 await kube.delete(resourcePath(RECONCILERS, undefined, 'at')).catch(() => undefined)
@@ -103,7 +103,7 @@ await reconcile(kube, 'accounts', SERVICE_ACCOUNTS)
 }
 {
   const began = performance.now()
-  await using bridge = startFairlead(['bridge'], { ...env, LOG_LEVEL: 'debug' })
+  await using bridge = startFairlead(['bridge'], env)
   await bridge.logged(({ msg }) => msg === 'started')
   const started = seconds(began)
   await changeSeen(async () => void (await editAccount()))

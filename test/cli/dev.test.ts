@@ -4,6 +4,8 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { openInBrowser } from '../../cli/commands/console.ts'
 import { runReloading } from '../../cli/commands/dev.ts'
+import { borrowCluster } from '../support/borrowed.ts'
+import { startFairlead } from '../support/fairlead.ts'
 import { until } from '../support/wait.ts'
 
 let dir: string
@@ -61,6 +63,31 @@ describe('fairlead dev, whose process ends by itself', () => {
       'the process has ended with exit code 1: starting it again in 1 s, or when its files change',
     ])
   })
+})
+
+it('prints a few plain lines until the example is ready, and the lines of the function', async () => {
+  const sdk = join(import.meta.dirname, '../../sdk/index.ts')
+  const [file, example] = [join(dir, 'function.ts'), join(dir, 'example.yaml')]
+  await writeFile(
+    file,
+    `import { reconciler, resource, z, ConfigMap } from ${JSON.stringify(sdk)}
+     const Shop = resource({ group: 'dev.test', version: 'v1', kind: 'Shop', plural: 'shops',
+       spec: z.object({}), status: z.object({}) })
+     export const shop = reconciler({ name: 'shop', for: Shop, owns: [ConfigMap], reconcile: ({ log }) => {
+       log.info({}, 'the shop opens')
+       return { conditions: [{ type: 'Ready', status: 'True', reason: 'Open' }] } } })`,
+  )
+  await writeFile(example, 'apiVersion: dev.test/v1\nkind: Shop\nmetadata: { name: a, namespace: default }\nspec: {}\n')
+  await using cluster = await borrowCluster({ nats: true })
+  const servers = ['--kubeconfig', cluster.kubeconfig, '--nats', cluster.nats?.url ?? '']
+  const env = { LOG_LEVEL: '', LOG_FORMAT: '' }
+  await using dev = startFairlead([...servers, 'dev', '-f', file, '--apply', example], env)
+  await dev.logged(({ msg }) => msg.includes('the shop opens'))
+  await dev.logged(({ msg }) => msg.includes('Shop default/a: Ready=True'))
+  expect(dev.logs.filter(({ level }) => level !== 'raw')).toEqual([])
+  expect(dev.logs.length).toBeLessThan(15)
+  dev.kill('SIGINT')
+  expect((await dev.exited).code).toBe(0)
 })
 
 describe('fairlead dev --open', () => {

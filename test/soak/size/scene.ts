@@ -31,7 +31,7 @@ export interface Scene {
 const heapFor = (limit: number) => ({ NODE_OPTIONS: `--max-old-space-size=${limit / 2}` })
 
 export const startBridge = ({ env }: Pick<Scene, 'env'>): FairleadProcess =>
-  startFairlead(['bridge'], { ...env, ...heapFor(512) })
+  startFairlead(['bridge'], { ...env, ...heapFor(512), LOG_LEVEL: 'debug' })
 
 export const startDispatcher = ({ env, functionFile }: Pick<Scene, 'env' | 'functionFile'>): FairleadProcess =>
   startFairlead(['dispatch', '--function', functionFile], { ...env, ...heapFor(1024) })
