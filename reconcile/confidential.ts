@@ -4,6 +4,7 @@ import type { Consequence } from './errors.ts'
 import { OUTCOME_FIELDS } from './outcome.ts'
 import type { Reconciled, Run } from './progress.ts'
 import { type Contents, scrubbedError, scrubber } from './scrub.ts'
+import type { Failure } from './status.ts'
 import type { World } from './world.ts'
 
 /** Notes the confidential ones among these objects, so that failures of the run are scrubbed of their contents. */
@@ -57,12 +58,15 @@ export const scrubberOf = ({ confidential }: Run): ((text: string) => string) =>
   confidential.length === 0 ? (text) => text : scrubber(confidential)
 
 /** Returns the consequence of a failure, and the error as a log may show it, both without confidential contents. */
-export function withheld(run: Run, error: unknown, { finish, report }: Consequence): Consequence & { shown: unknown } {
-  if (run.confidential.length === 0) return { finish, report, shown: error }
+export function withheld(run: Run, error: unknown, consequence: Consequence): Consequence & { shown: unknown } {
+  if (run.confidential.length === 0) return { ...consequence, shown: error }
+  const { finish, report, doubt } = consequence
   const scrub = scrubberOf(run)
+  const told = (failure: Failure | undefined) => failure && { ...failure, message: scrub(failure.message) }
   return {
     finish: 'message' in finish ? { ...finish, message: scrub(finish.message) } : finish,
-    report: report && { ...report, message: scrub(report.message) },
+    report: told(report),
+    doubt: told(doubt),
     shown: scrubbedError(error, scrub),
   }
 }

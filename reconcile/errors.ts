@@ -1,4 +1,4 @@
-import { ConflictError, type Effect, RetryAfterError, TerminalError } from '#contracts'
+import { ConflictError, type Effect, placeOf, RetryAfterError, TerminalError } from '#contracts'
 import { backoffMs, type Finish, messageOf } from '#queue/terms'
 import type { Backoff } from '#spec'
 import { inMib, REASON } from './outcome.ts'
@@ -47,12 +47,21 @@ export class FunctionError extends Error {
   }
 }
 
+/**
+ * Returns the message of an error after the place where the function has thrown it: `TypeError at src/website.ts:12:5:
+ * …`. An error whose words are for the users of the object has the words alone.
+ */
+function toldBy(error: unknown): string {
+  const place = error instanceof TerminalError || error instanceof RetryAfterError ? undefined : placeOf(error)
+  return place === undefined ? messageOf(error) : `${place}: ${messageOf(error)}`
+}
+
 /** The external system could not be read. The class of the cause decides the consequence. */
 export class ExternalError extends Error implements Failure {
   override readonly name: string = 'ExternalError'
   readonly reason: string
   constructor(cause: unknown, what = 'the external system cannot be read', reason = 'ExternalReadFailed') {
-    super(`${what}: ${messageOf(cause)}`, { cause })
+    super(`${what}: ${toldBy(cause)}`, { cause })
     this.reason = (cause as Partial<Failure> | undefined)?.reason ?? reason
   }
 }
@@ -89,6 +98,8 @@ function askedFor({ stages, metadata, status }: Plan): string {
 
 /** The number of failures in a row before the object shows an error that may pass. Most such errors pass earlier. */
 const FAILURES_SHOWN_FROM = 5
+/** The number of failures of the function in a row before its object does not count as ready any more. */
+const DOUBTED_FROM = 2
 /** The deletion of a namespace takes seconds, or is blocked for days: frequent retries are useless. */
 const TERMINATING_RETRY_MS = 60_000
 /** Each attempt reads objects up to the limit. A change of one of these objects runs the key at once. */
@@ -113,35 +124,48 @@ interface Failing {
 export interface Consequence {
   finish: Finish
   report: Failure | undefined
+  /** The function fails again and again, so the object must not show that it is ready. */
+  doubt?: Failure | undefined
 }
 
 export function consequenceOf(error: unknown, failing: Failing): Consequence {
-  const message = messageOf(error)
+  const message = toldBy(error)
   if (error instanceof ExternalError) {
-    const { finish, report } = consequenceOf(error.cause, failing)
-    return { finish: 'message' in finish ? { ...finish, message } : finish, report: report && failure(error) }
+    const { finish, report, doubt } = consequenceOf(error.cause, failing)
+    return {
+      finish: 'message' in finish ? { ...finish, message } : finish,
+      report: report && failure(error),
+      doubt: doubt && failure(error),
+    }
   }
   const { attempt, backoff, random, server } = failing
   const after = (afterMs: number) => ({ kind: 'error' as const, message, retryAt: { afterMs } })
   const backedOff = () => after(backoffMs(attempt, backoff, random))
-  const lasting = (lastingError: Error) => (attempt + 1 < FAILURES_SHOWN_FROM ? undefined : failure(lastingError))
+  const from = (failures: number, lasting: Error) => (attempt + 1 < failures ? undefined : failure(lasting))
+  const ofFunction = (lasting: Error) => ({
+    report: from(FAILURES_SHOWN_FROM, lasting),
+    doubt: from(DOUBTED_FROM, lasting),
+  })
   const asError = error instanceof Error ? error : new Error(message)
 
   if (error instanceof TerminalError) return { finish: { kind: 'terminal', message }, report: failure(error) }
-  if (error instanceof RetryAfterError) return { finish: after(error.afterSeconds * 1000), report: failure(error) }
+  if (error instanceof RetryAfterError)
+    return { finish: after(error.afterSeconds * 1000), report: failure(error), doubt: from(DOUBTED_FROM, error) }
   if (error instanceof FunctionError) {
     const finish = error.afterSeconds === undefined ? backedOff() : after(error.afterSeconds * 1000)
-    return { finish: { ...finish, isCounted: !error.isAway }, report: error.isAway ? undefined : lasting(error) }
+    return { finish: { ...finish, isCounted: !error.isAway }, ...(error.isAway ? SILENT : ofFunction(error)) }
   }
   if (error instanceof RefusedError) return { finish: backedOff(), report: failure(error) }
   if (error instanceof TooMuchStateError) return { finish: after(TOO_MUCH_STATE_RETRY_MS), report: failure(error) }
-  if (error instanceof NamespaceTerminatingError) return { finish: after(TERMINATING_RETRY_MS), report: undefined }
+  if (error instanceof NamespaceTerminatingError) return { finish: after(TERMINATING_RETRY_MS), ...SILENT }
   if (server?.isAway === true)
-    return { finish: { ...after(AWAY_RETRY_MS * (1 + random())), isCounted: false }, report: undefined }
-  if (server?.retryAfterSeconds !== undefined)
-    return { finish: after(server.retryAfterSeconds * 1000), report: undefined }
-  return { finish: backedOff(), report: server === undefined ? lasting(asError) : undefined }
+    return { finish: { ...after(AWAY_RETRY_MS * (1 + random())), isCounted: false }, ...SILENT }
+  if (server?.retryAfterSeconds !== undefined) return { finish: after(server.retryAfterSeconds * 1000), ...SILENT }
+  return { finish: backedOff(), ...(server === undefined ? ofFunction(asError) : SILENT) }
 }
+
+/** What the object shows of a failure that is not about it. */
+const SILENT = { report: undefined }
 
 /**
  * Returns the failure that decides how the run continues: a conflict first, then an error that may pass, then all
@@ -165,7 +189,7 @@ export function gravest(failures: readonly Failed[]): Failed {
  */
 function failure(error: Error & Partial<Failure>): Failure {
   const { reason = '' } = error
-  return { reason: REASON.test(reason) ? reason.slice(0, 1024) : error.name, message: error.message.slice(0, 32_768) }
+  return { reason: REASON.test(reason) ? reason.slice(0, 1024) : error.name, message: toldBy(error).slice(0, 32_768) }
 }
 
 /** The objects of one resource that a run reads. */

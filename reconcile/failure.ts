@@ -19,15 +19,15 @@ export function* fail(run: Run, pass: Pass | undefined, given: Failed | undefine
   const { failed: error } = failure
   const soon = soonAfter(run, error)
   if (soon !== undefined) return soon
-  const { finish, report: own, shown } = withheld(run, error, consequenceIn(run, failure))
+  const { finish, report: own, doubt, shown } = withheld(run, error, consequenceIn(run, failure))
   run.tell({ note: 'failed', error, shown, finish })
   const refusal = refusalOf(pass)
   const report = own ?? refusal
-  if (report !== undefined && pass !== undefined) {
+  if ((report ?? doubt) !== undefined && pass !== undefined) {
     const { object } = pass.world
-    tellEvents(pass, [{ type: 'Warning', ...report }])
-    const isTerminal = finish.kind === 'terminal'
-    const patch = keepsStatus(run.of.spec) && failurePatch(object, report, pass.now, { refusal, isTerminal })
+    tellEvents(pass, report === undefined ? [] : [{ type: 'Warning', ...report }])
+    const also = { refusal, doubt, isTerminal: finish.kind === 'terminal' }
+    const patch = keepsStatus(run.of.spec) && failurePatch(object, report, pass.now, also)
     if (patch) {
       const answer = yield* attempt({ do: 'writeStatus', object, patch, mayBeDropped: false })
       if ('failed' in answer) return unreported(run, answer)

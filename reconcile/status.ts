@@ -66,20 +66,32 @@ export function statusPatch(
   return patchTo(object, current, desired)
 }
 
+/** What an object shows of a failed run beside its failure. */
+interface AlsoFailed {
+  /** The writes that were refused. */
+  refusal?: Failure | undefined
+  /** The error of a function that fails again and again. */
+  doubt?: Failure | undefined
+  isTerminal?: boolean
+}
+
 /**
- * Returns the write that shows a failure on the object. The rest of the status stays as it is. A terminal failure makes
- * Ready False, whatever caused the run, because the object stays as it is until something changes.
+ * Returns the write that shows a failure on the object. The rest of the status stays as it is. `failure` is undefined if
+ * it may pass. A terminal failure makes Ready False, whatever caused the run, because the object stays as it is until
+ * something changes.
  */
 export function failurePatch(
   object: KubeObject,
-  failure: Failure,
+  failure: Failure | undefined,
   now: Date,
-  { refusal, isTerminal = false }: { refusal?: Failure; isTerminal?: boolean } = {},
+  { refusal, doubt, isTerminal = false }: AlsoFailed = {},
 ): StatusPatch | undefined {
   const current = isRecord(object.status) ? object.status : {}
-  const refused = refusal === undefined ? [] : unreadyBy(current, [], refusal)
-  const unready = isTerminal ? [unreadyForGood(current, failure)] : refused
-  return conditionsPatch(object, [{ type: RECONCILED, status: 'False', ...failure }, ...unready], now)
+  const refused = refusal === undefined ? unsureBy(current, doubt) : unreadyBy(current, [], refusal)
+  const unready = isTerminal && failure !== undefined ? [unreadyForGood(current, failure)] : refused
+  const reconciled = failure === undefined ? [] : [{ type: RECONCILED, status: 'False' as const, ...failure }]
+  const updates = [...reconciled, ...unready]
+  return updates.length === 0 ? undefined : conditionsPatch(object, updates, now)
 }
 
 export const conditionPatch = (object: KubeObject, update: Setting, now: Date): StatusPatch | undefined =>
@@ -167,12 +179,13 @@ const LONGEST_MESSAGE = 32_768
 
 /**
  * The beginnings of the message of a Ready condition that the dispatcher has overwritten. They show the status that the
- * condition had before: with a refusal True; with a terminal error the named one, or none.
+ * condition had before: with a terminal error the named one, or none; otherwise True.
  */
 const WRITE_REFUSED = 'a write was refused'
+const FUNCTION_FAILS = 'the function fails'
 const TERMINAL_ERROR = 'terminal error'
 const OVERWRITTEN = new RegExp(
-  `^(${WRITE_REFUSED}|${TERMINAL_ERROR})(?: \\(Ready was (True|False|Unknown) before\\))?: `,
+  `^(${WRITE_REFUSED}|${FUNCTION_FAILS}|${TERMINAL_ERROR})(?: \\(Ready was (True|False|Unknown) before\\))?: `,
 )
 
 type ReadyStatus = ConditionUpdate['status'] | null
@@ -180,10 +193,14 @@ type ReadyStatus = ConditionUpdate['status'] | null
 /** Returns the status of Ready before the dispatcher overwrote it; null: none. Undefined: it is not overwritten. */
 function statusBefore(current: Record<string, unknown>): ReadyStatus | undefined {
   const { status, message = '' } = conditionIn(current, READY) ?? {}
-  const [, cause, before] = (status === 'False' ? OVERWRITTEN.exec(message) : null) ?? []
-  if (cause === undefined) return undefined
-  return cause === WRITE_REFUSED ? 'True' : ((before as ConditionUpdate['status'] | undefined) ?? null)
+  const [, cause, before] = (status === 'True' ? null : OVERWRITTEN.exec(message)) ?? []
+  if (cause === undefined || (cause === FUNCTION_FAILS) !== (status === 'Unknown')) return undefined
+  return cause === TERMINAL_ERROR ? ((before as ConditionUpdate['status'] | undefined) ?? null) : 'True'
 }
+
+/** Whether the dispatcher has set this condition Ready, because the function fails. */
+export const isDoubt = ({ status, message = '' }: { status: string; message?: string }): boolean =>
+  status === 'Unknown' && message.startsWith(`${FUNCTION_FAILS}: `)
 
 /** Returns the status that the function has given its condition Ready; null: none. */
 function readySaid(current: Record<string, unknown>): ReadyStatus {
@@ -201,17 +218,28 @@ function readyAgain(current: Record<string, unknown>): Update[] {
 function unreadyBy(current: Record<string, unknown>, updates: readonly Update[], failure: Failure): Update[] {
   const update = updates.findLast(({ type }) => type === READY)
   const said = update === undefined ? readySaid(current) : update.status
-  return said === 'True' ? [unready(WRITE_REFUSED, failure)] : []
+  return said === 'True' ? [overwritten('False', WRITE_REFUSED, failure)] : []
+}
+
+/**
+ * Sets Ready to Unknown if the function has said True. The condition stays while the function fails for the same
+ * reason, whatever the message, so that failures in a row cost one write.
+ */
+function unsureBy(current: Record<string, unknown>, failure: Failure | undefined): Update[] {
+  if (failure === undefined) return []
+  const { status, reason } = conditionIn(current, READY) ?? {}
+  const isSaid = statusBefore(current) !== undefined && status === 'Unknown' && reason === failure.reason
+  return isSaid || readySaid(current) !== 'True' ? [] : [overwritten('Unknown', FUNCTION_FAILS, failure)]
 }
 
 function unreadyForGood(current: Record<string, unknown>, failure: Failure): Update {
   const said = readySaid(current)
-  return unready(said === null ? TERMINAL_ERROR : `${TERMINAL_ERROR} (Ready was ${said} before)`, failure)
+  return overwritten('False', said === null ? TERMINAL_ERROR : `${TERMINAL_ERROR} (Ready was ${said} before)`, failure)
 }
 
-const unready = (why: string, { reason, message }: Failure): Update => ({
+const overwritten = (status: Setting['status'], why: string, { reason, message }: Failure): Update => ({
   type: READY,
-  status: 'False',
+  status,
   reason,
   message: `${why}: ${message}`.slice(0, LONGEST_MESSAGE),
 })

@@ -15,6 +15,7 @@ import type { AnyRun, External, Reconciler } from './definition.ts'
 import { inputKey, type Kind, type ObservedBy } from './kinds.ts'
 import { plain } from './options.ts'
 import { outcomeReader } from './outcome.ts'
+import { withPlace } from './place.ts'
 import { isResource } from './resource.ts'
 
 /** An Invoke whose decisions are typed. */
@@ -41,7 +42,7 @@ interface Called {
 export function toInvoke(reconciler: Reconciler, external: External | undefined = reconciler.external): Called {
   const status = isResource(reconciler.for) ? reconciler.for.outcomeStatus : undefined
   let readOutcome: ReturnType<typeof outcomeReader> | undefined
-  const invoke: Invoke = async (input, context) => {
+  const decide: Invoke = async (input, context) => {
     if (input.ask !== undefined) return askExternal(reconciler, external, input, context)
     const { object, finalizing } = input
     if (object === null || (object.metadata.deletionTimestamp !== undefined && !finalizing)) return {}
@@ -54,6 +55,10 @@ export function toInvoke(reconciler: Reconciler, external: External | undefined 
     if (outcome.apply !== undefined) refuseToPruneUnknown(reconciler, input)
     return outcome
   }
+  const invoke: Invoke = (input, context) =>
+    decide(input, context).catch((error: unknown) => {
+      throw withPlace(error)
+    })
   return invoke as Called
 }
 

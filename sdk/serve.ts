@@ -11,6 +11,7 @@ import {
   namespacedName,
   type Outcome,
   type PerformInput,
+  placeOf,
   REVISION_HEADER,
   RetryAfterError,
   type RunInput,
@@ -197,15 +198,23 @@ function answerError(response: ServerResponse, error: unknown, log: RunLog): voi
   }
   if (error instanceof OtherFunctionError) return report(response, 421, { reason: 'OtherFunction', message })
   log.warn({ err: error }, 'the function failed')
-  if (error instanceof TerminalError) return report(response, 422, { reason: error.reason, message })
-  if (error instanceof ConflictError) return report(response, 409, { reason: 'Conflict', message })
-  if (!(error instanceof RetryAfterError)) return report(response, 500, { message })
+  const place = placeOf(error)
+  if (error instanceof TerminalError) return report(response, 422, { reason: error.reason, message, place })
+  if (error instanceof ConflictError) return report(response, 409, { reason: 'Conflict', message, place })
+  if (!(error instanceof RetryAfterError)) return report(response, 500, { message, place })
   // The header holds whole seconds only, so the delay is rounded up.
   response.setHeader('retry-after', Math.ceil(error.afterSeconds))
-  return report(response, 429, { reason: error.reason, message })
+  return report(response, 429, { reason: error.reason, message, place })
 }
 
-function report(response: ServerResponse, code: number, body: { reason?: string; message: string }): void {
+interface Report {
+  reason?: string
+  message: string
+  /** Where the function has thrown the error: `TypeError at src/website.ts:12:5`. */
+  place?: string | undefined
+}
+
+function report(response: ServerResponse, code: number, body: Report): void {
   response.writeHead(code, { 'content-type': 'application/json' }).end(JSON.stringify(body))
 }
 

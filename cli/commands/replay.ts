@@ -1,7 +1,8 @@
 import { readFile } from 'node:fs/promises'
 import { namespacedName, type RunRecord } from '#contracts'
 import { viewRuns } from '#events'
-import { EXIT, oneLine, UsageError } from '#process/exit'
+import { failureText } from '#inspect'
+import { EXIT, oneLine, showsStacks, UsageError } from '#process/exit'
 import { functionNamed, namableFunctions } from '#process/functions'
 import { openJetStream } from '#process/nats'
 import { changeText, type ReplayedRun, recordsIn, replayRun } from '#testing'
@@ -71,14 +72,33 @@ const jsonOf = ({ record, calls, isSame }: ReplayedRun) => {
 function textOf({ record, calls, isSame }: ReplayedRun): string {
   const { id, reconciler, namespace, name, startedAt, leftOut } = record
   const head = `Run ${id} of ${reconciler} ${namespacedName({ namespace, name })}, ${startedAt}`
-  const lines = calls.flatMap(({ call, differences, unstable, is }) => {
-    if (differences.length + unstable.length === 0) return [`  call ${call}: as it was`]
-    const failed = 'error' in is ? [`    fails now: ${oneLine(is.error)}`] : []
-    const changed = differences.map((one) => `    ${oneLine(changeText(one))}`)
+  const lines = calls.flatMap(({ call, differences, unstable, was, is, stack }) => {
+    const frames = stack === undefined || !showsStacks(process.env) ? [] : [stack.replaceAll(/^/gm, '    ')]
+    const isSameNow = differences.length + unstable.length === 0
+    if (isSameNow && 'error' in is) return [`  call ${call}: as it was: ${decisionText(is)}`, ...frames]
+    if (isSameNow) return [`  call ${call}: as it was`]
     const drawn = unstable.map((path) => `    ? ${path}: differs between two calls on the same input`)
-    return [`  call ${call}: other than it was`, ...failed, ...changed, ...drawn]
+    const changed =
+      'error' in is || 'error' in was
+        ? [`    then: ${decisionText(was)}`, `    now: ${decisionText(is)}`]
+        : differences.map((one) => `    ${oneLine(changeText(one))}`)
+    return [`  call ${call}: other than it was`, ...changed, ...frames, ...drawn]
   })
   const none = calls.length === 0 ? ['  the function was not called, or the record leaves out what it returned'] : []
   const ends = isSame ? 'It decides as it did.' : 'It decides otherwise than it did.'
   return [head, ...lines, ...none, `  left out of the record: ${leftOut.join('; ')}`, ends].join('\n')
+}
+
+const STATUS_CHARS = 120
+
+/** Describes a decision in one line. */
+function decisionText(decision: ReplayedRun['calls'][number]['is']): string {
+  if ('error' in decision) return oneLine(`failed: ${failureText(decision)}`)
+  const { apply = [], status, ...others } = decision.outcome
+  const parts = [
+    `${apply.length} ${apply.length === 1 ? 'object' : 'objects'}`,
+    ...(status === undefined ? [] : [`status ${oneLine(JSON.stringify(status), STATUS_CHARS)}`]),
+    ...Object.keys(others),
+  ]
+  return `returned ${parts.join(', ')}`
 }

@@ -2,7 +2,7 @@ import { stringify } from 'yaml'
 import { namespacedName, type Outcome } from '#contracts'
 import { type DryRunResult, type DryRunStep, dryRun } from '#dispatch'
 import { referenceRule } from '#events'
-import { dieBecause, EXIT, untilStopped } from '#process/exit'
+import { dieBecause, EXIT, showsStacks, untilStopped } from '#process/exit'
 import { functionNamed, namableFunctions } from '#process/functions'
 import { guardFunctions } from '#process/isolation'
 import { openKube } from '#process/kube'
@@ -30,7 +30,7 @@ export async function printDryRun(
   await using kube = await openKube(settings)
   const found = functionNamed(await namableFunctions(options.function), name)
   const key = { namespace: await namespaceFor(kube, found.for, options.namespace ?? 'default'), name: object }
-  const log = await createLogger({ ...settings, LOG_LEVEL: 'error' })
+  const log = await createLogger({ ...settings, LOG_LEVEL: showsStacks(process.env) ? 'warn' : 'error' })
   const { signal } = untilStopped()
   using guard = guardFunctions({
     files: options.function,

@@ -3,6 +3,7 @@ import { type RunsView, type StoredRun, viewRuns } from '#events'
 import {
   becauseOf,
   changeText,
+  failureText,
   filterOf,
   inputChanges,
   latestRuns,
@@ -13,7 +14,7 @@ import {
   tookMs,
   waitedMs,
   wantsRun,
-  writesIn,
+  writesText,
 } from '#inspect'
 import { duration, oneLine, table, UsageError, untilStopped } from '#process/exit'
 import { createLogger } from '#process/logging'
@@ -107,7 +108,7 @@ function cells({ sequence, record }: StoredRun, ended: string, isWide: boolean):
     name,
     result,
     duration(tookMs(record)),
-    String(writesIn(record)),
+    writesText(record),
     ...(isWide ? [duration(waitedMs(record)), String(laps.length), String(attempt), process, traceId] : []),
     oneLine(why, isWide ? Number.POSITIVE_INFINITY : CAUSE_CHARS),
   ]
@@ -177,8 +178,9 @@ function showRun({ sequence, record }: StoredRun, before: RunRecord | undefined)
 const inputLines = (record: RunRecord, before: RunRecord | undefined): string[] =>
   inputChanges(record, before).flatMap((change) => [`  ${changeText(change)}`, ...changeLines(change.fields)])
 
-function lapLines({ error, outcome, writes }: LapRecord, index: number): string[] {
-  const said = error === undefined ? returnedText(outcome) : `failed: ${error}`
+function lapLines(lap: LapRecord, index: number): string[] {
+  const { error, outcome, writes } = lap
+  const said = error === undefined ? returnedText(outcome) : `failed: ${failureText(lap)}`
   return [`Call ${index + 1}: ${oneLine(said)}`, ...writes.flatMap(writeLines)]
 }
 
@@ -192,9 +194,19 @@ function returnedText(outcome: LapRecord['outcome']): string {
   return parts.length === 0 ? 'returned nothing' : `returned ${parts.join('; ')}`
 }
 
-function writeLines({ verb, kind, namespace, name, error, differences: found, patch }: WriteRecord): string[] {
+function writeLines({
+  verb,
+  kind,
+  namespace,
+  name,
+  error,
+  unchanged,
+  differences: found,
+  patch,
+}: WriteRecord): string[] {
   const object = `${kind} ${namespacedName({ namespace, name })}`
-  const line = `  ${verb} ${object}${error === undefined ? '' : `, refused: ${oneLine(error)}`}`
+  const result = error !== undefined ? `, refused: ${oneLine(error)}` : unchanged ? ', unchanged' : ''
+  const line = `  ${verb} ${object}${result}`
   if (found) return [line, ...changeLines(found)]
   return patch === undefined ? [line] : [line, ...changeLines(differences(undefined, patch))]
 }

@@ -45,6 +45,7 @@ export {
 export {
   becauseOf,
   changeText,
+  failureText,
   filterOf,
   type InputChange,
   inputChanges,
@@ -57,6 +58,7 @@ export {
   waitedMs,
   wants as wantsRun,
   writesIn,
+  writesText,
 } from './runs.ts'
 export { filtersOf, reconcilersIn, type Selection, wants, watchedAs } from './selection.ts'
 export type { Act, State } from './states.ts'

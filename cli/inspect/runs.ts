@@ -8,6 +8,7 @@ import {
   type ObjectVersion,
   type RunRecord,
   type RunResult,
+  type WriteRecord,
 } from '#contracts'
 import type { RunsFilter, RunsView, StoredRun } from '#events'
 import { duration } from '#process/exit'
@@ -84,7 +85,38 @@ export function linesLeftOut({ log, overHttp, traceId }: RunRecord): string | un
   return `${more}: see ${lines}, as far as its LOG_LEVEL includes them.`
 }
 
-export const writesIn = ({ laps }: RunRecord): number => laps.reduce((sum, { writes }) => sum + writes.length, 0)
+/** The requests of a run by what became of them. */
+export interface WritesOfRun {
+  written: WriteRecord[]
+  refused: WriteRecord[]
+  unchanged: WriteRecord[]
+}
+
+export function writesIn({ laps }: Pick<RunRecord, 'laps'>): WritesOfRun {
+  const {
+    written = [],
+    refused = [],
+    unchanged = [],
+  } = Object.groupBy(
+    laps.flatMap(({ writes }) => writes),
+    ({ error, unchanged: isSame }) => (error !== undefined ? 'refused' : isSame ? 'unchanged' : 'written'),
+  )
+  return { written, refused, unchanged }
+}
+
+/** `3`, or `1 (2 refused, 1 unchanged)` */
+export function writesText(record: Pick<RunRecord, 'laps'>): string {
+  const { written, refused, unchanged } = writesIn(record)
+  const others = [
+    ...(refused.length > 0 ? [`${refused.length} refused`] : []),
+    ...(unchanged.length > 0 ? [`${unchanged.length} unchanged`] : []),
+  ]
+  return `${written.length}${others.length === 0 ? '' : ` (${others.join(', ')})`}`
+}
+
+/** Describes the error of a function that failed: `TypeError at src/website.ts:12:5: no such field`. */
+export const failureText = ({ error = '', place }: Pick<LapRecord, 'error' | 'place'>): string =>
+  place === undefined ? error : `${place}: ${error}`
 
 /** An object that a run has read, and that differs from what the previous recorded run of the object knew when it ended. */
 export interface InputChange {

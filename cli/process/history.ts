@@ -108,10 +108,14 @@ export class RunHistory implements Runnable {
   }
 }
 
-/** Whether the run wrote something or failed. Records of other runs would replace these: an object has 20 at most. */
+/**
+ * Whether the run wrote something, had a write refused, or failed. Records of other runs would replace these: an object
+ * has 20 at most.
+ */
 function isKept(run: EndedRun): boolean {
   const result = resultOf(run)
-  return (result !== 'success' && result !== 'requeue_after') || run.rounds.some(({ writes }) => writes.length > 0)
+  const isSettled = result === 'success' || result === 'requeue_after'
+  return !isSettled || run.rounds.some(({ writes }) => writes.some(({ isUnchanged }) => !isUnchanged))
 }
 
 /** Runs whose CPU time is kept. The limit exists for dry runs, which end without a record. */

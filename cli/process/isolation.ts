@@ -1,5 +1,5 @@
 import { type ChildProcess, fork } from 'node:child_process'
-import { ConflictError, type Invoke, RetryAfterError, type RunLog, TerminalError } from '#contracts'
+import { ConflictError, type Invoke, notePlace, RetryAfterError, type RunLog, TerminalError } from '#contracts'
 import { type Reconciler, toInvoke } from '#sdk'
 import { CallTracker, catchUnhandledErrors, exitWhenBlocked, reportExits } from './isolation/exits.ts'
 import { COMES_TO_REST_MS, type FromFunction, type Isolated, type Thrown } from './isolation/isolation-messages.ts'
@@ -227,7 +227,7 @@ class ConfinedProcess {
   }
 }
 
-function revive({ name, message, stack, reason, afterSeconds = 0 }: Thrown): Error {
+function revive({ name, message, stack, reason, afterSeconds = 0, place }: Thrown): Error {
   const options = reason === undefined ? {} : { reason }
   const error =
     name === 'TerminalError'
@@ -238,5 +238,6 @@ function revive({ name, message, stack, reason, afterSeconds = 0 }: Thrown): Err
           ? new ConflictError(message)
           : new Error(message)
   if (stack !== undefined) error.stack = stack
+  if (place !== undefined) notePlace(error, place)
   return error
 }

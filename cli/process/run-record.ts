@@ -8,6 +8,7 @@ import {
   type LogLine,
   type ObjectVersion,
   type Outcome,
+  placeOf,
   type ResourceRef,
   type RunInput,
   type RunRecord,
@@ -131,9 +132,14 @@ class RecordWriter {
       isSame && sameJson(before.returned, returned) ? { isSame: true as const } : this.#outcome(returned, index)
     return {
       input: this.#input(input),
-      ...(failed === undefined ? outcome() : { error: this.#text(messageOf(failed)) }),
+      ...(failed === undefined ? outcome() : this.#failure(failed)),
       writes: writes.map((write) => this.#write(write)),
     }
+  }
+
+  #failure(failed: unknown): Pick<LapRecord, 'error' | 'place'> {
+    const place = placeOf(failed)
+    return { error: this.#text(messageOf(failed)), ...(place !== undefined && { place: this.#text(place) }) }
   }
 
   #input(input: RunInput): InputRecord {
@@ -202,7 +208,7 @@ class RecordWriter {
     return (objects as unknown as KubeObject[]).map((one) => (this.#confidential(one) ? withoutContents(one) : one))
   }
 
-  #write({ verb, object, before, after, patch, failed }: TrailWrite): WriteRecord {
+  #write({ verb, object, before, after, patch, isUnchanged, failed }: TrailWrite): WriteRecord {
     const { namespace, name } = object.metadata
     const resourceVersion = after?.metadata.resourceVersion
     const changes = patch === undefined && before && after ? this.#changes(before, after) : []
@@ -213,6 +219,7 @@ class RecordWriter {
       name,
       resourceVersion,
       ...(failed !== undefined && { error: this.#text(messageOf(failed)) }),
+      ...(isUnchanged && { unchanged: true as const }),
       ...(changes.length > 0 && { differences: changes }),
       ...(patch !== undefined &&
         sizeOf(patch, MOST_DIFFERENCES) <= MOST_DIFFERENCES && {

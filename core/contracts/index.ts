@@ -14,6 +14,7 @@ export {
   type ResourceRef,
   resourceName,
 } from './objects.ts'
+export { notePlace, placeIn, placeOf } from './place.ts'
 export type { Runnable } from './run.ts'
 export {
   type AppliedObject,

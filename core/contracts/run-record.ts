@@ -21,7 +21,7 @@ export interface FieldChange {
   after?: unknown
 }
 
-/** One request of a run that changed an object, or was refused. */
+/** One request of a run: it changed an object, was refused, or had nothing to change. */
 export interface WriteRecord {
   verb: 'create' | 'apply' | 'patch' | 'delete' | 'metadata' | 'status' | 'finalizers' | 'effect'
   kind: string
@@ -31,6 +31,8 @@ export interface WriteRecord {
   resourceVersion?: string
   /** The reason of a refusal. */
   error?: string
+  /** The object was already as the request has it: nothing was written. */
+  unchanged?: true
   /** The changes to an owned object that existed before. Values of Secrets are withheld. */
   differences?: FieldChange[]
   /** The change to the primary object: the merge patch of its status, or its labels, annotations or finalizers. */
@@ -53,6 +55,8 @@ export interface LapRecord {
   isSame?: true
   /** The error of a function that failed. */
   error?: string
+  /** Where the function has thrown it: class, file, line and column, `TypeError at src/website.ts:12:5`. */
+  place?: string
   writes: WriteRecord[]
 }
 
@@ -103,7 +107,7 @@ export interface RunRecord {
   /** When the key runs again if no change comes earlier. */
   requeueAt?: string
   traceId?: string
-  /** The number of write requests. */
+  /** The number of write requests: written, refused and unchanged. */
   requests: number
   /** CPU time of the process during the run, in milliseconds. Left out if another run was active at the same time. */
   cpuMs?: number

@@ -1,4 +1,13 @@
-import { ConflictError, EVENT_TYPES, FUNCTION_HEADER, type Outcome, RetryAfterError, TerminalError } from '#contracts'
+import {
+  ConflictError,
+  EVENT_TYPES,
+  FUNCTION_HEADER,
+  notePlace,
+  type Outcome,
+  placeIn,
+  RetryAfterError,
+  TerminalError,
+} from '#contracts'
 import { fromHttp, PoisonEventError } from '#events'
 import { FunctionError, HUNDRED_YEARS_S, parseOutcome } from '#reconcile'
 
@@ -47,7 +56,7 @@ export function returnedIn(answer: HttpAnswer, question: Question): unknown {
     const why = `the function's answer is larger than ${MAX_ANSWER_BYTES} bytes: return fewer or smaller objects`
     throw refusal(isSigned, 'AnswerTooLarge', why)
   }
-  if (answer.code < 200 || answer.code >= 300) throw failureIn(answer, isSigned, question)
+  if (answer.code < 200 || answer.code >= 300) throw placedFailure(answer, isSigned, question)
   if (answer.code === 202)
     throw new FunctionError(
       'the function answered 202, which has no outcome: does spec.invoke.http.url lead to a Broker?',
@@ -65,9 +74,16 @@ function isSignedBy(name: string, { headers }: HttpAnswer): boolean {
   })
 }
 
-function failureIn(answer: HttpAnswer, isSigned: boolean, { now }: Question): Error {
+/** Returns the error that the status stands for, with the place where the function has thrown it. */
+function placedFailure(answer: HttpAnswer, isSigned: boolean, question: Question): Error {
+  const report = reportIn(answer)
+  const failure = failureIn(answer, report, isSigned, question)
+  if (isSigned && report.place !== undefined) notePlace(failure, report.place)
+  return failure
+}
+
+function failureIn(answer: HttpAnswer, { reason, message: said }: Report, isSigned: boolean, { now }: Question): Error {
   const { code } = answer
-  const { reason, message: said } = reportIn(answer)
   const message = `the function answered ${code}${said === '' ? '' : `: ${said}`}`
   const afterSeconds = retryAfter(answer, now)
   if (!isSigned)
@@ -181,13 +197,19 @@ const isWrongContent = (error: unknown): error is Error =>
 const refusal = (isSigned: boolean, reason: string, message: string, cause?: Error): Error =>
   isSigned ? new TerminalError(message, { reason, cause }) : new FunctionError(message, { isAway: false, cause })
 
-function reportIn({ headers, body }: HttpAnswer): { reason?: string; message: string } {
+interface Report {
+  reason?: string
+  message: string
+  place?: string | undefined
+}
+
+function reportIn({ headers, body }: HttpAnswer): Report {
   const text = body.toString().trim().slice(0, LONGEST_QUOTE)
   if (!String(headers['content-type']).includes('json')) return { message: text }
   try {
-    const { reason, message } = JSON.parse(body.toString()) as { reason?: unknown; message?: unknown }
+    const { reason, message, place } = JSON.parse(body.toString()) as Record<keyof Report, unknown>
     if (typeof message !== 'string') return { message: text }
-    return typeof reason === 'string' ? { reason, message } : { message }
+    return { ...(typeof reason === 'string' && { reason }), message, place: placeIn(place) }
   } catch {
     return { message: text }
   }

@@ -14,6 +14,8 @@ export interface TrailWrite {
   patch?: unknown
   /** Undefined: the object is gone. */
   after: KubeObject | undefined
+  /** The object already was as the request asked for. */
+  isUnchanged?: boolean
   failed?: unknown
 }
 
@@ -76,20 +78,25 @@ function writesOf(ask: Ask, answer: Answer): TrailWrite[] {
 
 function writtenBy(write: Write, result: Written | { failed: unknown } | undefined): TrailWrite {
   const before = write.verb === 'apply' ? write.observed : write.verb === 'create' ? undefined : write.object
-  return { verb: write.verb, object: write.object, before, ...resultOf(result) }
+  return { verb: write.verb, object: write.object, before, ...resultOf(before, result) }
 }
 
 function ofPrimary(object: KubeObject, answer: Answer): Omit<TrailWrite, 'verb'> {
   const result = 'failed' in answer ? answer : ((answer as { result?: unknown }).result as Written | undefined)
-  return { object, before: object, ...resultOf(result) }
+  return { object, before: object, ...resultOf(object, result) }
 }
 
-const resultOf = (result: Written | { failed: unknown } | undefined): Pick<TrailWrite, 'after' | 'failed'> =>
-  result === undefined
-    ? { after: undefined }
-    : 'failed' in result
-      ? { after: undefined, failed: result.failed }
-      : { after: result.object }
+function resultOf(
+  before: KubeObject | undefined,
+  result: Written | { failed: unknown } | undefined,
+): Pick<TrailWrite, 'after' | 'isUnchanged' | 'failed'> {
+  if (result === undefined) return { after: undefined }
+  if ('failed' in result) return { after: undefined, failed: result.failed }
+  const { object: after, isFound } = result
+  const version = after?.metadata.resourceVersion
+  const isSame = version !== undefined && version === before?.metadata.resourceVersion
+  return { after, ...((isFound || isSame) && { isUnchanged: true }) }
+}
 
 /** One line that a function logged, as it was at that moment. */
 export interface RunLine {

@@ -8,6 +8,7 @@ import {
   namespacedName,
   type ObjectVersion,
   type Outcome,
+  placeOf,
   type RunInput,
   type RunRecord,
 } from '#contracts'
@@ -15,8 +16,8 @@ import { CONFIDENTIAL, deepFreeze, differences, WITHHELD, withoutContents } from
 import { type Reconciler, toInvoke } from '#sdk'
 import { callContext } from './given.ts'
 
-/** The result or the error of a function. */
-type Decision = { outcome: Outcome } | { error: string }
+/** The result or the error of a function. `place`: where it has thrown the error, `TypeError at src/website.ts:12:5`. */
+type Decision = { outcome: Outcome } | { error: string; place?: string }
 
 /**
  * One decision of a recorded run, compared with the decision of the function today.
@@ -35,6 +36,8 @@ export interface ReplayedCall {
   differences: FieldChange[]
   /** Paths that differ between two current calls on the same input: the function is not deterministic. */
   unstable: string[]
+  /** The stack of the error that the function throws now. */
+  stack?: string
 }
 
 /**
@@ -84,31 +87,37 @@ export async function replayRun(reconciler: Reconciler, record: RunRecord): Prom
 }
 
 /** Returns undefined if the record leaves the decision out. */
-function decisionOf({ error, isSame, outcome }: LapRecord, last: Outcome | undefined): Decision | undefined {
-  if (error !== undefined) return { error }
+function decisionOf({ error, place, isSame, outcome }: LapRecord, last: Outcome | undefined): Decision | undefined {
+  if (error !== undefined) return { error, ...(place !== undefined && { place }) }
   const returned = isSame ? last : outcome
   return returned && { outcome: returned }
 }
 
 async function replayCall(reconciler: Reconciler, input: RunInput, call: number, was: Decision): Promise<ReplayedCall> {
-  const first = told(await decide(reconciler, input), was)
+  const { stack, ...decided } = await decide(reconciler, input)
+  const first = told(decided, was)
   await sleep(CLOCK_TICK_MS)
-  const second = told(await decide(reconciler, input), was)
-  const unstable = differences(first, second).map(({ path }) => path)
-  const found = differences(was, first).filter(
+  const { stack: _, ...again } = await decide(reconciler, input)
+  const unstable = differences(compared(first), compared(told(again, was))).map(({ path }) => path)
+  const found = differences(compared(was), compared(first)).filter(
     ({ path, before, after }) => !unstable.includes(path) && !isWithheld(before) && !isWithheld(after),
   )
-  return { call, was, is: first, differences: found, unstable }
+  return { call, was, is: first, differences: found, unstable, ...(stack !== undefined && { stack }) }
 }
 
-async function decide(reconciler: Reconciler, input: RunInput): Promise<Decision> {
+async function decide(reconciler: Reconciler, input: RunInput): Promise<Decision & { stack?: string }> {
   try {
     const outcome = await toInvoke(reconciler)(input, callContext())
     return { outcome: JSON.parse(JSON.stringify(outcome)) as Outcome }
   } catch (error) {
-    return { error: error instanceof Error ? error.message : String(error) }
+    const place = placeOf(error)
+    if (!(error instanceof Error)) return { error: String(error) }
+    return { error: error.message, ...(place !== undefined && { place }), stack: error.stack ?? error.message }
   }
 }
+
+/** An edit of the file moves the place of the same error. */
+const compared = (decision: Decision): Decision => ('error' in decision ? { error: decision.error } : decision)
 
 /** Leaves out the contents that the record does not contain. */
 function told(is: Decision, was: Decision): Decision {

@@ -38,6 +38,8 @@ const lastRun = {
   result: 'success',
   because: 'it is new',
   writes: [],
+  refused: [],
+  unchanged: [],
   declared: ['veiled', 'lost'].map((name) => ({ kind: 'Deployment', namespace: 'default', name })),
 }
 const owner = situation({ reconcilers: [served({ owned: [relative('Deployment', 'veiled', {})], lastRun })] })

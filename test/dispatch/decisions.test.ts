@@ -1,11 +1,13 @@
 import { describe, expect, it } from 'vitest'
-import { ConflictError, RetryAfterError, TerminalError } from '#contracts'
+import { ConflictError, notePlace, RetryAfterError, TerminalError } from '#contracts'
 import { ApiConnectionError, ApiError } from '#kube'
 import { readReconciler, reconcilerSpec, selectionOf } from '#spec'
 import { failedBy, refusalOf } from '../../dispatch/errors.ts'
 import { ApiServerAwayError } from '../../dispatch/gate.ts'
 import {
   consequenceOf,
+  EffectError,
+  ExternalError,
   FunctionError,
   gravest,
   NamespaceTerminatingError,
@@ -61,6 +63,44 @@ describe('the consequence of a failure', () => {
     const reasonAt = (attempt: number) =>
       consequenceOf(error, { attempt, backoff, random: () => 0.5, server }).report?.reason
     expect([3, 4, 5].map(reasonAt)).toEqual([undefined, reason, reason])
+  })
+
+  it.each<[string, unknown, (string | undefined)[]]>([
+    ['what the function throws', new TypeError('no such field'), [undefined, 'TypeError', 'TypeError']],
+    [
+      'an effect that fails',
+      new EffectError(new TypeError('x'), { kind: 'add' }),
+      [undefined, 'EffectFailed', 'EffectFailed'],
+    ],
+    [
+      'a wait that it asks for',
+      new RetryAfterError('later', { afterSeconds: 7 }),
+      [undefined, 'RetryAfter', 'RetryAfter'],
+    ],
+    ['a function over HTTP that is not there', new FunctionError('refused', { isAway: true }), [undefined, undefined]],
+    ['an API server in trouble', apiError(500), [undefined, undefined]],
+    ['a refused write, which says so itself', new RefusedError('no', { reason: 'Invalid' }), [undefined, undefined]],
+  ])('makes its object doubtful from the second failure of the function in a row on: %s', (_, error, reasons) => {
+    const { server } = failedBy(error)
+    const doubtAt = (attempt: number) =>
+      consequenceOf(error, { attempt, backoff, random: () => 0.5, server }).doubt?.reason
+    expect([0, 1, 5].slice(0, reasons.length).map(doubtAt)).toEqual(reasons)
+  })
+
+  it('says where the function has thrown an error, unless its words are for the users of the object', () => {
+    const placed = <E extends Error>(error: E): E => {
+      notePlace(error, 'TypeError at src/a.ts:1:2')
+      return error
+    }
+    const told = (error: Error) => {
+      const { finish, report } = consequenceOf(error, { attempt: 9, backoff, random: () => 0.5 })
+      return ['message' in finish ? finish.message : '', report?.message]
+    }
+    expect(told(placed(new TypeError('x')))).toEqual(Array(2).fill('TypeError at src/a.ts:1:2: x'))
+    expect(told(new ExternalError(placed(new TypeError('x'))))[0]).toBe(
+      'the external system cannot be read: TypeError at src/a.ts:1:2: x',
+    )
+    expect(told(placed(new TerminalError('spec.size is -1')))).toEqual(Array(2).fill('spec.size is -1'))
   })
 
   it('never fails for a reason that no condition may have', () => {

@@ -228,4 +228,30 @@ describe('a failure', () => {
     expect(results()).toEqual(['error', 'error', 'success'])
     expect(await scene.condition('throws')).toBeUndefined()
   })
+
+  it('of a function that had said Ready makes that Unknown from the second in a row on, by one write that causes no run', async () => {
+    await scene.widget('doubtful', () => ({ conditions: [{ type: 'Ready', status: 'True', reason: 'Up' }] }))
+    await scene.ended('doubtful')
+    const began = scene.stepsOf('doubtful').length
+    let failures = 0
+    scene.behave('doubtful', () => {
+      throw new TypeError(`no such field, for the ${++failures}th time`)
+    })
+    await scene.run('doubtful')
+    expect(await scene.condition('doubtful', 'Ready')).toMatchObject({ status: 'True' })
+    await until(() => failures === 4)
+    expect(await scene.condition('doubtful', 'Ready')).toMatchObject({
+      status: 'Unknown',
+      reason: 'TypeError',
+      message: 'the function fails: no such field, for the 2th time',
+    })
+    const steps = scene.stepsOf('doubtful').slice(began)
+    expect(steps.filter(({ step }) => step === 'written')).toHaveLength(1)
+    const started = steps.flatMap((step) => (step.step === 'started' ? [step] : []))
+    expect(started.slice(1).map(({ fired, causes = [] }) => [fired, causes])).toEqual(
+      started.slice(1).map(() => [true, []]),
+    )
+    scene.behave('doubtful', () => ({}))
+    await until(async () => (await scene.condition('doubtful', 'Ready'))?.['status'] === 'True')
+  })
 })

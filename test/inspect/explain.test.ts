@@ -257,6 +257,8 @@ const SITUATIONS: Record<string, Row> = {
         result: 'success',
         because: 'changed Website default/hello',
         writes: ['apply Deployment web'],
+        refused: [],
+        unchanged: [],
         declared: [{ kind: 'Deployment', namespace: 'default', name: 'web' }],
       },
     }),
@@ -569,6 +571,8 @@ describe('explain', () => {
       result: 'success',
       because: 'changed Website default/hello',
       writes: ['apply Deployment web'],
+      refused: [{ write: 'apply Secret key', error: 'exceeded quota' }],
+      unchanged: [],
       declared: [],
     }
     const ownerReferences = [{ apiVersion: 'example.com/v1', kind: 'Shop', name: 'ours', uid: 'o', controller: true }]
@@ -578,7 +582,7 @@ describe('explain', () => {
     expect(page).toContain('Owner       Shop ours\n')
     expect(page).toContain('Changed by  fairlead-website: status 20s ago\n            kubectl-edit: object 30s ago\n')
     expect(page).toContain(
-      'Last run    website: success 1m0s ago (run 9), because changed Website default/hello; waited 2ms, took 20ms; wrote apply Deployment web\n',
+      'Last run    website: success 1m0s ago (run 9), because changed Website default/hello; waited 2ms, took 20ms; wrote apply Deployment web; refused: apply Secret key\n',
     )
   })
 

@@ -1,6 +1,7 @@
+import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
-import type { Invoke, RunInput, RunLog } from '#contracts'
+import { type Invoke, placeOf, type RunInput, type RunLog } from '#contracts'
 import { heapWithin, isolation } from '../../cli/process/isolation.ts'
 
 const MODULE = fileURLToPath(new URL('./naughty.ts', import.meta.url))
@@ -29,6 +30,13 @@ function doing(does: string, signal = new AbortController().signal) {
 it('a function in a process of its own gives the outcome that it gives elsewhere, and its log', async () => {
   expect(await doing('nothing')).toEqual({ status: { phase: 'DONE' } })
   expect(lines).toEqual(['begun', 'done'])
+})
+
+it('an error keeps the place where the function has thrown it', async () => {
+  const error: unknown = await doing('refuse').catch((thrown: unknown) => thrown)
+  const lines = readFileSync(MODULE, 'utf8').split('\n')
+  const line = lines.findIndex((text) => text.includes('throw new TerminalError(')) + 1
+  expect(placeOf(error)).toMatch(new RegExp(String.raw`^TerminalError at test/process/naughty\.ts:${line}:\d+$`))
 })
 
 it('the next call is made in the same process; where that ends, by whatever, in a new one', async () => {

@@ -116,6 +116,58 @@ describe('the status write', () => {
     expect(failurePatch(shown, { reason: 'NameTaken', message: 'Pod default/a exists' }, now)).toBeUndefined()
   })
 
+  describe('of a function that fails again and again', () => {
+    const doubt = { reason: 'TypeError', message: 'TypeError at src/a.ts:1:2: no such field' }
+    const ready = (status: string, more: object = {}) => ({
+      type: 'Ready',
+      status,
+      reason: 'Running',
+      message: '',
+      lastTransitionTime: before,
+      ...more,
+    })
+    const having = (...conditions: object[]) => widget({ status: { observedGeneration: 1, conditions } })
+    const doubted = ready('Unknown', { reason: 'TypeError', message: `the function fails: ${doubt.message}` })
+    const readyIn = (patch: { status: unknown } | undefined) =>
+      (patch?.status as { conditions: { type: string }[] } | undefined)?.conditions.find(({ type }) => type === 'Ready')
+
+    it('shows Ready Unknown instead of True, with the reason of the error', () => {
+      expect(readyIn(failurePatch(having(ready('True')), undefined, now, { doubt }))).toMatchObject({
+        status: 'Unknown',
+        reason: 'TypeError',
+        message: `the function fails: ${doubt.message}`,
+      })
+    })
+
+    it.each([
+      ['the Ready that its function has set', having(ready('False'))],
+      ['an Unknown that its function has set', having(ready('Unknown', { message: doubt.message }))],
+      ['the want of a Ready', having()],
+      ['the want of conditions', widget({ status: { phase: 'x' } })],
+      ['what is shown, while the reason is the same', having({ ...doubted, message: 'the function fails: 17 of 20' })],
+    ])('leaves alone %s', (_, object) => {
+      expect(failurePatch(object, undefined, now, { doubt })).toBeUndefined()
+    })
+
+    it('shows Ready True again with the next success, or what the function says then', () => {
+      expect(readyIn(statusPatch(having(doubted), {}, now))).toMatchObject({ status: 'True', reason: RECONCILED })
+      const said = { type: 'Ready', status: 'False' as const, reason: 'Waiting' }
+      expect(readyIn(statusPatch(having(doubted), { conditions: [said] }, now))).toMatchObject(said)
+    })
+
+    it('that then fails for good, or has a write refused, says what Ready was before all of that', () => {
+      const bad = { reason: 'Bad', message: 'bad' }
+      expect(readyIn(failurePatch(having(doubted), bad, now, { isTerminal: true }))).toMatchObject({
+        status: 'False',
+        message: 'terminal error (Ready was True before): bad',
+      })
+      expect(readyIn(failurePatch(having(doubted), bad, now, { refusal: bad }))).toMatchObject({
+        status: 'False',
+        message: 'a write was refused: bad',
+      })
+    })
+  })
+
   it('takes the failure back when a run goes through', () => {
     const failed = { type: RECONCILED, status: 'False', reason: 'NameTaken', message: 'x', lastTransitionTime: before }
     const object = widget({ status: { observedGeneration: 1, conditions: [failed] } })

@@ -138,7 +138,10 @@ describe('a function over HTTP', () => {
     })
     const response = await post(url, run(asked))
     expect([response.status, response.headers.get('retry-after')]).toEqual([status, retryAfter])
-    expect(await response.json()).toEqual({ ...(reason && { reason }), message: error.message })
+    const place = expect.stringMatching(
+      new RegExp(String.raw`^${error.constructor.name} at test/sdk/serve\.test\.ts:\d+:\d+$`),
+    )
+    expect(await response.json()).toEqual({ ...(reason && { reason }), message: error.message, place })
   })
 
   it.each([

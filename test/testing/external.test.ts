@@ -188,7 +188,9 @@ describe('a simulation of a function with an external system', () => {
         },
       },
     })
-    await expect(world.runUntilIdle()).rejects.toThrow('the external system cannot be read: down')
+    await expect(world.runUntilIdle()).rejects.toThrow(
+      /^the external system cannot be read: Error at test\/testing\/external\.test\.ts:\d+:\d+: down$/,
+    )
   })
 
   it('needs a model, and takes none for a function without an external system', () => {

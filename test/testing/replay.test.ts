@@ -95,6 +95,21 @@ describe('replay', () => {
     expect(calls[0]?.differences[0]).toEqual({ path: '.error', before: 'no route to host' })
   })
 
+  it('says where the function throws, then and now; an edit that moves it is no other decision', async () => {
+    const failing = functionOf(() => {
+      throw new TypeError('no such field')
+    })
+    const record = await recordBy(failing)
+    const moved = { ...record, laps: record.laps.map((lap) => ({ ...lap, place: 'TypeError at src/website.ts:1:2' })) }
+    const { isSame, calls } = await replayRun(failing, moved)
+    expect(isSame).toBe(true)
+    expect(calls[0]?.was).toEqual({ error: 'no such field', place: 'TypeError at src/website.ts:1:2' })
+    const place = expect.stringMatching(/^TypeError at test\/testing\/replay\.test\.ts:\d+:\d+$/)
+    expect(calls[0]?.is).toEqual({ error: 'no such field', place })
+    expect(record.laps[0]?.place).toEqual(calls[0]?.is && 'place' in calls[0].is ? calls[0].is.place : undefined)
+    expect(calls[0]?.stack).toContain('replay.test.ts')
+  })
+
   it('compares all but what is made of Secrets and of the seed', async () => {
     const making = functionOf(({ related, secret: drawn }) => ({
       apply: [
@@ -175,4 +190,15 @@ it('fairlead replay --from needs neither cluster nor NATS, and ends with 1 where
     code: 1,
     stdout: expect.stringContaining('~ .outcome.status.size: 2 → 7'),
   })
+  const failed = functionOf(() => {
+    throw new TypeError('no such field')
+  })
+  await writeFile(join(dir, 'failed.json'), JSON.stringify(await recordBy(failed)))
+  const { stdout } = await replay('same.ts', 'failed.json')
+  const call = stdout.split('\n').slice(1, 4)
+  expect(call).toEqual([
+    '  call 1: other than it was',
+    expect.stringMatching(/^ {4}then: failed: TypeError at test\/testing\/replay\.test\.ts:\d+:\d+: no such field$/),
+    '    now: returned 1 object, status {"size":2}',
+  ])
 })

@@ -1,4 +1,4 @@
-import type { KubeObject, ResourceRef } from '#contracts'
+import type { KubeObject, ResourceRef, WriteRecord } from '#contracts'
 import {
   compareVersions,
   type DeadLetter,
@@ -21,7 +21,7 @@ import { markedBy } from '#reconcile'
 import { identityOf, isOwnedBy, type ReconcilerSpec, relatedLookup } from '#spec'
 import type { ExistingStreams } from '../existing-streams.ts'
 import { keyFor, orphansIn, type Row, toRow, withOrphan } from '../keys.ts'
-import { becauseOf, latestRuns, tookMs, waitedMs } from '../runs.ts'
+import { becauseOf, latestRuns, tookMs, waitedMs, writesIn } from '../runs.ts'
 import { healthOf } from './health.ts'
 import type { LastRun, Letter, Relative, ReportedEvent, Target } from './situation.ts'
 
@@ -297,6 +297,9 @@ export async function lastRunOf(
 function toLastRun({ sequence, record }: StoredRun, { namespace }: Target): LastRun {
   const { endedAt, result, message, laps } = record
   const outcome = laps.findLast((lap) => lap.outcome !== undefined)?.outcome
+  const place = laps.findLast((lap) => lap.error !== undefined)?.place
+  const { written, refused, unchanged } = writesIn(record)
+  const called = ({ verb, kind, name }: WriteRecord) => `${verb} ${kind} ${name}`
   return {
     run: sequence,
     endedAt,
@@ -305,7 +308,10 @@ function toLastRun({ sequence, record }: StoredRun, { namespace }: Target): Last
     result,
     message,
     because: becauseOf(record),
-    writes: laps.flatMap(({ writes }) => writes.map(({ verb, kind, name }) => `${verb} ${kind} ${name}`)),
+    ...(place !== undefined && { place }),
+    writes: written.map(called),
+    refused: refused.map((one) => ({ write: called(one), error: one.error ?? '' })),
+    unchanged: unchanged.map(called),
     declared: (outcome?.apply ?? []).map(({ kind, metadata }) => {
       const place = metadata.namespace ?? namespace
       return { kind, namespace: place, name: metadata.name }

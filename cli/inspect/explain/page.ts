@@ -219,11 +219,17 @@ export function writersOf(object: KubeObject | undefined): { manager?: string; t
 
 function lastRunOf({ object, lastRun }: ReconcilerSituation, now: number): string[] {
   if (lastRun === undefined) return []
-  const { run, endedAt, tookMs, waitedMs, result, because, writes } = lastRun
+  const { run, endedAt, tookMs, waitedMs, result, because, place, writes, refused, unchanged } = lastRun
   const ago = duration(now - Date.parse(endedAt))
-  const wrote = writes.length === 0 ? 'wrote nothing' : `wrote ${writes.join(', ')}`
-  const times = `waited ${duration(waitedMs)}, took ${duration(tookMs)}`
-  return [`${nameOf(object)}: ${result} ${ago} ago (run ${run}), because ${because}; ${times}; ${wrote}`]
+  const parts = [
+    `${nameOf(object)}: ${result} ${ago} ago (run ${run}), because ${because}`,
+    `waited ${duration(waitedMs)}, took ${duration(tookMs)}`,
+    ...(place === undefined ? [] : [`threw ${place}`]),
+    `wrote ${writes.length === 0 ? 'nothing' : writes.join(', ')}`,
+    ...(refused.length === 0 ? [] : [`refused: ${refused.map(({ write }) => write).join(', ')}`]),
+    ...(unchanged.length === 0 ? [] : [`unchanged: ${unchanged.join(', ')}`]),
+  ]
+  return [parts.join('; ')]
 }
 
 function tree(relatives: readonly Relative[], untold: Untold): string[] {

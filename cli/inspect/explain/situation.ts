@@ -68,8 +68,14 @@ export interface LastRun {
   result: string
   message?: string
   because: string
-  /** `apply Deployment shop/web` */
+  /** Where the function has thrown the error of the run: `TypeError at src/website.ts:12:5`. */
+  place?: string
+  /** What it wrote: `apply Deployment web`. */
   writes: string[]
+  /** The writes that were refused, and why. */
+  refused: { write: string; error: string }[]
+  /** The writes that had nothing to change. */
+  unchanged: string[]
   /** The objects of its last outcome: kind, namespace and name. */
   declared: Pick<Relative, 'kind' | 'namespace' | 'name'>[]
 }

@@ -3,7 +3,7 @@
  * quickly.
  */
 import { inspect } from 'node:util'
-import type { FunctionInput } from '#contracts'
+import { type FunctionInput, placeOf } from '#contracts'
 
 export interface Isolated {
   /** The number of the call, unique in its process. */
@@ -21,6 +21,8 @@ export interface Thrown {
   stack?: string
   reason?: string
   afterSeconds?: number
+  /** Where the function has thrown it. */
+  place?: string | undefined
 }
 
 /** `stray`: an error outside of every call; the process ends. */
@@ -40,5 +42,5 @@ export function thrownBy(thrown: unknown): Thrown {
   if (!(thrown instanceof Error))
     return { name: 'Error', message: typeof thrown === 'string' ? thrown : inspect(thrown) }
   const { name, message, stack, reason, afterSeconds }: Thrown = thrown
-  return { name, message, stack, reason, afterSeconds }
+  return { name, message, stack, reason, afterSeconds, place: placeOf(thrown) }
 }

@@ -69,7 +69,7 @@ function shape({ tone, text, path, at, lane }: Mark, x: string, y: number): Html
 
 function marksOf({ object, events }: Situation, runs: readonly StoredRun[], untold: (text: string) => string): Mark[] {
   const ran = runs.map(({ sequence, record }): Mark => {
-    const wrote = writesIn(record)
+    const wrote = writesIn(record).written.length
     const what =
       untold(record.message ?? '') ||
       `${wrote === 0 ? 'wrote nothing' : `${wrote} ${wrote === 1 ? 'write' : 'writes'}`} in ${duration(tookMs(record))}; ${becauseOf(record)}`

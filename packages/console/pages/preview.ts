@@ -1,5 +1,6 @@
 import { toGet } from '#console/access'
 import { type FieldChange, namespacedName, type Outcome } from '#contracts'
+import { failureText } from '#inspect'
 import { type Html, html } from '../html.ts'
 import { type Ask, NotFoundError, type Page, primaries } from './page.ts'
 import { badge, changes, empty, kindPart, namespaceIn, objectPath, runPath, section } from './parts.ts'
@@ -66,7 +67,7 @@ export async function previewPage(ask: Ask): Promise<Page> {
 /** Has the shape that `fairlead replay -o json` prints. */
 interface Replayed {
   isSame: boolean
-  calls: { call: number; differences: FieldChange[]; unstable: string[]; is: { error?: string } }[]
+  calls: { call: number; differences: FieldChange[]; unstable: string[]; is: { error?: string; place?: string } }[]
   leftOut: string[]
 }
 
@@ -91,7 +92,7 @@ export async function replayPage(ask: Ask): Promise<Page> {
               'Nothing can be compared.',
               'The run did not call the function, or its record leaves out the outcomes.',
             )
-          : html`<ol class="laps">${calls.map(({ call, differences, unstable, is }) => html`<li><p class="call">Call ${call}: ${differences.length + unstable.length === 0 ? 'as it was' : 'other than it was'}</p>${is.error !== undefined && html`<p class="error">fails now: ${is.error}</p>`}${changes(differences)}${unstable.map((path) => html`<p><code>${path}</code> differs between two calls on the same input</p>`)}</li>`)}</ol>`,
+          : html`<ol class="laps">${calls.map(({ call, differences, unstable, is }) => html`<li><p class="call">Call ${call}: ${differences.length + unstable.length === 0 ? 'as it was' : 'other than it was'}</p>${is.error !== undefined && html`<p class="error">fails now: ${failureText(is)}</p>`}${changes(differences)}${unstable.map((path) => html`<p><code>${path}</code> differs between two calls on the same input</p>`)}</li>`)}</ol>`,
       ),
       left: html`<p class="dim">Left out of the record: ${leftOut.join('; ')}</p>`,
     },

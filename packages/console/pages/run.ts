@@ -3,6 +3,7 @@ import type { StoredRun } from '#events'
 import {
   becauseOf,
   changeText,
+  failureText,
   type InputChange,
   inputChanges,
   lineOffset,
@@ -107,10 +108,11 @@ function causes(record: RunRecord, changed: readonly InputChange[], may: Seen): 
   return html`<p>${becauseOf(record)}</p>${rows.length > 0 && differs}`
 }
 
-function lapHtml({ error, outcome, isSame, writes }: LapRecord, index: number, may: Seen): Html {
+function lapHtml(lap: LapRecord, index: number, may: Seen): Html {
+  const { error, outcome, isSame, writes } = lap
   const said =
     error !== undefined
-      ? html`<span class="error">failed: ${error}</span>`
+      ? html`<span class="error">failed: ${failureText(lap)}</span>`
       : isSame || outcome === undefined
         ? html`returned the same`
         : may.all
@@ -119,12 +121,13 @@ function lapHtml({ error, outcome, isSame, writes }: LapRecord, index: number, m
   return html`<li><p class="call">Call ${index + 1}: ${said}</p>${writes.map((write) => writeHtml(write, may))}</li>`
 }
 
-function writeHtml({ verb, kind, namespace, name, error, differences: found, patch }: WriteRecord, may: Seen): Html {
+function writeHtml(write: WriteRecord, may: Seen): Html {
+  const { verb, kind, namespace, name, error, unchanged, differences: found, patch } = write
   const fields = found ?? (patch === undefined ? [] : differences(undefined, patch))
   if (!may.kind(kind))
     return html`<div class="write"><p><span class="verb">${verb}</span> ${kind}${error !== undefined && html` <span class="error">refused</span>`}</p><p class="dim">You may not get ${kind}: its name and what changed are not shown.</p></div>`
   const object = namespacedName({ namespace, name })
-  return html`<div class="write"><p><span class="verb">${verb}</span> ${kind} <bdi>${object}</bdi>${error !== undefined && html` <span class="error">refused: ${error}</span>`}</p>${fields.length > 0 && changes(fields)}</div>`
+  return html`<div class="write"><p><span class="verb">${verb}</span> ${kind} <bdi>${object}</bdi>${error !== undefined && html` <span class="error">refused: ${error}</span>`}${unchanged && html` <span class="dim">unchanged</span>`}</p>${fields.length > 0 && changes(fields)}</div>`
 }
 
 function side(ask: Ask, { sequence, record }: StoredRun, mayDownload: boolean): Html {

@@ -1,7 +1,7 @@
 import { toList } from '#console/access'
 import type { ResourceRef, RunResult } from '#contracts'
 import type { StoredRun } from '#events'
-import { becauseOf, tookMs, waitedMs, writesIn } from '#inspect'
+import { becauseOf, tookMs, waitedMs, writesText } from '#inspect'
 import { duration, oneLine } from '#process/exit'
 import { type Html, html } from '../html.ts'
 import { type Ask, type Page, primaries } from './page.ts'
@@ -86,7 +86,7 @@ export function runRows(
       resultBadge(result),
       duration(waitedMs(record)),
       duration(tookMs(record)),
-      String(writesIn(record)),
+      writesText(record),
       html`${why}`,
     ]
   })

@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from 'vitest'
 import type { RunRecord } from '#contracts'
 import type { EndedRun } from '#dispatch'
 import { reconciled } from '#reconcile'
-import { inputChanges } from '../../../cli/inspect/runs.ts'
+import { inputChanges, writesText } from '../../../cli/inspect/runs.ts'
 import { type HistoryOptions, RunHistory } from '../../../cli/process/history.ts'
 import { recordOf, sizeOf } from '../../../cli/process/run-record.ts'
 import { configMap, endedRun, input, logged, round, secret, website } from './runs.ts'
@@ -67,6 +67,15 @@ describe('a record', () => {
       },
     ])
     expect(record.objects).toEqual({ 'Website.v1.example.com shop/hello@1': website('1') })
+  })
+
+  it('counts writes as written, refused or unchanged', () => {
+    const object = configMap('c', '7')
+    const write = { verb: 'apply' as const, object, before: object, after: configMap('c', '8') }
+    const writes = [write, { ...write, isUnchanged: true }, { ...write, after: undefined, failed: new Error('no') }]
+    const record = recordOf(endedRun({ rounds: [round({ writes })] }), { process: 'vm-1', cpuMs: undefined })
+    expect(record.laps[0]?.writes.map(({ error, unchanged }) => error ?? unchanged)).toEqual([undefined, true, 'no'])
+    expect([record.requests, writesText(record)]).toEqual([3, '1 (1 refused, 1 unchanged)'])
   })
 
   it('has an object once, however many decisions have seen it', () => {
@@ -292,6 +301,8 @@ describe('the history', () => {
     dull: endedRun(),
     'a timer that is set': endedRun({ finish: { kind: 'requeue', at: new Date() } }),
     changed: endedRun({ rounds: [round({ writes: [wrote] })] }),
+    'a write that had nothing to change': endedRun({ rounds: [round({ writes: [{ ...wrote, isUnchanged: true }] })] }),
+    refused: endedRun({ rounds: [round({ writes: [{ ...wrote, after: undefined, failed: new Error('no') }] })] }),
     failed: endedRun({ finish: { kind: 'error', message: 'no', retryAt: new Date() } }),
     terminal: endedRun({ finish: { kind: 'terminal', message: 'no' } }),
     fenced: endedRun({ finish: undefined }),
@@ -304,7 +315,7 @@ describe('the history', () => {
       history.ended(run)
       return sent.length > before
     })
-    expect(found.map(([name]) => name)).toEqual(['changed', 'failed', 'terminal', 'fenced'])
+    expect(found.map(([name]) => name)).toEqual(['changed', 'refused', 'failed', 'terminal', 'fenced'])
   })
 
   it('tells what queued the key', async () => {
