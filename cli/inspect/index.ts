@@ -10,6 +10,7 @@ export {
   conditionOf,
   conditionsOf,
   type Finding,
+  type LastRun,
   nameOf,
   type ReconcilerSituation,
   type Relative,

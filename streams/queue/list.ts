@@ -90,7 +90,8 @@ function recordEntry({ names, clock }: Core, message: StoredMessage): Entry | un
   const common = { reconciler: place.reconciler, key: place.key, lane, attempt, since, ...errorFrom(message) }
   switch (state) {
     case 'running': {
-      const who = { owner, ...(by !== undefined && { by }) }
+      const cutShort = record.reason === 'CutShort' && { cutShort: true as const }
+      const who = { owner, ...(by !== undefined && { by }), ...cutShort }
       return { ...common, ...withCauses(record.causes), state, ...who, leaseUntil: at, dirty: dirty || otherLaneWaits }
     }
     case 'waiting':

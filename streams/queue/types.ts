@@ -145,7 +145,16 @@ export type Entry = {
   causes?: Causes
 } & (
   | { state: 'queued'; since: Date; position: number; positionInNamespace: number }
-  | { state: 'running'; since: Date; owner: string; by?: string; leaseUntil: Date; dirty: boolean }
+  | {
+      state: 'running'
+      since: Date
+      owner: string
+      by?: string
+      /** The run before it never ended. */
+      cutShort?: true
+      leaseUntil: Date
+      dirty: boolean
+    }
   | { state: 'waiting'; since: Date; until: Date; reason: 'Requeue' | 'Error' | 'CutShort' }
   | { state: 'parked'; since: Date; reason: 'Terminal' | 'Withdrawn' }
 )

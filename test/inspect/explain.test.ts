@@ -1,6 +1,6 @@
 import { stripVTControlCharacters, styleText } from 'node:util'
 import { describe, expect, it } from 'vitest'
-import type { Row as InspectRow, Situation } from '#inspect'
+import type { Row as InspectRow, LastRun, Situation } from '#inspect'
 import { colored, explain, jsonOf, pageOf } from '#inspect'
 import { ago, ahead, type Given, NOW, reconciler, relative, row, served, situation, website } from './situations.ts'
 
@@ -19,6 +19,22 @@ const spec = (given: object, said: Parameters<typeof reconciler>[1] = []) => one
 const inShard = (shard: string, said: Parameters<typeof reconciler>[1] = []) => ({
   ...reconciler({}, said),
   metadata: { name: 'website', labels: { 'fairlead.dev/shard': shard } },
+})
+const THROWN = 'TypeError at src/website.ts:12:5: no such field'
+const denied = (resource: string, group: string) =>
+  `cannot apply X default/web: ${resource} is forbidden: User "system:serviceaccount:fairlead-system:fairlead-website" cannot create resource "${resource}" in API group "${group}" in the namespace "default"`
+const ran = (more: Partial<LastRun> = {}): LastRun => ({
+  run: 9,
+  endedAt: ago(60),
+  tookMs: 20,
+  waitedMs: 2,
+  result: 'error',
+  because: 'modified Website default/hello',
+  writes: [],
+  refused: [],
+  unchanged: [],
+  declared: [],
+  ...more,
 })
 const going = (finalizers: string[]) => website({ deletionTimestamp: ago(60), finalizers })
 
@@ -168,7 +184,10 @@ const SITUATIONS: Record<string, Row> = {
     `kubectl patch reconciler website --type merge -p '{"spec":{"dryRun":false}}' && fairlead queue run website default/hello`,
   ],
   'a right is missing': [
-    one({ missingRights: ['create deployments.apps'] }),
+    one({
+      missingRights: ['create deployments.apps'],
+      lastRun: ran({ refused: [{ write: 'apply Deployment web', error: denied('deployments', 'apps') }] }),
+    }),
     'RightsMissing',
     'fairlead install -f FILE',
   ],
@@ -199,6 +218,36 @@ const SITUATIONS: Record<string, Row> = {
     one({ rows: [row({ state: 'waiting', reason: 'CutShort', attempt: 2, until: ahead(12) })] }),
     'RunCutShort',
     'fairlead queue retry website default/hello',
+  ],
+  'it runs again after it has ended its process': [
+    one({ rows: [row({ state: 'running', by: 'vm-1', cutShort: true, since: ago(3), until: ahead(4) })] }),
+    'RunCutShort',
+    'fairlead queue retry website default/hello',
+  ],
+  'it has ended its process by a loop': [
+    one({
+      rows: [row({ state: 'waiting', reason: 'CutShort', attempt: 2, until: ahead(12) })],
+      lastRun: ran({ result: 'fenced', message: 'EndlessLoop at src/website.ts:7:3: it has blocked the process' }),
+    }),
+    'RunCutShort',
+    'Correct the function at src/website.ts:7:3',
+  ],
+  'its function throws': [
+    {
+      object: website({}, [['Ready', 'Unknown', 'TypeError', `the function fails: ${THROWN}`]]),
+      ...one({ rows: [row({ state: 'waiting', reason: 'Error', attempt: 2, until: ahead(1), error: THROWN })] }),
+    },
+    'Retrying',
+    'Correct the function at src/website.ts:12:5',
+  ],
+  'its function has thrown, and NATS is away': [
+    {
+      natsAway: 'cannot connect',
+      object: website({}, [['Ready', 'Unknown', 'TypeError', `the function fails: ${THROWN}`]]),
+      ...one({ rows: undefined, isServed: undefined }),
+    },
+    'NotReady',
+    'Correct the function at src/website.ts:12:5',
   ],
   'it runs': [
     one({ rows: [row({ state: 'running', by: 'vm-1', until: ahead(4) })] }),
@@ -492,6 +541,188 @@ describe('explain', () => {
       Next step: Raise the quota of the namespace, or ask for less; to try at once:
         fairlead queue retry website default/hello"
     `)
+  })
+
+  describe('of two causes at once names first:', () => {
+    const QUOTA = 'cannot apply Secret default/key: exceeded quota: secrets: 1 of 1'
+    const FORBIDDEN = denied('deployments', 'apps')
+    const retried = (error: string) => row({ state: 'waiting', reason: 'Error', attempt: 3, until: ahead(12), error })
+    /** A refused write of the last run, and another cause. */
+    const refusedAnd = (
+      more: Given<Situation>,
+      served1: Parameters<typeof served>[0] = {},
+      [reason, message] = ['QuotaExceeded', QUOTA],
+    ): Given<Situation> => ({
+      ...more,
+      object: website(more.object?.metadata, [
+        ['Reconciled', 'False', reason, message],
+        ['Ready', 'False', reason, `a write was refused: ${message}`],
+        ...conditionsIn(more),
+      ]),
+      ...one({
+        rows: [retried(message)],
+        lastRun: ran({ refused: [{ write: 'apply Secret key', error: message }] }),
+        ...served1,
+      }),
+    })
+    const conditionsIn = ({ object }: Given<Situation>): Said[] =>
+      ((object?.status as { conditions?: Record<string, string>[] } | undefined)?.conditions ?? []).map(
+        ({ type = '', status = '', reason = '', message = '' }) => [type, status, reason, message],
+      )
+    const throwsAnd = (more: Given<Situation>, served1: Parameters<typeof served>[0] = {}): Given<Situation> => ({
+      object: website({}, [['Ready', 'Unknown', 'TypeError', `the function fails: ${THROWN}`]]),
+      ...more,
+      ...one({ rows: [retried(THROWN)], lastRun: ran({ message: THROWN }), ...served1 }),
+    })
+    const contested = website({}, [['Contested', 'True', 'FieldConflict', '"hpa" has changed .spec.replicas']])
+    const letters = [{ id: 3, reconciler: 'website', reason: 'unknown-reconciler', detail: 'gone' }]
+    const stuck = relative('Pod', 'web', { phase: 'Failed', reason: 'Evicted' })
+    const missing = relative('ConfigMap', 'c')
+
+    it.each<[string, Given<Situation>, string[]]>([
+      [
+        'the refused write, not a right that it does not need',
+        refusedAnd({}, { missingRights: ['create networkpolicies.networking.k8s.io'] }),
+        ['QuotaExceeded problem', 'RightsMissing note'],
+      ],
+      [
+        'the refused write with the right that it needs, and once',
+        refusedAnd({}, { missingRights: ['create deployments.apps', 'delete pods'] }, ['Forbidden', FORBIDDEN]),
+        ['Forbidden problem', 'RightsMissing note'],
+      ],
+      [
+        'a right that a refused write needs, which no condition shows',
+        one({
+          missingRights: ['delete pods', 'create deployments.apps'],
+          lastRun: ran({ refused: [{ write: 'apply Deployment web', error: FORBIDDEN }] }),
+        }),
+        ['RightsMissing problem', 'RightsMissing note'],
+      ],
+      [
+        'the refused write, then a dead letter',
+        refusedAnd({ letters }),
+        ['QuotaExceeded problem', 'DeadLetter problem'],
+      ],
+      [
+        'the refused write, then a bridge that is behind',
+        refusedAnd({ storedVersion: '5' }),
+        ['QuotaExceeded problem', 'BridgeBehind problem'],
+      ],
+      [
+        'the refused write, then contested fields',
+        refusedAnd({ object: contested }),
+        ['QuotaExceeded problem', 'Contested problem'],
+      ],
+      [
+        'the refused write, then a related object that is missing',
+        refusedAnd({}, { named: [missing] }),
+        ['QuotaExceeded problem', 'RelatedMissing problem'],
+      ],
+      [
+        'the refused write, then a failed owned object',
+        refusedAnd({}, { owned: [stuck] }),
+        ['QuotaExceeded problem', 'OwnedFailed problem'],
+      ],
+      [
+        'the refused write, then a finalizer of somebody else',
+        refusedAnd({ object: going(['example.com/dns']) }),
+        ['QuotaExceeded problem', 'FinalizerOfOthers problem'],
+      ],
+      [
+        'the refused write, while NATS is away',
+        refusedAnd({ natsAway: 'cannot connect' }, { rows: undefined, isServed: undefined, lastRun: undefined }),
+        ['QuotaExceeded problem', 'NatsAway unknown'],
+      ],
+      [
+        'the pause of the object, because no run writes',
+        refusedAnd({ object: website({ annotations: { 'fairlead.dev/paused': 'true' } }, []) }),
+        ['Paused problem', 'QuotaExceeded problem'],
+      ],
+      [
+        'the pause of the Reconciler',
+        refusedAnd({}, { object: reconciler({ paused: true }, [['Ready', 'False', 'Paused']]) }),
+        ['ReconcilerPaused problem', 'QuotaExceeded problem'],
+      ],
+      ['the want of a dispatcher', refusedAnd({}, { isServed: false }), ['Unserved problem', 'QuotaExceeded problem']],
+      [
+        'the namespace that is being deleted',
+        refusedAnd({ isNamespaceTerminating: true }),
+        ['NamespaceTerminating problem', 'QuotaExceeded problem'],
+      ],
+      [
+        'the dry run',
+        refusedAnd({}, { object: reconciler({ dryRun: true }) }),
+        ['DryRun problem', 'QuotaExceeded problem'],
+      ],
+      [
+        'what the function throws, not a right that no write needs',
+        throwsAnd({}, { missingRights: ['delete pods'] }),
+        ['Retrying problem', 'RightsMissing note'],
+      ],
+      [
+        'what the function throws, then a failed owned object',
+        throwsAnd({}, { owned: [stuck] }),
+        ['Retrying problem', 'OwnedFailed problem'],
+      ],
+      [
+        'what the function throws, then a related object that is missing',
+        throwsAnd({}, { named: [missing] }),
+        ['Retrying problem', 'RelatedMissing problem'],
+      ],
+      [
+        'a dead letter, then what the function throws',
+        throwsAnd({ letters }),
+        ['DeadLetter problem', 'Retrying problem'],
+      ],
+      [
+        'a run that ends its process, then a related object that is missing',
+        one({ rows: [row({ state: 'waiting', reason: 'CutShort', attempt: 2, until: ahead(9) })], named: [missing] }),
+        ['RunCutShort problem', 'RelatedMissing note'],
+      ],
+      [
+        'a related object that is missing, then a failed owned object',
+        {
+          object: website({}, [['Ready', 'False', 'Waiting']]),
+          ...one({ named: [missing], owned: [stuck] }),
+        },
+        ['RelatedMissing problem', 'OwnedFailed problem', 'NotReady pending'],
+      ],
+      [
+        'a failure for good, not a right that no write needs',
+        {
+          object: website({}, [['Reconciled', 'False', 'Bad', 'spec.size is -1']]),
+          ...one({
+            rows: [row({ state: 'parked', reason: 'Terminal', error: 'spec.size is -1' })],
+            missingRights: ['delete pods'],
+          }),
+        },
+        ['Bad problem', 'RightsMissing note'],
+      ],
+    ])('%s', (_, given, findings) => {
+      const now = situation(given)
+      const explanation = explain(now)
+      expect(explanation.findings.map(({ reason, level }) => `${reason} ${level}`)).toEqual(findings)
+      expect(pageOf(now, explanation).split('\n')[0]).toContain(explanation.findings[0]?.message)
+    })
+
+    it('a missing right of a healthy object is a note', () => {
+      const explanation = explain(
+        situation(one({ missingRights: ['delete pods'], lastRun: ran({ result: 'success' }) })),
+      )
+      expect(explanation).toMatchObject({ healthy: true, findings: [{ reason: 'RightsMissing', level: 'note' }] })
+    })
+
+    it('sends who lacks a right for a retry to install', () => {
+      expect(explain(situation(one({ rows: [retried(FORBIDDEN)] }))).next?.command).toBe('fairlead install -f FILE')
+    })
+  })
+
+  it.each(Object.entries(SITUATIONS))('says nothing twice: %s', (_, [given]) => {
+    const { findings } = explain(situation(given))
+    const twice = findings.filter(({ message }, index) =>
+      findings.some((other, at) => at !== index && other.message.includes(message)),
+    )
+    expect(twice).toEqual([])
   })
 
   describe('has one finding for one cause:', () => {

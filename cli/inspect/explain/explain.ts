@@ -44,7 +44,10 @@ export interface Explanation {
   next: NextStep | undefined
 }
 
-/** A cause comes before its effects, so the first problem has the step that helps. */
+/**
+ * A cause comes before its effects, so the first problem has the step that helps. After what keeps the object from
+ * running at all comes what refused a write of its last run.
+ */
 const RULES: readonly Rule[] = [
   kindGone,
   absent,
@@ -56,12 +59,12 @@ const RULES: readonly Rule[] = [
   unselected,
   paused,
   namespaceTerminating,
-  deadLetters,
   unserved,
   dryRun,
+  refused,
+  deadLetters,
   behind,
   missingRights,
-  refused,
   contested,
   queue,
   unanswered,
@@ -82,11 +85,11 @@ const RULES: readonly Rule[] = [
  * Returns a text without what a finding tells, for a page that lists the findings: an empty text if a finding has all
  * of it, and … for a message of a condition that it quotes.
  */
-export function untoldBy({ object }: Situation, { findings }: Explanation): (text: string) => string {
+export function untoldBy({ object, reconcilers }: Situation, { findings }: Explanation): (text: string) => string {
   const isTold = (text: string) => findings.some(({ message }) => message.includes(text.replace(/…$/, '')))
-  const quotes = conditionsOf(object).flatMap(({ message = '' }) =>
-    message !== '' && isTold(message) ? [message] : [],
-  )
+  const messages = conditionsOf(object).map(({ message = '' }) => message)
+  const errors = reconcilers.flatMap(({ rows = [] }) => rows).map(({ error = '' }) => error)
+  const quotes = [...messages, ...errors].filter((text) => text !== '' && isTold(text))
   return (text) => (isTold(text) ? '' : quotes.reduce((rest, quote) => rest.replaceAll(quote, '…'), text))
 }
 

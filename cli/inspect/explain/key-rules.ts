@@ -1,6 +1,6 @@
 import { duration } from '#process/exit'
 import type { Row } from '../keys.ts'
-import { isSelected, lasting, specOf } from './reconciler-rules.ts'
+import { deniedIn, INSTALL, isSelected, lasting, specOf } from './reconciler-rules.ts'
 import {
   conditionOf,
   type Finding,
@@ -86,6 +86,16 @@ function stateOf(row: Row, one: ReconcilerSituation, situation: Situation): Find
     case 'waiting':
       return waiting(row, one, situation, finding)
     case 'running': {
+      const before = cutShortText(row, one)
+      if (before !== undefined)
+        return [
+          finding(
+            'RunCutShort',
+            'problem',
+            `${before}. ${row.by ?? 'A process'} runs it again since ${duration(forMs)}`,
+            cutShortStep(one, key),
+          ),
+        ]
       const timeoutMs = (specOf(one)?.timeoutSeconds ?? 60) * 1000
       const by = `${row.by ?? 'a process'} runs it since ${duration(forMs)}`
       if (forMs > 2 * timeoutMs)
@@ -143,11 +153,8 @@ function waiting(
       finding(
         'RunCutShort',
         'problem',
-        `${row.attempt} runs in a row never ended: their process was lost, perhaps because of this object. It runs again in ${left}, in a process of its own`,
-        step(
-          'See in the log (run cut short again) what the function does with this object: it blocks, ignores its signal, or takes too much memory. Mend it, then run it.',
-          `fairlead queue retry ${key}`,
-        ),
+        `${cutShortText(row, one)}. It runs again in ${left}, in a process of its own`,
+        cutShortStep(one, key),
       ),
     ]
   const error = row.error === undefined ? '' : `: ${row.error}`
@@ -156,9 +163,38 @@ function waiting(
       'Retrying',
       'problem',
       `${failedAgain(row, now)}${error}`,
-      step('Mend the cause that the error names; to try at once:', `fairlead queue retry ${key}`),
+      deniedIn(row.error).length > 0
+        ? INSTALL
+        : step(
+            `${mendingOf(row.error, 'Mend the cause that the error names')}; to try at once:`,
+            `fairlead queue retry ${key}`,
+          ),
     ),
   ]
+}
+
+/** Describes the runs before that ended their process. Undefined: the last run of the key has ended. */
+function cutShortText({ state, reason, cutShort, attempt }: Row, { lastRun }: ReconcilerSituation): string | undefined {
+  if (reason !== 'CutShort' && !cutShort) return undefined
+  const runs = state === 'waiting' && attempt > 1 ? `${attempt} runs in a row` : 'its last run'
+  const { result, message } = lastRun ?? {}
+  const why = result === 'fenced' && message !== undefined ? message : 'perhaps because of this object'
+  return `${runs} never ended, and the process was lost: ${why}`
+}
+
+const cutShortStep = ({ lastRun }: ReconcilerSituation, key: string): NextStep =>
+  step(
+    mendingOf(
+      lastRun?.message,
+      'See in the log (run cut short again) what the function does with this object: it blocks, ignores its signal, or takes too much memory. Mend it, then run it.',
+    ),
+    `fairlead queue retry ${key}`,
+  )
+
+/** Names the line of the function that has thrown an error, if the error has it; otherwise returns the text. */
+export function mendingOf(error = '', otherwise: string): string {
+  const [, place] = /(?:^|: )[\w$]+ at (\S+:\d+:\d+): /.exec(error) ?? []
+  return place === undefined ? otherwise : `Correct the function at ${place}`
 }
 
 const runNow = (key: string): NextStep => step('Nothing has to be done. To run it now:', `fairlead queue run ${key}`)

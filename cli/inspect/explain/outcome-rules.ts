@@ -1,7 +1,8 @@
 import type { KubeObject } from '#contracts'
-import { CONTESTED, RECONCILED } from '#reconcile'
+import { CONTESTED, isDoubt, RECONCILED } from '#reconcile'
+import type { Row } from '../keys.ts'
 import { healthOf, wordsOf } from './health.ts'
-import { failureIn } from './key-rules.ts'
+import { failureIn, mendingOf } from './key-rules.ts'
 import { lasting } from './reconciler-rules.ts'
 import {
   type Condition,
@@ -92,7 +93,8 @@ const REFUSALS: Record<string, ToStep> = {
   EffectFailed: thenRetry('Mend the external system, or how the function reaches it'),
 }
 
-const OTHERWISE: ToStep = thenRetry('Mend what the message names')
+const OTHERWISE: ToStep = ({ message }, _, retry) =>
+  step(`${mendingOf(message, 'Mend what the message names')}; to try at once:`, retry)
 
 /** Whether Ready shows the failure of the run: by its reason, or because the function quotes a refusal in its message. */
 function isFailureOf(ready: Condition, { reason, message = '' }: Condition): boolean {
@@ -106,6 +108,9 @@ export const unready: Rule = ({ object, now, reconcilers }) => {
   if (ready === undefined || ready.status === 'True' || object?.metadata.deletionTimestamp !== undefined) return []
   const reconciled = conditionOf(object, RECONCILED)
   if (reconciled?.status === 'False' && isFailureOf(ready, reconciled)) return []
+  const { message = '' } = ready
+  const isShownByKey = ({ error = '' }: Row) => error !== '' && message.includes(error.replace(/…$/, ''))
+  if (isDoubt(ready) && reconcilers.some(({ rows = [] }) => rows.some(isShownByKey))) return []
   const isConsequence = reconcilers.some(
     ({ owned, named }) =>
       owned.some((one) => ['progressing', 'failed'].includes(healthOf(one).is)) ||
@@ -118,7 +123,9 @@ export const unready: Rule = ({ object, now, reconcilers }) => {
       reason: 'NotReady',
       level: isConsequence ? 'pending' : 'problem',
       message: `Ready is ${ready.status}${since}: ${wordsOf(ready)}`,
-      next: step('The function has set this condition: follow its message.'),
+      next: isDoubt(ready)
+        ? step(`${mendingOf(message, 'Mend what the message names')}: with the next success the object is ready again.`)
+        : step('The function has set this condition: follow its message.'),
     },
   ]
 }

@@ -1,5 +1,6 @@
 import { namespacedName } from '#contracts'
 import { duration } from '#process/exit'
+import { RECONCILED } from '#reconcile'
 import {
   isRefused,
   nameOfShard,
@@ -24,7 +25,7 @@ import {
   type Target,
 } from './situation.ts'
 
-const INSTALL = step(
+export const INSTALL = step(
   'Install the function: what it declares is applied, with its rights and definitions.',
   'fairlead install -f FILE',
 )
@@ -230,13 +231,45 @@ export const overlapping: Rule = ({ reconcilers }) =>
     return [{ ...problem(object, 'Overlapping', condition.message ?? '', step(say)), level: 'note' }]
   })
 
-export const missingRights: Rule = ({ reconcilers }) =>
-  reconcilers.flatMap(({ object, missingRights: missing = [] }): Finding[] => {
-    if (missing.length === 0) return []
+/**
+ * Reports rights that the account lacks. They are a note, unless the last run needed one of them. The finding of that
+ * run's error names the right; there is a finding of its own only if no condition and no key shows the error.
+ */
+export const missingRights: Rule = ({ reconcilers, object: primary }) =>
+  reconcilers.flatMap(({ object, missingRights: missing = [], rows = [], lastRun }): Finding[] => {
+    const condition = conditionOf(primary, RECONCILED)
+    const shownErrors = [condition?.status === 'False' ? condition.message : '', ...rows.map(({ error }) => error)]
+    const told = new Set(shownErrors.flatMap(deniedIn))
+    const inLastRun = new Set(
+      [lastRun?.message, ...(lastRun?.refused ?? []).map(({ error }) => error)].flatMap(deniedIn),
+    )
+    const untold = missing.filter((right) => !told.has(right))
     const { serviceAccount: account } = object.spec as { serviceAccount?: { namespace: string; name: string } }
     const who = account === undefined ? 'its account' : `the account ${account.namespace}/${account.name}`
-    return [problem(object, 'RightsMissing', `${who} may not ${missing.join(', ')}`, INSTALL)]
+    const lacking = (rights: string[], level: Finding['level']): Finding[] =>
+      rights.length === 0
+        ? []
+        : [{ ...problem(object, 'RightsMissing', `${who} may not ${rights.join(', ')}`, INSTALL), level }]
+    return [
+      ...lacking(
+        untold.filter((right) => inLastRun.has(right)),
+        'problem',
+      ),
+      ...lacking(
+        untold.filter((right) => !inLastRun.has(right)),
+        'note',
+      ),
+    ]
   })
+
+/** Returns the rights whose absence the API server names in a text: `create deployments.apps`. */
+export function deniedIn(text: string | undefined): string[] {
+  const denials = (text ?? '').matchAll(/cannot (\w+) resource "([^"/]+)(\/[^"]+)?" in API group "([^"]*)"/g)
+  return [...denials].map(([, verb, resource, subresource = '', group = '']) => {
+    const kind = [resource, group].filter((part) => part !== '').join('.')
+    return `${verb} ${kind}${subresource}`
+  })
+}
 
 /** `for 3m10s` */
 export const lasting = (since: string, now: string): string => duration(Date.parse(now) - Date.parse(since))
