@@ -1,3 +1,6 @@
+import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import type { KubeObject, ObjectMeta } from '#contracts'
 import { ownershipMark, RECONCILER_ANNOTATION, RefusedError, takeOver, type Write } from '#reconcile'
@@ -182,4 +185,15 @@ describe('what the reconciler has retained for an earlier object of that name', 
     expect(refusal(copy('copy'), {}, toRetain)).toContain('has no controller')
     expect(taking(copy('copy'), { adopt: true }, toRetain).adopted).toContain('had no controller')
   })
+})
+
+it('the guide to a port collects the commands that hand objects over, and no command that releases one', () => {
+  const guide = readFileSync(join(import.meta.dirname, '../../docs/coming-from.md'), 'utf8')
+  const [, pattern = ''] = /grep -o '([^']+)' > hand-over\.sh/.exec(guide) ?? []
+  const ofOthers = refusal(retained(widget({ metadata: { name: 'other', uid: 'uid-other' } })))
+  const taken = [found({}, 'ConfigMap'), found({}, 'Pod')].map((one) => refusal(one, one.kind === 'Pod' ? PODS : {}))
+  const messages = [taken.join('; '), ofOthers, `a write was refused: ${taken[0]}; 3 more`]
+  const collected = execFileSync('grep', ['-o', pattern], { input: messages.join('\n'), encoding: 'utf8' })
+  const commands = taken.map((message) => message.replace(/^.*hand the object over: /, ''))
+  expect(collected.trim().split('\n')).toEqual([...commands, commands[0]])
 })
