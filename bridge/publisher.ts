@@ -5,7 +5,7 @@ import { isNotFound, type KubeClient } from '#kube'
 import { BoundedMap, doubling, endedWithin, retry, unlessAborted } from '#primitives'
 import type { Announced } from '#queue'
 import { PAUSED_ANNOTATION, type ReconcilerSpec } from '#spec'
-import type { Relations } from './relations.ts'
+import type { Owed, Relations } from './relations.ts'
 import type { Change, Owner, Routes, Target } from './routing.ts'
 import type { BridgeOptions } from './types.ts'
 
@@ -31,6 +31,8 @@ export interface Publication {
    * for them.
    */
   isOwed?: (coverageId: string) => boolean
+  /** Returns why every key of a Reconciler that is owed a run is enqueued, in words. Undefined: the list found it. */
+  owedBecause?: (coverageId: string) => string | undefined
   /** EVENTS receives only metadata. */
   isPartial?: boolean
 }
@@ -96,8 +98,8 @@ export class Publisher {
    * Resolves when every key of these Reconcilers, by coverage ID, that is related to the resource is enqueued. Retries
    * until the signal.
    */
-  enqueueRelated(ref: ResourceRef, isOwed: (coverageId: string) => boolean, signal: AbortSignal): Promise<void> {
-    return this.#persistently(ref, signal, () => this.#deps.relations.enqueueAll(ref, isOwed))
+  enqueueRelated(ref: ResourceRef, owed: Owed, signal: AbortSignal): Promise<void> {
+    return this.#persistently(ref, signal, () => this.#deps.relations.enqueueAll(ref, owed))
   }
 
   async #store(
@@ -137,7 +139,7 @@ export class Publisher {
    * the change is safe.
    */
   async #announce(
-    { ref, routes, lane, isListed, only, isOwed }: Publication,
+    { ref, routes, lane, isListed, only, isOwed, owedBecause }: Publication,
     news: News,
     stored: PutResult | undefined,
     signal: AbortSignal,
@@ -153,17 +155,21 @@ export class Publisher {
       .filter(({ coverageId }) => only?.(coverageId) ?? true)
       .filter((target) => isRenamed(target.coverageId) || !this.#isEcho(target, stored))
     const cause = causeOf(news, isListed)
+    const causeFor = (coverageId: string) => (isOwed?.(coverageId) ? owedBecause?.(coverageId) : undefined) ?? cause
     const isWanted = (coverageId: string) => (only?.(coverageId) ?? true) && !(isOwed?.(coverageId) ?? false)
     const [announced] = await unlessAborted(
       Promise.all([
-        Promise.all(targets.map((target) => this.#announceOne(target, { lane, cause }, news))),
+        Promise.all(
+          targets.map((target) => this.#announceOne(target, { lane, cause: causeFor(target.coverageId) }, news)),
+        ),
         relations.enqueue(ref, change, { lane, cause }, isWanted),
       ]),
       signal,
     )
     return announced
       .filter(({ noted }) => noted)
-      .map(async ({ reconciler, key, safe }) => {
+      .map(async ({ reconciler, key, coverageId, safe }) => {
+        const cause = causeFor(coverageId)
         const by = await safe.catch(() =>
           this.#persistently(ref, signal, () => queue.announce(reconciler, key, { lane, cause }).safe),
         )
@@ -172,16 +178,16 @@ export class Publisher {
   }
 
   async #announceOne(
-    { reconciler, key }: Target,
+    { reconciler, key, coverageId }: Target,
     as: { lane: Publication['lane']; cause: string },
     news: News,
-  ): Promise<Announced & { reconciler: string; key: string }> {
+  ): Promise<Announced & Target> {
     const { queue, observer } = this.#deps
     const { lane } = as
     const announced = queue.announce(reconciler, key, as)
     const by = announced.noted ? 'run' : await announced.safe
     observer?.enqueued?.({ reconciler, key, lane, by, ...objectOf(news) })
-    return { reconciler, key, ...announced }
+    return { reconciler, key, coverageId, ...announced }
   }
 
   #changeOf(
@@ -250,7 +256,8 @@ function causeOf({ verb, object }: News, isListed = false): string {
   if (object === undefined) return LISTED
   const { kind, apiVersion, metadata } = object
   const version = `${kindName(kind, apiVersion)} ${namespacedName(metadata)}@${metadata.resourceVersion ?? '?'}`
-  return `${isListed || verb === undefined ? LISTED : verb} ${version}`
+  const isFound = verb === undefined || (isListed && verb === 'modified')
+  return `${isFound ? LISTED : verb} ${version}`
 }
 
 const LISTED = 'listed'

@@ -7,6 +7,13 @@ import { FanOuts, MemberIndex, type NamingPrimaries, type RecallDeps, Recalls, R
 import { append, type Change, type RelatedTo, Routes, SelectorIndex } from './routing.ts'
 
 type Lane = 'high' | 'low'
+/** The Reconcilers, by coverage ID, whose every key a list enqueues, and why, in words. */
+export interface Owed {
+  isOwed: (coverageId: string) => boolean
+  /** Undefined: the list found the key. */
+  owedBecause: (coverageId: string) => string | undefined
+}
+
 type Enqueue = (reconciler: string, key: string, lane: Lane, cause: string) => Promise<void>
 
 /** How keys are queued, and why. */
@@ -89,12 +96,14 @@ export class Relations {
   }
 
   /** Resolves when every key of the wanted Reconcilers that are related to the resource is enqueued. */
-  async enqueueAll(ref: ResourceRef, isWanted: (coverageId: string) => boolean): Promise<void> {
-    const wanted = this.#index.of(ref).filter(({ to }) => isWanted(to.reconciler.coverageId))
-    const cause = `listed ${resourceName(ref)}`
+  async enqueueAll(ref: ResourceRef, { isOwed, owedBecause }: Owed): Promise<void> {
+    const wanted = this.#index.of(ref).filter(({ to }) => isOwed(to.reconciler.coverageId))
     const each = new Map(wanted.map(({ to }) => [to.reconciler.coverageId, to.reconciler]))
     await Promise.all(
-      [...each.values()].map((reconciler) => this.#everyKey(reconciler, undefined, { lane: 'low', cause })),
+      [...each.values()].map((reconciler) => {
+        const cause = owedBecause(reconciler.coverageId) ?? `listed ${resourceName(ref)}`
+        return this.#everyKey(reconciler, undefined, { lane: 'low', cause })
+      }),
     )
   }
 

@@ -275,6 +275,7 @@ export class ListingPhase {
     const routes = this.#deps.routes()
     const selection = routes.selectionOf(this.#ref)
     const isOwed = coverage.beginList(coverageIds())
+    const owedBecause = (coverageId: string) => this.#owedBecause(because, routes, coverageId)
     const plan: RelistPlan = {
       ref: this.#ref,
       namespace: this.#namespace,
@@ -289,14 +290,14 @@ export class ListingPhase {
       onBytes,
       signal,
     }
-    const context: ReadContext = { routes, lane: 'low', isListed: true, selection, isOwed }
+    const context: ReadContext = { routes, lane: 'low', isListed: true, selection, isOwed, owedBecause }
     const report = await this.#lister.list(plan, {
       publish: (found) => pipeline.publish(found, context),
       stored: () => pipeline.idle(),
     })
     signal.throwIfAborted()
     coverage.endList(coverageIds())
-    await pipeline.catchUp((id) => isOwed(id) && coverage.covers([id]))
+    await pipeline.catchUp({ isOwed: (id) => isOwed(id) && coverage.covers([id]), owedBecause })
     health.succeeded()
     signal.throwIfAborted()
     progress.listed(report.resourceVersion, streams)
@@ -305,6 +306,15 @@ export class ListingPhase {
     // The first list of a process is no news; a later one is.
     log[because === 'initial' ? 'debug' : 'info']({ ...about, namespace: this.#namespace, ...report }, 'listed')
     return { type: 'listed', resourceVersion: report.resourceVersion }
+  }
+
+  /** Returns why a list runs every key of a Reconciler, in words. */
+  #owedBecause(because: Relist, routes: Routes, coverageId: string): string | undefined {
+    if (!this.#deps.progress.coverage.knows(coverageId)) return `first list of ${resourceName(this.#ref)}`
+    if (because === 'store-restarted') return 'NATS was restarted'
+    if (because === 'swept') return undefined
+    const revision = routes.revisionOf(coverageId)
+    return revision === undefined ? 'its Reconciler has changed' : `revision ${revision} of the function`
   }
 }
 

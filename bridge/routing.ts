@@ -5,6 +5,7 @@ import {
   holdsFinalizer,
   identityOf,
   labelsOfSelector,
+  owedRevision,
   ownerOf,
   RECONCILERS,
   type ReconcilerSpec,
@@ -87,7 +88,8 @@ export type IsClusterScoped = (ref: ResourceRef) => boolean
 export class Routes {
   readonly #resources = new Map<string, ResourceRoutes>()
   readonly #kinds = new Map<string, ResourceRef>()
-
+  /** The revisions for which every key runs again, by coverage ID. */
+  readonly #revisions = new Map<string, string | undefined>()
   readonly #isReferenceOnly: (ref: ResourceRef) => boolean
 
   /** `kept` is watched although no Reconciler asks for it. */
@@ -99,6 +101,7 @@ export class Routes {
     this.#isReferenceOnly = isReferenceOnly
     for (const reconciler of reconcilers) {
       const { for: primary, owns, related } = reconciler.spec
+      this.#revisions.set(reconciler.coverageId, owedRevision(reconciler.object, reconciler.spec))
       for (const ask of asksOf(reconciler.spec))
         this.#open(ask.ref).asks.push({ ...ask, coverageId: reconciler.coverageId })
       const routes = this.#open(primary)
@@ -140,6 +143,11 @@ export class Routes {
     const found = [...new Set(here.map(({ coverageId }) => coverageId))].sort()
     known.coverageIds.set(namespace ?? '', found)
     return found
+  }
+
+  /** Returns the revision of the function for which every key of the Reconciler runs again. Undefined: none. */
+  revisionOf(coverageId: string): string | undefined {
+    return this.#revisions.get(coverageId)
   }
 
   primaryOf(ref: ResourceRef): readonly Reconciler[] {

@@ -47,7 +47,8 @@ export class WatchProgress {
     const cursor = await this.cursor.read()
     const isKept = cursor !== undefined && (await this.#deps.continuity.keeps(cursor, streams))
     // A cursor whose events or keys may be lost proves nothing.
-    this.coverage.resume((isKept && cursor.covers) || [], ids)
+    this.coverage.resume(cursor?.covers ?? [], ids)
+    if (!isKept) this.coverage.forget()
     const relist = this.#mustList(isKept, ids)
     return { type: 'resumed', resourceVersion: cursor?.resourceVersion, relist, mayWatch: !this.#deps.listsAtStart }
   }
@@ -330,6 +331,8 @@ class Coverage {
   #covers: ReadonlySet<string> = new Set()
   /** The Reconcilers that the list in progress will cover. */
   #listing: ReadonlySet<string> = new Set()
+  /** The names of all Reconcilers that were covered once, perhaps in another version. */
+  readonly #former = new Set<string>()
 
   get ids(): ReadonlySet<string> {
     return this.#covers
@@ -337,17 +340,25 @@ class Coverage {
 
   /** Begins with the coverage of a cursor. */
   resume(said: readonly string[], wanted: readonly string[]): void {
+    for (const id of said) this.#former.add(reconcilerIn(id))
     this.#covers = new Set(wanted.filter((id) => said.includes(id)))
   }
 
   /** Restricts the coverage to the Reconcilers that are wanted from now on. */
   restrictTo(wanted: readonly string[]): void {
+    for (const id of this.#covers) this.#former.add(reconcilerIn(id))
     this.#covers = new Set(wanted.filter((id) => this.#covers.has(id)))
   }
 
   /** Forgets the coverage, because NATS may have lost keys that were enqueued. */
   forget(): void {
+    for (const id of this.#covers) this.#former.add(reconcilerIn(id))
     this.#covers = new Set()
+  }
+
+  /** Whether the Reconciler was covered once, perhaps in another version. */
+  knows(coverageId: string): boolean {
+    return this.#former.has(reconcilerIn(coverageId))
   }
 
   covers(wanted: readonly string[]): boolean {
@@ -372,6 +383,8 @@ class Coverage {
     this.#listing = new Set()
   }
 }
+
+const reconcilerIn = (coverageId: string): string => coverageId.slice(0, coverageId.lastIndexOf('@'))
 
 /** Whether NATS still has all messages that it has confirmed. */
 export class StreamContinuity {

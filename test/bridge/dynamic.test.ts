@@ -166,12 +166,37 @@ it('every key runs again in the low lane, once, when a second revision of the fu
   await bridge.synced('configmaps.v1')
   const runs = () => bridge.enqueued.filter(({ key }) => key === 'default.a').map(({ lane }) => lane)
   const first = runs().length
+  const causes = () => bridge.enqueued.filter(({ key }) => key === 'default.a').map(({ cause }) => cause)
+  expect(causes()).toContain('first list of configmaps.v1')
   await record('r1')
   await record('r1', 'r2')
   await until(async () => runs().length === first + 1, { what: 'it is queued again' })
   await createMap('b')
   await until(async () => bridge.enqueued.some(({ key }) => key === 'default.b'), { what: 'a later change has come' })
   expect(runs().slice(first)).toEqual(['low'])
+  expect(causes().slice(first)).toEqual(['revision r2 of the function'])
+  const later = bridge.enqueued.filter(({ key }) => key === 'default.b').map(({ cause }) => cause)
+  expect(later[0]).toMatch(/^added ConfigMap\.v1 default\/b@\d+$/)
+})
+
+it('a list says why it queues every key: it is the first one, or the Reconciler has changed', async () => {
+  const causes = (of: Awaited<ReturnType<typeof start>>) =>
+    of.enqueued.flatMap(({ reconciler, key, cause }) => (reconciler === 'told' && key === 'default.a' ? [cause] : []))
+  await createReconciler(kube, 'told', { for: { ...configMaps, namespaces: ['default'] } })
+  await createMap('a')
+  const prefix = `told${++number}`
+  {
+    await using bridge = await start({ prefix })
+    await bridge.synced('configmaps.v1')
+    expect(causes(bridge)).toEqual(['first list of configmaps.v1'])
+    const path = resourcePath(RECONCILERS, undefined, 'told')
+    await kube.patch(path, { spec: { identity: 'told-2' } }, 'merge')
+    await until(async () => causes(bridge).length > 1, { what: 'it is queued again' })
+    expect(causes(bridge)[1]).toBe('its Reconciler has changed')
+  }
+  await using again = await start({ prefix })
+  await again.synced('configmaps.v1')
+  expect(causes(again)).toEqual([])
 })
 
 it('every key runs again in the low lane about each period, once for all bridges', async () => {

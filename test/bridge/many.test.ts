@@ -140,6 +140,8 @@ it('after a restart of NATS a change is queued in the high lane while everything
   await until(() => answers.list.length > 0 && answers.watch.length > before, { what: 'both are asked for' })
   answers.list[0]?.write(line('ADDED', map('a', 7)))
   await until(() => lanesOf('a').includes('low') && lanesOf('a').length > 1, { what: 'the list is being published' })
+  const found = bridge.enqueued.findLast(({ key, lane }) => key === 'default.a' && lane === 'low')
+  expect(found?.cause).toBe('NATS was restarted')
   bridge.enqueued.length = 0
   answers.watch.at(-1)?.write(line('MODIFIED', map('b', 11)))
   await until(() => lanesOf('b').length > 0, { what: 'the change is queued' })

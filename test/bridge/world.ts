@@ -190,6 +190,7 @@ interface Enqueued {
   reconciler: string
   key: string
   lane: 'high' | 'low'
+  cause: string
 }
 
 interface StartOptions extends Pick<BridgeOptions, 'ownWrites' | 'silenceSeconds' | 'sweep' | 'orphans'> {
@@ -235,9 +236,9 @@ export async function startBridge(
     queue: {
       declare: (reconciler) => queue.declare(reconciler),
       isServed: (reconciler) => queue.isServed(reconciler),
-      async enqueue(reconciler, key, { lane = 'high' } = {}) {
-        const result = await queue.enqueue(reconciler, key, { lane })
-        enqueued.push({ reconciler, key, lane })
+      async enqueue(reconciler, key, { lane = 'high', cause = '' } = {}) {
+        const result = await queue.enqueue(reconciler, key, { lane, cause })
+        enqueued.push({ reconciler, key, lane, cause })
         return result
       },
       announce(reconciler, key, options) {
