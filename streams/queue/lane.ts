@@ -227,6 +227,8 @@ export class Ahead {
 export type TurnPlace = { key: string } | { from: number }
 
 interface Waiting {
+  /** The number of keys that had been served when it came, or was served last. */
+  servedAt: number
   known: Set<string>
   /** There are more keys than are known, at this sequence or later. */
   more?: number
@@ -255,21 +257,25 @@ const PASS_OVER_MS = 1000
  * apart as the last two.
  */
 const MAX_LEFT = 64
+/**
+ * A namespace has a turn when it was not served while so many keys were, for each namespace that waits. At most one key in
+ * so many is taken out of the order of the line, which costs more messages than a delivery.
+ */
+const SHARE = 8
 
 /**
  * The order in which namespaces are served in one lane. The line is the order in which the lane's consumer delivers:
- * the oldest token first, whatever its namespace. Each namespace that is known to wait further back has one turn for
- * each turn of the line. Nothing here does IO.
+ * the oldest token first, whatever its namespace. A namespace that waits further back has a turn if the line does not
+ * serve it. Nothing here does IO.
  */
 export class Turns {
-  /** The waiting namespaces, in the order of their turns. */
+  /** The waiting namespaces. The one that was not served for the longest time is the first. */
   readonly #waiting = new Map<string, Waiting>()
   readonly #passedOver: PassedOver[] = []
   readonly #random: () => number
   #line = 0
-  /** The namespace that the line served last. It has its turns in the line. */
-  #head: string | undefined
-  #sinceLine = 0
+  /** The number of keys that were served. */
+  #count = 0
 
   /** `random` returns 0 ≤ x < 1. */
   constructor(random: () => number) {
@@ -283,8 +289,8 @@ export class Turns {
 
   /** Notes that the line has reached this token. */
   lineAt(namespace: string | undefined, sequence: number): void {
-    this.#head = namespace
     this.#line = Math.max(this.#line, sequence)
+    this.#served(namespace)
   }
 
   /** Whether the line has not yet reached this token. */
@@ -297,7 +303,7 @@ export class Turns {
     const waiting = this.#waiting.get(namespace)
     if (waiting === undefined) {
       if (this.#waiting.size < MAX_NAMESPACES)
-        this.#waiting.set(namespace, { known: new Set([key]), searching: false, gap: 1 })
+        this.#waiting.set(namespace, { servedAt: this.#count, known: new Set([key]), searching: false, gap: 1 })
     } else if (waiting.known.size < MAX_KNOWN && waiting.more === undefined) waiting.known.add(key)
     else waiting.more ??= 1
   }
@@ -321,17 +327,22 @@ export class Turns {
   /** Returns the namespace that has its turn. Undefined: it is the turn of the line. */
   next(now: number): string | undefined {
     this.#restore(now)
-    const others = this.#waiting.size - Number(this.#head !== undefined && this.#waiting.has(this.#head))
-    if (this.#sinceLine < others)
-      for (const [namespace, waiting] of this.#waiting) {
-        if (namespace === this.#head || waiting.searching) continue
-        this.#waiting.delete(namespace)
-        this.#waiting.set(namespace, waiting)
-        this.#sinceLine++
-        return namespace
-      }
-    this.#sinceLine = 0
+    for (const [namespace, { servedAt, searching }] of this.#waiting) {
+      if (this.#count - servedAt < SHARE * this.#waiting.size) return undefined
+      if (searching) continue
+      this.#served(namespace)
+      return namespace
+    }
     return undefined
+  }
+
+  #served(namespace: string | undefined): void {
+    this.#count++
+    const waiting = namespace === undefined ? undefined : this.#waiting.get(namespace)
+    if (namespace === undefined || waiting === undefined) return
+    waiting.servedAt = this.#count
+    this.#waiting.delete(namespace)
+    this.#waiting.set(namespace, waiting)
   }
 
   /**
@@ -370,7 +381,6 @@ export class Turns {
   clear(): void {
     this.#waiting.clear()
     this.#passedOver.length = 0
-    this.#sinceLine = 0
   }
 
   #restore(now: number): void {
