@@ -51,7 +51,7 @@ export function toInvoke(reconciler: Reconciler, external: External | undefined 
     demandExternal(reconciler, input)
     const returned = await (finalizing ? reconciler.finalize?.(run) : reconciler.reconcile(run))
     readOutcome ??= outcomeReader(reconciler.name, status)
-    const outcome = readOutcome(returned ?? {})
+    const outcome = readOutcome(returned ?? {}, (run.object as { status?: unknown }).status)
     if (outcome.apply !== undefined) refuseToPruneUnknown(reconciler, input)
     return outcome
   }

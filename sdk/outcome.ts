@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import { z } from 'zod'
 import {
   type AppliedObject,
@@ -5,6 +6,7 @@ import {
   type ConditionUpdate,
   type Effect,
   type EventReport,
+  keptStatus,
   type Outcome,
   type OwnMetadata,
   TerminalError,
@@ -27,7 +29,10 @@ import { explain, plain } from './options.ts'
 export interface ReconcileOutcome<Status = unknown, Change = Effect> {
   /** The complete set of owned objects of the declared kinds. Owned objects that are not in the set are deleted. */
   apply?: readonly AppliedObject[] | undefined
-  /** The complete status without `conditions` and `observedGeneration`. */
+  /**
+   * The complete status without `conditions` and `observedGeneration`: if they are those of the object, as in
+   * `{ ...object.status, phase }`, they are left out.
+   */
   status?: Status | undefined
   /** Conditions by type; a status of null removes one. Conditions of other types keep their values. */
   conditions?: readonly (ConditionUpdate | ConditionRemoval)[] | undefined
@@ -76,14 +81,39 @@ const outcomeOf = (status: z.ZodType | undefined) =>
  * the author's schema and types; the other checks are made where outcomes of every origin arrive. The schema is built
  * once, not at each run.
  */
-export function outcomeReader(reconciler: string, status: z.ZodType | undefined): (returned: unknown) => Outcome {
+export function outcomeReader(
+  reconciler: string,
+  status: z.ZodType | undefined,
+): (returned: unknown, observed: unknown) => Outcome {
   const schema = outcomeOf(status)
-  return (returned) => {
-    const { success, error } = schema.safeParse(returned)
-    if (!success) throw invalidOutcome(reconciler, explain(error, returned), error)
-    return toPlainOutcome(reconciler, returned as ReconcileOutcome)
+  return (returned, observed) => {
+    const own = status === undefined ? returned : withoutKept(returned, observed, reconciler)
+    const { success, error } = schema.safeParse(own)
+    if (!success) throw invalidOutcome(reconciler, explain(error, own), error)
+    return toPlainOutcome(reconciler, own as ReconcileOutcome)
   }
 }
+
+/** Leaves out the fields of the status that the platform writes, if they are as observed: the status was spread. */
+function withoutKept(returned: unknown, observed: unknown, reconciler: string): unknown {
+  const { status } = (returned ?? {}) as { status?: unknown }
+  if (!isRecord(status)) return returned
+  const kept = Object.keys(keptStatus.shape).filter((name) => name in status)
+  if (kept.length === 0) return returned
+  const other = kept.find((name) => !isDeepStrictEqual(status[name], isRecord(observed) ? observed[name] : undefined))
+  if (other !== undefined)
+    throw invalidOutcome(
+      reconciler,
+      `status.${other} is not that of the object: leave it out. "conditions" belong beside "status"`,
+    )
+  return {
+    ...(returned as object),
+    status: Object.fromEntries(Object.entries(status).filter(([name]) => !kept.includes(name))),
+  }
+}
+
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 function toPlainOutcome(reconciler: string, returned: ReconcileOutcome): Outcome {
   const { apply, status, conditions, metadata, deleteObject, events, requeueAfter, requeueAt, effect } = returned
@@ -107,7 +137,7 @@ function toPlainOutcome(reconciler: string, returned: ReconcileOutcome): Outcome
   }
 }
 
-const invalidOutcome = (reconciler: string, what: string, cause: unknown): TerminalError =>
+const invalidOutcome = (reconciler: string, what: string, cause?: unknown): TerminalError =>
   new TerminalError(`reconciler ${reconciler} returned an invalid outcome: ${what}`, {
     reason: 'InvalidOutcome',
     cause,

@@ -49,6 +49,10 @@ const CASES: [wrong: string, said: string][] = [
     `TS2322: Type '"Old"' is not assignable to type '"New" | "Up"'`,
   ],
   [
+    "reconciler({ ...website, reconcile: () => ({ status: { phase: 'Up', ready: 1, conditions: [] } }) })",
+    "TS2353: Object literal may only specify known properties, and 'conditions' does not exist",
+  ],
+  [
     "reconciler({ ...website, reconcile: () => ({ status: { phase: 'New' } }) })",
     "TS2741: Property 'ready' is missing in type",
   ],

@@ -185,11 +185,26 @@ describe('an outcome', () => {
     })
   })
 
+  it('may have the status of the object in it, whose kept fields are left out', async () => {
+    const conditions = [{ type: 'Ready', status: 'True', reason: 'Open', lastTransitionTime: '2030-01-01T00:00:00Z' }]
+    const spreading = reconciler({
+      name: 'shop',
+      for: Shop,
+      reconcile: ({ object }) => ({ status: { ...object.status, phase: 'Open' } }),
+    })
+    const object = { ...shop, status: { observedGeneration: 3, conditions } }
+    expect(await run(spreading, { object })).toEqual({ status: { phase: 'Open' } })
+  })
+
   it.each<[unknown, string]>([
     [{ status: { phase: 'Opem' } }, 'status.phase is "Opem": Invalid option'],
     [{ status: {} }, 'status.phase is missing'],
     [{ status: { phase: 'Open', extra: 1 } }, 'Unrecognized key: "extra"'],
-    [{ status: { phase: 'Open', conditions: [] } }, 'Unrecognized key: "conditions"'],
+    [
+      { status: { phase: 'Open', conditions: [] } },
+      'status.conditions is not that of the object: leave it out. "conditions" belong beside "status"',
+    ],
+    [{ status: { phase: 'Open', observedGeneration: 7 } }, 'status.observedGeneration is not that of the object'],
     [{ metadata: { name: 'other' } }, 'metadata is {…}: Unrecognized key: "name"'],
     [{ metadata: { labels: { size: 3 } } }, 'metadata.labels.size is 3: expected string'],
     [{ deleteObject: 'yes' }, 'deleteObject is "yes": expected boolean'],
