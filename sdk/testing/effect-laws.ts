@@ -1,12 +1,10 @@
-import { AssertionError } from 'node:assert'
-import { isDeepStrictEqual } from 'node:util'
 import type { KubeObject, Outcome, RunInput } from '#contracts'
 import { CONTESTED, CONTESTED_ANNOTATION, deepFreeze, PAUSED, RECONCILED } from '#reconcile'
 import type { Reconciler } from '#sdk'
 import { CONTESTS } from '#spec'
 import { isOfKind } from './given.ts'
 import { isRecord } from './memory.ts'
-import { die, type Scenario, starts } from './scenario.ts'
+import { die, type Trial } from './scenario.ts'
 import { Crash } from './simulated-run.ts'
 import type { Simulation } from './simulation.ts'
 
@@ -77,59 +75,57 @@ const GOES: Record<string, Fate> = {
   },
 }
 
+/** Rejects if a function breaks the law in the scenario of the trial. */
+export type Law = (trial: Trial) => Promise<void>
+
 /** The laws for functions with an external system. */
-export const EFFECT_LAWS: Record<string, (reconciler: Reconciler, scenario: Scenario) => Promise<void>> = {
+export const EFFECT_LAWS: Record<string, Law> = {
   ...Object.fromEntries(
-    Object.entries(SAME_END).map(([law, fates]) => [
-      law,
-      (reconciler: Reconciler, scenario: Scenario) => comesToTheSameEnd(reconciler, scenario, fates),
-    ]),
+    Object.entries(SAME_END).map(([law, fates]) => [law, (trial: Trial) => comesToTheSameEnd(trial, fates)]),
   ),
   'leaves the external system as its finalizer does, if its object goes before or after any effect': cleansUp,
 }
 
-async function comesToTheSameEnd(
-  reconciler: Reconciler,
-  scenario: Scenario,
-  fates: Record<string, Fate>,
-): Promise<void> {
+async function comesToTheSameEnd(trial: Trial, fates: Record<string, Fate>): Promise<void> {
+  const { scenario } = trial
   const end = (world: Simulation): unknown => scenario.endOf?.(world) ?? withoutFailure(withoutHistory(stateOf(world)))
-  for await (const { start, when } of starts(reconciler, scenario)) {
+  for await (const { start, when } of trial.starts()) {
     const undisturbed = start()
     await undisturbed.runUntilIdle()
-    for await (const { world, what } of ends(start, fates))
-      same(end(world), end(undisturbed), `it ends otherwise: ${what}, ${when}`)
+    for await (const { world, what } of ends(trial, start, fates))
+      trial.same(end(world), end(undisturbed), `it ends otherwise: ${what}, ${when}`, world)
   }
 }
 
-async function cleansUp(reconciler: Reconciler, scenario: Scenario): Promise<void> {
-  if (reconciler.finalize === undefined) return
-  const left = (world: Simulation): unknown => [world.object, scenario.endOf?.(world) ?? world.external]
-  for await (const { start, when } of starts(reconciler, scenario)) {
+async function cleansUp(trial: Trial): Promise<void> {
+  if (trial.reconciler.finalize === undefined) return
+  const left = (world: Simulation): unknown => [world.object, trial.scenario.endOf?.(world) ?? world.external]
+  for await (const { start, when } of trial.starts()) {
     const undisturbed = start()
     await undisturbed.runUntilIdle()
     if (undisturbed.object !== undefined) undisturbed.delete()
     await undisturbed.runUntilIdle()
-    for await (const { world, what } of ends(start, GOES))
-      same(left(world), left(undisturbed), `something else is left if ${what}, ${when}`)
+    for await (const { world, what } of ends(trial, start, GOES))
+      trial.same(left(world), left(undisturbed), `something else is left if ${what}, ${when}`, world)
   }
 }
 
 /** Worlds that became idle after this disturbance of their first, second, … effect. */
 async function* ends(
+  trial: Trial,
   start: () => Simulation,
   fates: Record<string, Fate>,
 ): AsyncGenerator<{ world: Simulation; what: string }> {
   for (const [name, fate] of Object.entries(fates))
-    for (let at = 0; ; at++) {
+    yield* trial.cases(async (at) => {
       const world = start()
       const kind = await disturb(world, at, fate)
-      if (kind === undefined) break
+      if (kind === undefined) return undefined
       // A copy of the world: the process that continues knows only the stored state.
       const next = world.copy()
       await next.runUntilIdle()
-      yield { world: next, what: `${name} ${kind}` }
-    }
+      return { world: next, what: `${name} ${kind}` }
+    })
 }
 
 /** Returns the kind of the disturbed effect; undefined if there was no such effect. */
@@ -159,15 +155,15 @@ const MOST_CORRECTIONS = 20
 /** Longer than the longest delay of a correction, and than the time after which a fight counts as over. */
 const AFTERWARDS_S = 1200
 
-export async function survivesFights(reconciler: Reconciler, scenario: Scenario): Promise<void> {
-  for await (const { start, when } of starts(reconciler, scenario))
+export async function survivesFights(trial: Trial): Promise<void> {
+  for await (const { start, when } of trial.starts())
     for (let candidate = 0; ; candidate++) {
       const world = start()
       await world.runUntilIdle()
-      const contested = contestedIn(world, reconciler)[candidate]
+      const contested = contestedIn(world, trial.reconciler)[candidate]
       if (contested === undefined) break
       if (await isFollowed(world, contested)) continue
-      await fight(world, contested, when)
+      await fight(trial, world, contested, when)
       return
     }
 }
@@ -180,7 +176,12 @@ async function isFollowed(world: Simulation, { object, theirs }: Contested): Pro
   return !declaredOtherwise(world, object) && correctionsOf(world, object, length) === 0
 }
 
-async function fight(world: Simulation, { object, theirs, field }: Contested, when: string): Promise<void> {
+async function fight(
+  trial: Trial,
+  world: Simulation,
+  { object, theirs, field }: Contested,
+  when: string,
+): Promise<void> {
   const { length } = world.writes
   for (const end = world.now.getTime() + FIGHT_S * 1000; world.now.getTime() < end; ) {
     if (world.memory.find(object) === undefined) return
@@ -191,14 +192,14 @@ async function fight(world: Simulation, { object, theirs, field }: Contested, wh
     await world.advance(isTheirs ? Math.min(dueMs / 1000, 60) : THEIR_PAUSE_S)
   }
   const corrections = correctionsOf(world, object, length)
-  same(
+  trial.same(
     corrections <= MOST_CORRECTIONS,
     true,
     `a fight over ${field} costs ${corrections} writes in 20 minutes, ${when}`,
   )
   await world.advance(AFTERWARDS_S)
-  same(declaredOtherwise(world, object), false, `${field} is not as declared after a fight over it, ${when}`)
-  same(isContested(world), false, `the object is shown as contested after the fight, ${when}`)
+  trial.same(declaredOtherwise(world, object), false, `${field} is not as declared after a fight over it, ${when}`)
+  trial.same(isContested(world), false, `the object is shown as contested after the fight, ${when}`)
 }
 
 const correctionsOf = ({ writes }: Simulation, { kind, metadata }: KubeObject, from: number): number =>
@@ -252,15 +253,9 @@ function isContested({ object }: Simulation): boolean {
 /** The mark of another writer. It does not count when states are compared. */
 export const TOUCHED = 'testing.fairlead.dev/touched'
 
-/** Throws the error of a broken law; a test runner shows the difference. */
-export function same(actual: unknown, expected: unknown, message: string): void {
-  if (isDeepStrictEqual(actual, expected)) return
-  throw new AssertionError({ message, actual, expected, operator: 'deepStrictEqual' })
-}
-
 /** The state that laws compare. Versions and the time of the next retry do not count. */
 export function stateOf({ memory, timer, failure, external }: Simulation): unknown {
-  const objects = memory.all().map(withoutVersion).sort(byIdentity)
+  const objects = Object.fromEntries(memory.all().map((object) => [nameOf(object), withoutVersion(object)]))
   const outside = external === undefined ? {} : { external: structuredClone(external) }
   return { objects, ...outside, ...(failure === undefined ? { timer } : { failure: failure.message }) }
 }
@@ -271,8 +266,14 @@ const HISTORY = new Set(['uid', 'creationTimestamp', 'generation', 'observedGene
 export const withoutHistory = (state: unknown): unknown =>
   JSON.parse(JSON.stringify(state), (field, value: unknown) => (HISTORY.has(field) ? undefined : value))
 
-/** Removes the condition of an earlier pause. */
-export const withoutPause = (state: unknown): unknown => withoutCondition(state, PAUSED)
+/** Removes the condition of an earlier pause, and the times of transitions, which a pause may hide. */
+export function withoutPause(state: unknown): unknown {
+  const isTime = (field: string) => field === 'lastTransitionTime'
+  const timeless: unknown = JSON.parse(JSON.stringify(state), (field, value: unknown) =>
+    isTime(field) ? undefined : value,
+  )
+  return withoutCondition(timeless, PAUSED)
+}
 
 /** Removes the condition of an earlier failed run. */
 export const withoutFailure = (state: unknown): unknown => withoutCondition(state, RECONCILED)
@@ -326,6 +327,12 @@ export function permutations<T>(items: readonly T[]): T[][] {
 /** The count of corrections does not count when states are compared. */
 const isContest = (annotation: string): boolean =>
   annotation === CONTESTED_ANNOTATION || annotation.startsWith(CONTESTS)
+
+/** `ConfigMap default/a` */
+export const nameOf = ({ kind, apiVersion, metadata: { namespace, name } }: KubeObject): string => {
+  const group = apiVersion.includes('/') ? `.${apiVersion.split('/')[0]}` : ''
+  return `${kind}${group} ${namespace === undefined ? '' : `${namespace}/`}${name}`
+}
 
 const identity = ({ apiVersion, kind, metadata }: KubeObject): string =>
   JSON.stringify([kind, apiVersion, metadata.namespace, metadata.name])

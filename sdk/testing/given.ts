@@ -12,7 +12,8 @@ import {
 import { isFinalizing, markedBy, ownershipMark, RECONCILER_ANNOTATION, type Reconciled, type World } from '#reconcile'
 import { type Kind, manifest, type Reconciler, toInvoke } from '#sdk'
 import { identityOf, isOwnedBy, type ReconcilerSpec, relation, retainerOf } from '#spec'
-import { asStored } from './memory.ts'
+import { changesBetween, LawBroken } from './broken.ts'
+import { asStored, isRecord } from './memory.ts'
 
 /**
  * The input of one decision. `now` defaults to 2030-01-01T00:00:00Z, `attempt` to 0.
@@ -73,6 +74,64 @@ const quiet = { debug() {}, info() {}, warn() {}, error() {} }
  */
 export function outcomeOf(reconciler: Reconciler, given: Given): Promise<Outcome> {
   return invokeOf(reconciler)(inputOf(reconciler, given))
+}
+
+/** The fields of an outcome that a row of `given` compares. */
+type Expected = { readonly [Field in keyof Outcome]?: unknown }
+type Row = [what: string, holds: () => Promise<void>]
+
+/**
+ * Returns a row of a table of decisions, as rows of `lawsOf` for a test runner: what is given, and what the function
+ * returns. Objects may have more fields than those that are named; lists have the same length. `throws` expects an error
+ * whose message contains the text.
+ *
+ * @example
+ * import { given } from 'fairlead/testing'
+ * import { Website, website } from './website.ts'
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const rows = [
+ *   given('a new website', website, { object }).returns({ status: { ready: 0 } }),
+ *   given('no page', website, { object: Website.of({ metadata: { name: 'a' } } as never) }).throws('spec.html'),
+ * ]
+ * for (const [, holds] of rows) await holds()
+ * rows.map(([what]) => what) // => ['a new website', 'no page']
+ */
+export function given(
+  what: string,
+  reconciler: Reconciler,
+  input: Given,
+): { returns(expected: Expected): Row; throws(message: string): Row } {
+  const decision = async (): Promise<Outcome | Error> =>
+    outcomeOf(reconciler, input).catch((error: unknown) => error as Error)
+  return {
+    returns: (expected) => [
+      what,
+      async () => {
+        const outcome = await decision()
+        if (outcome instanceof Error) throw outcome
+        const wanted = JSON.parse(JSON.stringify(expected)) as unknown
+        const lines = changesBetween(wanted, named(outcome, wanted))
+        if (lines.length > 0) throw new LawBroken(`${reconciler.name} returns otherwise, given ${what}`, { lines })
+      },
+    ],
+    throws: (message) => [
+      what,
+      async () => {
+        const outcome = await decision()
+        if (outcome instanceof Error && outcome.message.includes(message)) return
+        const instead = outcome instanceof Error ? `throws ${outcome.message}` : 'returns an outcome'
+        throw new LawBroken(`${reconciler.name} ${instead}, instead of an error with "${message}", given ${what}`)
+      },
+    ],
+  }
+}
+
+/** Leaves out the fields of objects that the expected value does not name. */
+function named(value: unknown, expected: unknown): unknown {
+  if (Array.isArray(value) && Array.isArray(expected)) return value.map((one, index) => named(one, expected[index]))
+  if (!isRecord(value) || !isRecord(expected)) return value
+  const fields = Object.keys(expected).filter((name) => name in value)
+  return Object.fromEntries(fields.map((name) => [name, named(value[name], expected[name])]))
 }
 
 /** Returns the function as a call on its input. */

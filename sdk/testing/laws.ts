@@ -4,9 +4,10 @@ import { PAUSED_ANNOTATION, retainerOf } from '#spec'
 import {
   decided,
   EFFECT_LAWS,
+  type Law,
+  nameOf,
   permutations,
   reordered,
-  same,
   stateOf,
   survivesFights,
   TOUCHED,
@@ -15,9 +16,10 @@ import {
   withoutPause,
 } from './effect-laws.ts'
 import { invokeOf, isOfKind } from './given.ts'
-import { asGroup, die, disturbances, runDisturbed, type Scenario, type Step, starts } from './scenario.ts'
+import { asGroup, CASE, die, rest, runDisturbed, type Scenario, type Step, Trial } from './scenario.ts'
 import type { SimulatedWrite } from './simulated-run.ts'
 import { Simulation } from './simulation.ts'
+import { WAY_LAWS } from './way-laws.ts'
 
 /**
  * Returns the laws that every reconciler must satisfy, as rows of a test runner. Each plays the scenario in memory,
@@ -37,10 +39,19 @@ export function lawsOf<For extends Kind<unknown>, State = unknown>(
   scenario: Scenario<NoInfer<For>, State>,
 ): [law: string, holds: () => Promise<void>][] {
   const laws = { ...LAWS, ...(reconciler.external !== undefined && EFFECT_LAWS) }
-  return Object.entries(laws).map(([law, check]) => [law, () => check(reconciler, scenario as Scenario)])
+  return Object.entries(laws).map(([law, check]) => [law, () => holds(check, reconciler, scenario as Scenario)])
 }
 
-const LAWS: Record<string, (reconciler: Reconciler, scenario: Scenario) => Promise<void>> = {
+async function holds(check: Law, reconciler: Reconciler, scenario: Scenario): Promise<void> {
+  const trial = new Trial(reconciler, scenario, process.env[CASE])
+  try {
+    await check(trial)
+  } catch (error) {
+    throw trial.told(error)
+  }
+}
+
+const LAWS: Record<string, Law> = {
   'decides the same on the same state, whatever the order of its lists': decidesTheSame,
   'writes nothing when it runs again, at once or a second later': writesNothingTwice,
   'comes to the same end if its process dies between any two writes': survivesCrashes,
@@ -51,39 +62,50 @@ const LAWS: Record<string, (reconciler: Reconciler, scenario: Scenario) => Promi
   'leaves nothing behind if its object goes in the middle of a run': leavesNothingBehind,
   'keeps what it retains when its object goes, at any moment': keepsWhatItRetains,
   'comes to the same end in whatever order changes come, one by one or at once': takesAnyOrder,
+  ...WAY_LAWS,
 }
 
-async function decidesTheSame(reconciler: Reconciler, scenario: Scenario): Promise<void> {
-  const invoke = invokeOf(reconciler)
-  for await (const { start, when } of starts(reconciler, scenario)) {
-    const world = start()
-    await world.runUntilIdle()
-    for (const input of world.inputs) {
-      const outcome = await decided(invoke, input)
-      letTheClockTick()
-      same(await decided(invoke, input), outcome, `a second call on the same state decides otherwise, ${when}`)
-      for (const other of reordered(input))
-        same(await decided(invoke, other), outcome, `the order of a list decides, ${when}`)
+async function decidesTheSame(trial: Trial): Promise<void> {
+  const invoke = invokeOf(trial.reconciler)
+  // Once as the scenario has it, once with a cluster that makes one change between two runs.
+  for (const isStepwise of trial.scenario.cluster === undefined ? [false] : [false, true])
+    for await (const { start, when } of trial.starts()) {
+      const world = start()
+      world.isStepwise = isStepwise
+      await world.runUntilIdle()
+      for (const input of world.inputs) {
+        const outcome = await decided(invoke, input)
+        letTheClockTick()
+        trial.same(await decided(invoke, input), outcome, `a second call on the same state decides otherwise, ${when}`)
+        for (const other of reordered(input))
+          trial.same(await decided(invoke, other), outcome, `the order of a list decides, ${when}`)
+      }
     }
-  }
 }
 
-async function writesNothingTwice(reconciler: Reconciler, scenario: Scenario): Promise<void> {
-  for await (const { start, when } of starts(reconciler, scenario)) {
+async function writesNothingTwice(trial: Trial): Promise<void> {
+  for await (const { start, when } of trial.starts()) {
     const world = start()
     await world.runUntilIdle()
     const before = stateOf(world)
     world.draw = 'another run'
     await world.run()
-    same(stateOf(world), before, `a run with nothing to do has changed something, ${when}`)
+    trial.same(stateOf(world), before, `a run with nothing to do has changed something, ${when}`)
     const { length } = world.writes
     const effects = world.effects.length
     world.pass(aMoment(world))
     await world.run()
-    same(world.writes.slice(length), [], `a run a moment later, before its timer, writes the time or so, ${when}`)
-    same(world.effects.slice(effects), [], `a run a moment later, before its timer, performs an effect, ${when}`)
+    trial.same(
+      sent(world.writes.slice(length)),
+      [],
+      `a run a moment later, before its timer, writes the time or so, ${when}`,
+    )
+    trial.same(world.effects.slice(effects), [], `a run a moment later, before its timer, performs an effect, ${when}`)
   }
 }
+
+const sent = (writes: readonly SimulatedWrite[]): string[] =>
+  writes.map(({ verb, object }) => `${verb} of ${nameOf(object)}`)
 
 /** Returns a second, or less if a timer fires earlier. */
 const aMoment = ({ now, timer }: Simulation): number =>
@@ -94,54 +116,54 @@ function letTheClockTick(): void {
   for (const before = Date.now(); Date.now() === before; );
 }
 
-async function survivesCrashes(reconciler: Reconciler, scenario: Scenario): Promise<void> {
-  await comesToTheSameEnd(reconciler, scenario, 'the process dies', die)
+async function survivesCrashes(trial: Trial): Promise<void> {
+  await comesToTheSameEnd(trial, 'the process dies', die)
 }
 
-async function survivesConflicts(reconciler: Reconciler, scenario: Scenario): Promise<void> {
+async function survivesConflicts(trial: Trial): Promise<void> {
   const touch = (world: Simulation, { object }: SimulatedWrite): void => {
     const target = world.memory.find(object) ?? world.object
     if (target !== undefined) world.memory.patch(target, { metadata: { annotations: { [TOUCHED]: 'true' } } })
   }
-  await comesToTheSameEnd(reconciler, scenario, 'another client writes', touch)
+  await comesToTheSameEnd(trial, 'another client writes', touch)
 }
 
-async function survivesRefusals(reconciler: Reconciler, scenario: Scenario): Promise<void> {
-  const kinds = [...reconciler.owns, reconciler.for]
+async function survivesRefusals(trial: Trial): Promise<void> {
+  const { owns, for: own } = trial.reconciler
+  const kinds = [...owns, own]
   const refuse = (world: Simulation, { object }: SimulatedWrite): void => {
     const kind = kinds.find((one) => isOfKind(object, one))
     if (kind !== undefined) world.refuse(kind, 'Forbidden', object.metadata.name)
   }
-  for await (const { start, when } of starts(reconciler, scenario)) {
+  for await (const { start, when } of trial.starts()) {
     const undisturbed = start()
     await undisturbed.runUntilIdle()
-    for await (const { world, write } of disturbances(start, refuse)) {
+    for await (const { world, write } of trial.disturbances(start, refuse)) {
       const isGivenUp = world.failure !== undefined && world.timer === undefined && undisturbed.failure === undefined
-      same(isGivenUp, false, `it is not tried again if the ${write} is refused, ${when}`)
+      trial.same(isGivenUp, false, `it is not tried again if the ${write} is refused, ${when}`, world)
       world.admit()
       await world.runUntilIdle()
       const [end, expected] = [world, undisturbed].map((one) => withoutFailure(withoutHistory(stateOf(one))))
-      same(end, expected, `it ends otherwise if the ${write} is refused for some time, ${when}`)
+      trial.same(end, expected, `it ends otherwise if the ${write} is refused for some time, ${when}`, world)
     }
   }
 }
 
 async function comesToTheSameEnd(
-  reconciler: Reconciler,
-  scenario: Scenario,
+  trial: Trial,
   what: string,
   happens: (world: Simulation, write: SimulatedWrite) => void,
 ): Promise<void> {
-  for await (const { start, when } of starts(reconciler, scenario)) {
+  for await (const { start, when } of trial.starts()) {
     const undisturbed = start()
     await undisturbed.runUntilIdle()
-    for await (const { world, write } of disturbances(start, happens))
-      same(stateOf(world), stateOf(undisturbed), `it ends otherwise if ${what} before ${write}, ${when}`)
+    for await (const { world, write } of trial.disturbances(start, happens))
+      trial.same(stateOf(world), stateOf(undisturbed), `it ends otherwise if ${what} before ${write}, ${when}`, world)
   }
 }
 
-async function survivesPauses(reconciler: Reconciler, scenario: Scenario): Promise<void> {
-  for await (const { start, when } of starts(reconciler, scenario)) {
+async function survivesPauses(trial: Trial): Promise<void> {
+  for await (const { start, when } of trial.starts()) {
     const undisturbed = start()
     await undisturbed.runUntilIdle()
     const resumedEnd = async (paused: Simulation): Promise<unknown> => {
@@ -157,16 +179,21 @@ async function survivesPauses(reconciler: Reconciler, scenario: Scenario): Promi
     for (const paused of [atOnce, dead.copy()]) {
       await paused.runUntilIdle()
       const written = paused.writes.filter(
-        ({ verb, object }) => verb !== 'status' || object.kind !== reconciler.for.kind,
+        ({ verb, object }) => verb !== 'status' || object.kind !== trial.reconciler.for.kind,
       )
-      same(written, [], `something is written while it is paused, ${when}`)
-      same(await resumedEnd(paused), withoutPause(stateOf(undisturbed)), `it ends otherwise after a pause, ${when}`)
+      trial.same(sent(written), [], `something is written while it is paused, ${when}`)
+      trial.same(
+        await resumedEnd(paused),
+        withoutPause(stateOf(undisturbed)),
+        `it ends otherwise after a pause, ${when}`,
+      )
     }
-    for await (const { world, write } of disturbances(start, (one) => one.object && pause(one, 'true')))
-      same(
+    for await (const { world, write } of trial.disturbances(start, (one) => one.object && pause(one, 'true')))
+      trial.same(
         await resumedEnd(world),
         withoutPause(stateOf(undisturbed)),
         `it ends otherwise if it is paused before ${write}, ${when}`,
+        world,
       )
   }
 }
@@ -174,12 +201,14 @@ async function survivesPauses(reconciler: Reconciler, scenario: Scenario): Promi
 const pause = (world: Simulation, value: 'true' | null): void =>
   world.edit({ metadata: { annotations: { [PAUSED_ANNOTATION]: value } } })
 
-async function leavesNothingBehind(reconciler: Reconciler, scenario: Scenario): Promise<void> {
-  for await (const { start, when } of starts(reconciler, scenario)) {
-    for await (const { world, write } of disturbances(start, (one) => one.object && one.delete())) {
+async function leavesNothingBehind(trial: Trial): Promise<void> {
+  for await (const { start, when } of trial.starts()) {
+    for await (const { world, write } of trial.disturbances(start, (one) => one.object && one.delete())) {
+      await rest(world)
       world.memory.collectGarbage()
       const left = world.memory.all().filter(({ metadata }) => metadata.ownerReferences !== undefined)
-      same([world.object, ...left], [undefined], `something is left if it is deleted before ${write}, ${when}`)
+      const found = [...(world.object === undefined ? [] : [world.object]), ...left].map(nameOf)
+      trial.same(found, [], `something is left if it is deleted before ${write}, ${when}`, world)
     }
   }
 }
@@ -188,8 +217,8 @@ async function leavesNothingBehind(reconciler: Reconciler, scenario: Scenario): 
  * Retained objects survive the deletion of their owner. Objects that the function releases in the same run may be lost:
  * the deletion may come while that write is under way.
  */
-async function keepsWhatItRetains(reconciler: Reconciler, scenario: Scenario): Promise<void> {
-  for await (const { start, when } of starts(reconciler, scenario)) {
+async function keepsWhatItRetains(trial: Trial): Promise<void> {
+  for await (const { start, when } of trial.starts()) {
     const undisturbed = start()
     await undisturbed.runUntilIdle()
     const wanted = retainedIn(undisturbed)
@@ -203,11 +232,14 @@ async function keepsWhatItRetains(reconciler: Reconciler, scenario: Scenario): P
       world.memory.collectGarbage()
       const left = new Set(world.memory.all().map(({ metadata }) => metadata.uid))
       const lost = retained.filter(({ metadata }) => !left.has(metadata.uid))
-      same(lost, [], `what it retains is gone if it is deleted ${moment}, ${when}`)
+      trial.same(lost.map(nameOf), [], `what it retains is gone if it is deleted ${moment}, ${when}`)
     }
-    for await (const { world, write } of disturbances(start, goes)) keeps(world, `before ${write}`)
+    for await (const { world, write } of trial.disturbances(start, goes)) {
+      await rest(world)
+      keeps(world, `before ${write}`)
+    }
     goes(undisturbed)
-    await undisturbed.runUntilIdle()
+    await rest(undisturbed)
     keeps(undisturbed, 'when it is idle')
   }
 }
@@ -215,16 +247,18 @@ async function keepsWhatItRetains(reconciler: Reconciler, scenario: Scenario): P
 const retainedIn = ({ memory }: Simulation): KubeObject[] =>
   memory.all().filter((object) => retainerOf(object) !== undefined)
 
-async function takesAnyOrder(reconciler: Reconciler, { steps = [], ...options }: Scenario): Promise<void> {
-  const world = new Simulation(reconciler, options)
+async function takesAnyOrder(trial: Trial): Promise<void> {
+  const { steps = [], ...options } = trial.scenario
+  const world = new Simulation(trial.reconciler, options)
   await world.runUntilIdle()
-  for (const group of steps.map(asGroup)) {
+  for (const [number, group] of steps.map(asGroup).entries()) {
     const names = group.map(([what]) => what).join(', ')
     const ends: unknown[] = []
-    for (const order of permutations(group))
-      for (const oneByOne of group.length > 1 ? [true, false] : [])
-        ends.push(await endOf(world.copy(), order, oneByOne))
-    for (const end of ends) same(end, ends[0], `the order decides, of: ${names}`)
+    if (trial.begins(number, `in an order of: ${names}`))
+      for (const order of permutations(group))
+        for (const oneByOne of group.length > 1 ? [true, false] : [])
+          ends.push(await endOf(world.copy(), order, oneByOne))
+    for (const end of ends) trial.same(end, ends[0], `the order decides, of: ${names}`)
     for (const [, change] of group) await change(world)
     await world.runUntilIdle()
   }

@@ -25,6 +25,8 @@ export class MemoryRefusal extends Error {
  */
 export class Memory {
   now: Date
+  /** Called before each change by a client. It may throw. */
+  beforeChange: () => void = () => {}
   readonly #objects = new Map<string, KubeObject>()
   readonly #wanted = new Map<string, KubeObject>()
   readonly #births = new Map<string, number>()
@@ -60,6 +62,7 @@ export class Memory {
   create(object: KubeObject): KubeObject {
     const key = nameOf(object)
     if (this.#objects.has(key)) throw new MemoryRefusal('AlreadyExists', object)
+    this.beforeChange()
     const birth = (this.#births.get(key) ?? 0) + 1
     this.#births.set(key, birth)
     const metadata = {
@@ -136,6 +139,7 @@ export class Memory {
   delete(identity: Identity): void {
     const object = this.find(identity)
     if (object === undefined) throw new MemoryRefusal('NotFound', identity)
+    if (object.metadata.deletionTimestamp === undefined) this.beforeChange()
     if ((object.metadata.finalizers ?? []).length === 0) this.#remove(object)
     else if (object.metadata.deletionTimestamp === undefined)
       this.#store({ ...object, metadata: { ...object.metadata, deletionTimestamp: this.#time() } })
@@ -153,6 +157,7 @@ export class Memory {
   #replace(before: KubeObject, after: KubeObject): KubeObject {
     const { metadata } = after
     if (isDeepStrictEqual(before, after)) return before
+    this.beforeChange()
     const generation = (before.metadata.generation ?? 1) + (isDeepStrictEqual(before.spec, after.spec) ? 0 : 1)
     const stored = this.#store({ ...after, metadata: { ...metadata, generation } })
     if (metadata.deletionTimestamp !== undefined && (metadata.finalizers ?? []).length === 0) this.#remove(stored)

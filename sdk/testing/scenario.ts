@@ -1,4 +1,6 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { Kind, Reconciler } from '#sdk'
+import { changesBetween, LawBroken } from './broken.ts'
 import { Crash, type SimulatedWrite } from './simulated-run.ts'
 import { Simulation, type SimulationOptions } from './simulation.ts'
 
@@ -43,6 +45,12 @@ export interface Scenario<For extends Kind<unknown> = Kind<unknown>, State = unk
    * @default all objects, and the state of the external system
    */
   endOf?(world: Simulation<For, State>): unknown
+  /**
+   * How long `finalize` may wait for others that do nothing, in seconds. Infinity: for ever.
+   *
+   * @default 86400
+   */
+  finalizeSeconds?: number
 }
 
 interface Start {
@@ -51,36 +59,116 @@ interface Start {
   when: string
 }
 
-/** Yields the initial world, the world after each step, and the world after the deletion of its object. */
-export async function* starts(reconciler: Reconciler, { steps = [], ...options }: Scenario): AsyncGenerator<Start> {
-  const world = new Simulation(reconciler, options)
-  yield { start: () => world.copy(), when: 'at the start' }
-  await world.runUntilIdle()
-  for (const [what, change] of steps.flatMap(asGroup)) {
-    await change(world)
-    yield { start: () => world.copy(), when: `after "${what}"` }
-    await world.runUntilIdle()
-  }
-  if (world.object === undefined) return
-  world.delete()
-  yield { start: () => world.copy(), when: 'after its deletion' }
+interface Disturbed {
+  world: Simulation
+  write: string
 }
 
-/** Yields worlds that became idle after this disturbance of their first, second, … write. */
-export async function* disturbances(
-  start: () => Simulation,
-  happens: (world: Simulation, write: SimulatedWrite) => void,
-): AsyncGenerator<{ world: Simulation; write: string }> {
-  for (let at = 0; ; at++) {
-    const world = start()
-    const write = await runDisturbed(world, at, happens)
-    if (write === undefined) return
-    // A copy of the world: the process that continues knows only the stored state.
-    const next = world.copy()
-    await next.runUntilIdle()
-    yield { world: next, write }
+/** The variable that selects one case of a law. */
+export const CASE = 'FAIRLEAD_CASE'
+
+/** One law on one scenario: its cases, and the error of the first one that does not hold. */
+export class Trial {
+  readonly reconciler: Reconciler
+  readonly scenario: Scenario
+  /** The numbers of the case: of the start, of the disturbance, and of the disturbed write. */
+  #case: number[] = []
+  #when = ''
+  /** Undefined: all cases. */
+  readonly #only: readonly number[] | undefined
+
+  constructor(reconciler: Reconciler, scenario: Scenario, only: string | undefined) {
+    this.reconciler = reconciler
+    this.scenario = scenario
+    this.#only = only === undefined || only === '' ? undefined : only.split('.').map(Number)
+  }
+
+  /** Begins a case. Returns whether it is to be tried. */
+  begins(number: number, when: string): boolean {
+    this.#case = [number]
+    this.#when = when
+    return this.#only === undefined || this.#only[0] === number
+  }
+
+  /** Yields the initial world, the world after each step, and the world after the deletion of its object. */
+  async *starts(): AsyncGenerator<Start> {
+    const { steps = [], ...options } = this.scenario
+    const world = new Simulation(this.reconciler, options)
+    let number = 0
+    const begins = (when: string): Start[] => (this.begins(number++, when) ? [{ start: () => world.copy(), when }] : [])
+    yield* begins('at the start')
+    await world.runUntilIdle()
+    for (const [what, change] of steps.flatMap(asGroup)) {
+      await change(world)
+      yield* begins(`after "${what}"`)
+      await world.runUntilIdle()
+    }
+    if (world.object === undefined) return
+    world.delete()
+    yield* begins('after its deletion')
+  }
+
+  /** Yields worlds that became idle after this disturbance of their first, second, … write. */
+  disturbances(
+    start: () => Simulation,
+    happens: (world: Simulation, write: SimulatedWrite) => void,
+  ): AsyncGenerator<Disturbed> {
+    return this.cases((at) => disturbed(start, at, happens))
+  }
+
+  /** Yields the first, second, … case of a disturbance, until there is none. */
+  async *cases<Case>(make: (at: number) => Promise<Case | undefined>): AsyncGenerator<Case> {
+    const [start = 0, before = -1] = this.#case
+    for (let at = 0; ; at++) {
+      this.#case = [start, before + 1, at]
+      const isOther = this.#only?.[1] !== undefined && this.#only[1] !== before + 1
+      const isBefore = at < (this.#only?.[2] ?? 0)
+      if (isOther) return
+      if (isBefore) continue
+      const made = await make(at)
+      if (made === undefined) return
+      yield made
+      if (this.#only?.[2] !== undefined) return
+    }
+  }
+
+  /** Throws if both differ. `world`: where the difference was found. */
+  same(actual: unknown, expected: unknown, message: string, world?: Simulation): void {
+    if (isDeepStrictEqual(actual, expected)) return
+    throw new LawBroken(message, { lines: changesBetween(expected, actual), because: world?.failure })
+  }
+
+  /** Returns the error of the case that was tried last, with the way to try it again. */
+  told(error: unknown): LawBroken {
+    const broken =
+      error instanceof LawBroken ? error : new LawBroken(`this happens ${this.#when}`, { because: error as Error })
+    return broken.withCase(`${CASE}=${this.#case.join('.')}`)
   }
 }
+
+async function disturbed(
+  start: () => Simulation,
+  at: number,
+  happens: (world: Simulation, write: SimulatedWrite) => void,
+): Promise<Disturbed | undefined> {
+  const world = start()
+  const write = await runDisturbed(world, at, happens)
+  if (write === undefined) return undefined
+  // A copy of the world: the process that continues knows only the stored state.
+  const next = world.copy()
+  await next.runUntilIdle()
+  return { world: next, write }
+}
+
+/** Runs until neither the function nor the cluster has anything to do at this time, nor the cluster later on. */
+export async function rest(world: Simulation): Promise<void> {
+  await world.runUntilIdle()
+  for (let changes = 0; changes < MOST_CHANGES && world.clusterTimer !== undefined; changes++)
+    await world.advance((world.clusterTimer.getTime() - world.now.getTime()) / 1000)
+}
+
+/** The limit of changes that a cluster makes by time alone. */
+const MOST_CHANGES = 100
 
 export const die = (): never => {
   throw new Crash()

@@ -10,7 +10,7 @@ import {
 } from '#contracts'
 import { dueDate } from '#queue/terms'
 import { EffectError, NoOpWrites, RefusedError } from '#reconcile'
-import { Deployment, type Kind, type ObservedBy, Pod, type Reconciler, type Resource } from '#sdk'
+import type { Kind, ObservedBy, Reconciler, Resource } from '#sdk'
 import { type ExternalModel, type SimulatedExternal, simulatedExternal } from './external.ts'
 import { isOfKind, timeOf } from './given.ts'
 import { type Identity, Memory } from './memory.ts'
@@ -23,7 +23,7 @@ import { reconcileOnce, type SimulatedRun, type SimulatedWrite } from './simulat
  * import { deploymentsRun, type SimulationOptions, simulate } from 'fairlead/testing'
  * import { Website, website } from './website.ts'
  * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
- * const options: SimulationOptions<typeof Website> = { objects: [object], cluster: (world) => deploymentsRun(world as never) }
+ * const options: SimulationOptions<typeof Website> = { objects: [object], cluster: [deploymentsRun] }
  * const world = simulate(website, options)
  * await world.runUntilIdle()
  * world.object?.status?.ready // => 1
@@ -37,16 +37,36 @@ export interface SimulationOptions<For extends Kind<unknown> = Kind<unknown>, St
    * @default 2030-01-01T00:00:00Z
    */
   now?: Date | string
-  /** Plays the rest of the cluster: called after each change until it changes nothing. */
-  cluster?(simulation: Simulation<For, State>): void
+  /** The rest of the cluster: called after each change until it changes nothing. */
+  cluster?: Controller<For, State> | readonly Controller<For, State>[]
   /** A model of the external system that the function manages. */
   external?: ExternalModel<For, State>
 }
+
+/**
+ * A part of the cluster of a simulation, such as `deploymentsRun`: changes what another controller would change. It
+ * returns the time of its next change, if that comes by time alone.
+ *
+ * @example
+ * import { Job } from 'fairlead'
+ * import { type Controller, simulate } from 'fairlead/testing'
+ * import { Website, website } from './website.ts'
+ * const jobsStart: Controller = (world) => world.patch(Job, { status: { active: 1 } })
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const world = simulate(website, { objects: [object], cluster: [jobsStart] })
+ * world.list(Job) // => []
+ */
+export type Controller<For extends Kind<unknown> = Kind<unknown>, State = unknown> = {
+  // A method, so that a part for every kind of object fits a simulation of one.
+  play(world: Simulation<For, State>): unknown
+}['play']
 
 interface RefusedKind {
   kind: Kind<unknown>
   reason: string
   name: string | undefined
+  /** Refused is only what would be one more than so many objects. */
+  most?: number
 }
 
 /** The limit of runs at one moment, after which the function counts as never idle. */
@@ -55,6 +75,10 @@ const MAX_RUNS = 20
 const MEANT = [TerminalError, RetryAfterError, RefusedError, EffectError]
 /** The limit of consecutive changes by the rest of the cluster. */
 const MAX_REACTIONS = 100
+/** The limit of runs that a cluster which changes one thing at a time may cause at one moment. */
+const MAX_STEPS = 500
+/** Ends a part of the cluster after the one change that it may make. */
+const INTERRUPTED = new Error('the cluster has made its one change')
 
 /**
  * One object, its function, and a cluster in memory. The clock stands still until `advance` or `pass` moves it. Runs
@@ -94,6 +118,16 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
   /** Whether the last failure has a consequence of its own, instead of a retry with backoff. */
   #isMeant = false
   #isPlaying = false
+  /** True: the rest of the cluster does nothing. */
+  isAlone = false
+  /** True: the whole cluster makes one change between two runs, as in `oneByOne`. */
+  isStepwise = false
+  /** True during a run of the function. */
+  isRunning = false
+  /** The time of the next change that the cluster makes by time alone. */
+  clusterTimer: Date | undefined
+  /** Whether `oneByOne` may make a change before the next run. */
+  #mayStep = true
 
   constructor(reconciler: Reconciler<For>, options: SimulationOptions<For, State>, from?: Simulation<For, State>) {
     const [first] = options.objects
@@ -108,6 +142,10 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     this.timer = from?.timer
     this.#attempt = from === undefined ? 0 : from.#attempt
     this.#refused = from === undefined ? [] : from.#refused
+    this.#mayStep = from === undefined ? true : from.#mayStep
+    this.clusterTimer = from?.clusterTimer
+    this.isAlone = from?.isAlone ?? false
+    this.isStepwise = from?.isStepwise ?? false
     if (from !== undefined) return
     for (const object of options.objects) this.memory.create(object)
     this.#playCluster()
@@ -186,10 +224,19 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     this.#refused = [...this.#refused, { kind, reason, name }]
   }
 
-  /** Ends the refusals of `refuse`. Without a kind: all of them. */
+  /** A quota: the API server refuses to create more than so many objects of the kind, with `QuotaExceeded`. */
+  limit(kind: Kind<unknown>, most: number): void {
+    this.#refused = [...this.#refused, { kind, reason: 'QuotaExceeded', name: undefined, most }]
+  }
+
+  /** Whether a `limit` refuses another object of the kind. */
+  isFull(kind: Kind<unknown>): boolean {
+    return this.#refused.some((one) => one.most !== undefined && isSame(one.kind, kind) && this.#isFull(one))
+  }
+
+  /** Ends the refusals of `refuse` and `limit`. Without a kind: all of them. */
   admit(kind?: Kind<unknown>): void {
-    const isOther = (one: Kind<unknown>) => one.kind !== kind?.kind || one.group !== kind.group
-    this.#refused = kind === undefined ? [] : this.#refused.filter((one) => isOther(one.kind))
+    this.#refused = kind === undefined ? [] : this.#refused.filter((one) => !isSame(one.kind, kind))
   }
 
   /**
@@ -197,14 +244,18 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
    * their own: a TerminalError, a RetryAfterError, a refused write.
    */
   async runUntilIdle(): Promise<void> {
-    for (let runs = 0; runs < MAX_RUNS; runs++) {
+    const { name } = this.#reconciler
+    for (let [runs, steps] = [0, 0]; runs < MAX_RUNS; ) {
       const before = this.writes.length + this.effects.length
       await this.run()
       if (this.failure !== undefined && !this.#isMeant) throw this.failure
+      const isStep = this.#playCluster()
       const isDue = this.timer !== undefined && this.timer <= this.now
-      if (this.writes.length + this.effects.length === before && !isDue) return
+      if (this.writes.length + this.effects.length === before && !isDue && !isStep) return
+      if (!isStep) runs++
+      else if (++steps > MAX_STEPS)
+        throw new Error(`the cluster never becomes idle: it changes something after each of ${MAX_STEPS} runs`)
     }
-    const { name } = this.#reconciler
     throw new Error(
       `${name} never becomes idle: after ${MAX_RUNS} runs at one moment it writes, or wants to run, again`,
     )
@@ -216,21 +267,50 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     this.#playCluster()
   }
 
-  /** Advances the clock and runs at each timer. */
+  /** Advances the clock, and runs at each timer and at each change that the cluster makes by time alone. */
   async advance(seconds: number): Promise<void> {
     const end = this.now.getTime() + seconds * 1000
-    while (this.timer !== undefined && this.timer.getTime() <= end) {
-      this.memory.now = new Date(Math.max(this.timer.getTime(), this.now.getTime()))
+    for (;;) {
+      const next = Math.min(...[this.timer, this.clusterTimer].map((one) => one?.getTime() ?? Number.POSITIVE_INFINITY))
+      if (next > end) break
+      this.memory.now = new Date(Math.max(next, this.now.getTime()))
+      this.#playCluster()
       await this.runUntilIdle()
     }
     this.pass((end - this.now.getTime()) / 1000)
+  }
+
+  /**
+   * Makes the first change of `play`, and no other one before the next run: the function sees each state on the way.
+   * `play` is ended at its second change, and is called again after that run.
+   */
+  oneByOne(play: () => unknown): unknown {
+    if (!this.#mayStep || this.isRunning) return undefined
+    const { memory } = this
+    const { beforeChange } = memory
+    let changes = 0
+    memory.beforeChange = () => {
+      if (changes > 0) throw INTERRUPTED
+      changes++
+      this.#mayStep = false
+    }
+    try {
+      return play()
+    } catch (error) {
+      if (error === INTERRUPTED) return undefined
+      throw error
+    } finally {
+      memory.beforeChange = beforeChange
+    }
   }
 
   /** Makes one run, as a dispatcher does. A failure is kept in `failure`. */
   async run({ isDry = false } = {}): Promise<void> {
     this.timer = undefined
     this.failure = undefined
-    const { finish, failure } = await reconcileOnce(this.#simulatedRun(isDry))
+    this.isRunning = true
+    this.#mayStep = true
+    const { finish, failure } = await reconcileOnce(this.#simulatedRun(isDry)).finally(() => (this.isRunning = false))
     this.failure = failure
     this.#isMeant = MEANT.some((meant) => failure instanceof meant)
     this.#attempt = finish.kind === 'error' || finish.kind === 'terminal' ? this.#attempt + 1 : 0
@@ -276,26 +356,49 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
   #refusalOf({ verb, object }: SimulatedWrite): string | undefined {
     if (verb === 'status' || verb === 'finalizers') return undefined
     const { name } = object.metadata
-    return this.#refused.find((one) => isOfKind(object, one.kind) && (one.name ?? name) === name)?.reason
+    const refuses = (one: RefusedKind): boolean =>
+      isOfKind(object, one.kind) &&
+      (one.name ?? name) === name &&
+      (one.most === undefined || this.#isOneMore(object, one))
+    return this.#refused.find(refuses)?.reason
+  }
+
+  #isOneMore(object: KubeObject, limit: RefusedKind): boolean {
+    return this.memory.find(object) === undefined && this.#isFull(limit)
+  }
+
+  #isFull({ kind, most = 0 }: RefusedKind): boolean {
+    return this.list(kind).length >= most
   }
 
   get #stored(): KubeObject | undefined {
     return this.memory.find(this.#primary)
   }
 
-  #playCluster(): void {
-    if (this.#isPlaying || this.#options.cluster === undefined) return
+  /** Returns whether the rest of the cluster has changed something. */
+  #playCluster(): boolean {
+    const { cluster = [] } = this.#options
+    const parts: readonly Controller<For, State>[] = typeof cluster === 'function' ? [cluster] : cluster
+    if (this.#isPlaying || this.isAlone || parts.length === 0) return false
     this.#isPlaying = true
+    const { version } = this.memory
     try {
       for (let reactions = 0; reactions < MAX_REACTIONS; reactions++) {
         const before = this.memory.version
-        this.#options.cluster(this)
-        if (this.memory.version === before) return
+        const times = parts.map((part) => this.#timeOf(this.isStepwise ? this.oneByOne(() => part(this)) : part(this)))
+        if (this.memory.version !== before) continue
+        this.clusterTimer = times.filter((time) => time !== undefined).sort((one, other) => +one - +other)[0]
+        return before !== version
       }
       throw new Error(`"cluster" still changes something when it is called for the ${MAX_REACTIONS}th time`)
     } finally {
       this.#isPlaying = false
     }
+  }
+
+  /** The time of the next change that a part of the cluster has returned. */
+  #timeOf(returned: unknown): Date | undefined {
+    return returned instanceof Date && returned > this.now ? returned : undefined
   }
 
   #named(kind: Kind<unknown>, name: string | undefined): KubeObject[] {
@@ -306,6 +409,9 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     return found
   }
 }
+
+const isSame = (one: Kind<unknown>, other: Kind<unknown>): boolean =>
+  one.kind === other.kind && one.group === other.group
 
 /** An object as a cluster in memory stores it: without defaults, and at first without a status. */
 export type StoredBy<K> =
@@ -336,50 +442,3 @@ export const simulate = <For extends Kind<unknown>, State = unknown>(
   reconciler: Reconciler<For>,
   options: SimulationOptions<NoInfer<For>, State>,
 ): Simulation<For, State> => new Simulation(reconciler, options)
-
-/**
- * Plays the Deployment controller and the kubelet as the `cluster` of a simulation: all pods of each Deployment exist
- * and are ready at once.
- *
- * @example
- * import { deploymentsRun, simulate } from 'fairlead/testing'
- * import { Website, website } from './website.ts'
- * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
- * const world = simulate(website, { objects: [object], cluster: deploymentsRun })
- * await world.runUntilIdle()
- * world.object?.status?.ready // => 1
- */
-export function deploymentsRun(world: Simulation): void {
-  for (const deployment of world.list(Deployment)) {
-    const replicas = deployment.spec?.replicas ?? 1
-    const names = Array.from({ length: replicas }, (_, index) => `${deployment.metadata.name}-${index}`)
-    for (const name of names)
-      if (!world.list(Pod).some((pod) => pod.metadata.name === name)) create(world, deployment, name)
-    const surplus = world.list(Pod).filter((pod) => isOf(deployment, pod) && !names.includes(pod.metadata.name))
-    for (const pod of surplus) world.memory.delete(pod)
-    const { generation = 1 } = deployment.metadata
-    const counts = { replicas, readyReplicas: replicas, updatedReplicas: replicas, availableReplicas: replicas }
-    world.memory.patch(deployment, { status: { observedGeneration: generation, ...counts } })
-  }
-}
-
-type Deployed = ObservedBy<typeof Deployment>
-
-const isOf = ({ metadata }: Deployed, pod: ObservedBy<typeof Pod>): boolean =>
-  pod.metadata.ownerReferences?.some(({ uid }) => uid === metadata.uid) === true
-
-function create(world: Simulation, { apiVersion, kind, metadata, spec }: Deployed, name: string): void {
-  const { name: owner, namespace, uid = '' } = metadata
-  const labels = spec?.template.metadata?.labels
-  world.memory.create({
-    apiVersion: 'v1',
-    kind: 'Pod',
-    metadata: {
-      name,
-      ...(namespace !== undefined && { namespace }),
-      ...(labels && { labels }),
-      ownerReferences: [{ apiVersion, kind, name: owner, uid, controller: true }],
-    },
-    status: { phase: 'Running' },
-  })
-}

@@ -1,12 +1,5 @@
 import { expect, it } from 'vitest'
-import {
-  type BusyError,
-  Cache,
-  MOST_WAIT_MS,
-  READS,
-  READS_OF_PERSON,
-  SHARE,
-} from '../../packages/console/data/cache.ts'
+import { type BusyError, Cache, MOST_WAIT_MS, READS, READS_OF_PERSON, SHARE } from '../../packages/console/data/data.ts'
 
 /** A cache whose clock goes forward when all wait. */
 function opened() {

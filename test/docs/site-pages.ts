@@ -54,7 +54,7 @@ export const SECTIONS: Record<string, string[]> = {
   Explanations: ['architecture', 'guarantees', 'bench']
     .map(doc)
     .concat('streams/queue/README.md', 'docs/decisions/README.md'),
-  Operators: [...globSync('functions/**/README.md').sort(), 'docs/examples/workspace/README.md'],
+  Operators: ['functions', 'docs/examples'].flatMap((room) => globSync(`${room}/**/README.md`).sort()),
   Project: ['CONTRIBUTING.md', doc('style'), 'CHANGELOG.md', 'SECURITY.md'],
 }
 

@@ -153,6 +153,8 @@ const scenario = (onExpiry: 'Delete' | 'Archive'): Scenario<typeof Workspace> =>
   objects: [given({ expiresAfterSeconds: 3600, onExpiry }), template],
   now: NOW,
   cluster: endPods,
+  // It waits for the team, for as long as that takes.
+  finalizeSeconds: Infinity,
   steps: [
     [
       ['the template changes', (one) => one.patch(ConfigMap, { data: { other: '{{name}}' } }, 'defaults')],

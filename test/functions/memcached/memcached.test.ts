@@ -1,10 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { Memcached, memcached } from '#functions/memcached'
 import { Deployment, Pod } from '#sdk'
-import { deploymentsRun, lawsOf, type Scenario, type Simulation, simulate } from '#testing'
-
-const cache = (name: string, spec: Parameters<typeof Memcached.of>[0]['spec'] = {}) =>
-  Memcached.of({ metadata: { name, namespace: 'default' }, spec })
+import { deploymentsRun, lawsOf, type Simulation, simulate } from '#testing'
+import { cache, scenario } from './scenario.ts'
 
 const read = ({ object }: Simulation) => Memcached.parse(object!)
 const condition = (world: Simulation, type: string) => read(world).status.conditions?.find((one) => one.type === type)
@@ -158,19 +156,5 @@ describe('the conditions of a Memcached', () => {
 })
 
 describe('whatever happens to a Memcached', () => {
-  const scenario: Scenario = {
-    objects: [cache('a')],
-    cluster: deploymentsRun,
-    steps: [
-      [
-        ['it grows', (world) => world.edit({ spec: { size: 5 } })],
-        ['its image changes', (world) => world.edit({ spec: { image: 'memcached:2' } })],
-        ['its Deployment is deleted', (world) => world.delete(Deployment)],
-      ],
-      ['a pod is deleted', (world) => world.delete(Pod, 'a-0')],
-      ['it shrinks', (world) => world.edit({ spec: { size: 1 } })],
-      ['it is deleted', (world) => world.delete()],
-    ],
-  }
   it.each(lawsOf(memcached, scenario))('%s', (_, holds) => holds())
 })

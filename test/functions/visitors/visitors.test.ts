@@ -1,24 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import { VisitorsApp, visitors } from '#functions/visitors'
 import { Deployment, Job, PersistentVolumeClaim, Secret, Service } from '#sdk'
-import { deploymentsRun, lawsOf, type Scenario, type Simulation, simulate } from '#testing'
+import { lawsOf, type Simulation, simulate } from '#testing'
+import { app, cleanUp, end, playCluster, type Spec, scenario } from './scenario.ts'
 
-type Spec = Parameters<typeof VisitorsApp.of>[0]['spec']
-
-const app = (name: string, spec: Spec = {}) => VisitorsApp.of({ metadata: { name, namespace: 'default' }, spec })
 const running = (spec: Spec = {}, name = 'ex') =>
   simulate(visitors, { objects: [app(name, spec)], cluster: playCluster })
-
-/** Deployments run, and the API server chooses ports of nodes. */
-function playCluster(world: Simulation): void {
-  deploymentsRun(world)
-  for (const service of world.list(Service)) {
-    const [port] = service.spec?.ports ?? []
-    if (service.spec?.type !== 'NodePort' || port === undefined || port.nodePort !== undefined) continue
-    const nodePort = service.metadata.name.includes('backend') ? 31_000 : 32_000
-    world.memory.patch(service, { spec: { ports: [{ ...port, nodePort }] } })
-  }
-}
 
 const namesOf = (world: Simulation, kind: typeof Deployment | typeof Service | typeof Secret) =>
   (world.list(kind) as { metadata: { name: string } }[]).map(({ metadata }) => metadata.name).sort()
@@ -219,9 +206,6 @@ describe('what somebody changes or deletes of a VisitorsApp', () => {
   })
 })
 
-const cleanUp = { image: 'backup:1', command: ['/dump'] }
-const end = (type: string) => ({ status: { conditions: [{ type, status: 'True', message: 'exit code 1' }] } })
-
 describe('a VisitorsApp that is deleted', () => {
   it('goes at once where there is nothing to clean up', async () => {
     const world = running()
@@ -252,22 +236,5 @@ describe('a VisitorsApp that is deleted', () => {
 })
 
 describe('whatever happens to a VisitorsApp', () => {
-  const scenario: Scenario = {
-    objects: [app('ex', { service: { type: 'NodePort' }, database: { storage: { size: '1Gi' } }, cleanUp })],
-    cluster: (world) => {
-      playCluster(world)
-      for (const job of world.list(Job)) world.memory.patch(job, end('Complete'))
-    },
-    steps: [
-      [
-        ['it grows', (world) => world.edit({ spec: { size: 3 } })],
-        ['its title changes', (world) => world.edit({ spec: { title: 'Other' } })],
-        ['its Secret is deleted', (world) => world.delete(Secret)],
-      ],
-      ['its Deployments are deleted', (world) => world.delete(Deployment)],
-      ['its services are inside only', (world) => world.edit({ spec: { service: { type: 'ClusterIP' } } })],
-      ['it is deleted', (world) => world.delete()],
-    ],
-  }
   it.each(lawsOf(visitors, scenario))('%s', (_, holds) => holds())
 })

@@ -1,0 +1,210 @@
+import type { KubeObject, RunInput } from '#contracts'
+import { sameJson } from '#reconcile'
+import { Deployment, Job, type Kind, Pod, StatefulSet } from '#sdk'
+import { identityOf } from '#spec'
+import { LawBroken } from './broken.ts'
+import { decided, type Law, nameOf } from './effect-laws.ts'
+import { invokeOf, isOfKind, isOwned, prepared } from './given.ts'
+import { asStored } from './memory.ts'
+import { rest, type Trial } from './scenario.ts'
+import type { Simulation } from './simulation.ts'
+
+/** The laws about the way: what a function does on it, where an end that is right would hide it. */
+export const WAY_LAWS: Record<string, Law> = {
+  'deletes nothing that is ready and makes it again as it was, whatever is lost or not ready for a time':
+    remakesNothing,
+  'sets a timer for each time at which it decides otherwise, such as one that its status promises': setsItsTimers,
+  'ends its finalizer within its limit when nobody helps': endsAlone,
+}
+
+async function remakesNothing(trial: Trial): Promise<void> {
+  for await (const { start, when } of trial.starts()) {
+    const idle = start()
+    await demandNoRemake(idle, () => rest(idle), when)
+    const losses = lossesIn(idle, trial)
+    for await (const [what, loss] of trial.cases(async (at) => losses[at])) {
+      const world = idle.copy()
+      world.isStepwise = true
+      await demandNoRemake(world, () => loss(world), `${what}, ${when}`)
+    }
+  }
+}
+
+type Loss = readonly [what: string, happens: (world: Simulation) => Promise<void>]
+
+/** Each object that the function sees is lost, or not ready for a time. */
+function lossesIn({ memory, object }: Simulation, { reconciler }: Trial): Loss[] {
+  if (object === undefined) return []
+  const identity = identityOf(reconciler.name, prepared(reconciler).spec)
+  const seen = [...reconciler.owns, ...reconciler.related]
+  const others = memory
+    .all()
+    .filter((one) => seen.some((kind) => isOfKind(one, kind)) && nameOf(one) !== nameOf(object))
+  return others.flatMap((one): Loss[] => {
+    const lost: Loss = isOwned(one, object, identity)
+      ? [`if ${nameOf(one)} is deleted`, (world) => isLost(world, one)]
+      : [`if ${nameOf(one)} is deleted for a time`, (world) => isAway(world, one)]
+    return [lost, ...unready(one)]
+  })
+}
+
+async function isLost(world: Simulation, one: KubeObject): Promise<void> {
+  world.memory.delete(one)
+  await rest(world)
+}
+
+async function isAway(world: Simulation, one: KubeObject): Promise<void> {
+  await isLost(world, one)
+  if (world.memory.find(one) === undefined) world.create(one)
+  await rest(world)
+}
+
+/** The statuses of what is not ready. */
+const UNREADY: readonly [kind: Kind<unknown>, status: object][] = [
+  [Deployment, { readyReplicas: 0, availableReplicas: 0 }],
+  [StatefulSet, { readyReplicas: 0, availableReplicas: 0 }],
+  [Pod, { conditions: [{ type: 'Ready', status: 'False', lastTransitionTime: '2030-01-01T00:00:00Z' }] }],
+]
+
+function unready(one: KubeObject): Loss[] {
+  const [, status] = UNREADY.find(([kind]) => isOfKind(one, kind)) ?? []
+  if (status === undefined || one['status'] === undefined) return []
+  const happens = async (world: Simulation): Promise<void> => {
+    const before = world.memory.find(one)?.['status'] as Record<string, unknown> | undefined
+    world.isAlone = true
+    world.memory.patch(one, { status })
+    await world.runUntilIdle()
+    world.isAlone = false
+    const again = Object.keys(status).map((field) => [field, before?.[field] ?? null])
+    if (world.memory.find(one)?.metadata.uid === one.metadata.uid)
+      world.memory.patch(one, { status: Object.fromEntries(again) })
+    await rest(world)
+  }
+  return [[`if ${nameOf(one)} is not ready for a time`, happens]]
+}
+
+async function demandNoRemake(world: Simulation, happens: () => Promise<void>, when: string): Promise<void> {
+  const deleted = new Map<string, KubeObject>()
+  let remade: string | undefined
+  world.before = ({ verb, object }) => {
+    const [name, found] = [nameOf(object), world.memory.find(object)]
+    const before = deleted.get(name)
+    if (verb === 'delete' && found !== undefined && isReady(found)) deleted.set(name, found)
+    else if (found === undefined && before !== undefined && sameJson(contentOf(object), contentOf(before)))
+      remade ??= name
+  }
+  await happens()
+  if (remade === undefined) return
+  throw new LawBroken(`${remade} is deleted and made again as it was, ${when}`, {
+    because: world.failure,
+    lines: world.writes.map(({ verb, object }) => `${verb} of ${nameOf(object)}`),
+  })
+}
+
+/** Only what is ready is missed. An object without a status counts as ready. */
+function isReady(object: KubeObject): boolean {
+  const { status = {} } = object as { status?: Record<string, unknown> }
+  const {
+    phase,
+    readyReplicas,
+    conditions = [],
+  } = status as {
+    phase?: string
+    readyReplicas?: number
+    conditions?: { type: string; status: string }[]
+  }
+  const has = (type: string, is: string) => conditions.some((one) => one.type === type && one.status === is)
+  if (isOfKind(object, Job)) return !has('Failed', 'True')
+  if (isOfKind(object, Pod)) return phase !== 'Failed' && phase !== 'Succeeded' && !has('Ready', 'False')
+  if (isOfKind(object, Deployment) || isOfKind(object, StatefulSet)) return (readyReplicas ?? 1) > 0
+  return !has('Ready', 'False')
+}
+
+/** What a function declares of an object. */
+function contentOf(object: KubeObject): unknown {
+  const { metadata, status: _, ...content } = asStored(object) as KubeObject & { status?: unknown }
+  return { labels: metadata.labels, content }
+}
+
+const MINUTE_MS = 60_000
+const DAY_MS = 86_400_000
+/** The times, from now, at which a decision is tried. */
+const LATER_MS = [1, 10, 60, 360].map((minutes) => minutes * MINUTE_MS).concat([1, 7, 30, 400].map((d) => d * DAY_MS))
+/** How many timers of a rest are followed. */
+const MOST_TIMERS = 3
+
+async function setsItsTimers(trial: Trial): Promise<void> {
+  for await (const { start, when } of trial.starts()) {
+    const world = start()
+    await world.runUntilIdle()
+    for (let timers = 0; timers < MOST_TIMERS; timers++) {
+      const input = world.inputs.at(-1)
+      if (world.object === undefined || world.failure !== undefined || input === undefined) break
+      await demandTimer(trial, world, input, when)
+      if (world.timer === undefined) break
+      await world.advance(Math.max(0, world.timer.getTime() - world.now.getTime()) / 1000)
+    }
+  }
+}
+
+/** The share by which a resync may be late. */
+const RESYNC_JITTER = 0.1
+
+async function demandTimer(trial: Trial, world: Simulation, input: RunInput, when: string): Promise<void> {
+  const now = world.now.getTime()
+  const { resyncSeconds = Number.POSITIVE_INFINITY } = trial.reconciler
+  const wakes = Math.min(world.timer?.getTime() ?? Infinity, now + resyncSeconds * 1000 * (1 + RESYNC_JITTER))
+  const promised = timesIn(input.object).flatMap((time) => [time, time + 1000])
+  const times = [...LATER_MS.map((later) => now + later), ...promised].filter((time) => time > now && time < wakes)
+  const invoke = invokeOf(trial.reconciler)
+  const decision = async (time: number) =>
+    withoutTimer(await decided(invoke, { ...input, now: new Date(time).toISOString() }))
+  const atRest = await decision(now)
+  const timer = world.timer === undefined ? 'no timer is set' : `its timer is set for ${world.timer.toISOString()}`
+  for (const time of times.sort((one, other) => one - other)) {
+    const message = `at ${new Date(time).toISOString()} it decides otherwise than now, and ${timer}, ${when}`
+    trial.same(await decision(time), atRest, message)
+  }
+}
+
+function withoutTimer(decision: unknown): unknown {
+  const { requeueAt: _, requeueAfterSeconds: __, ...others } = decision as Record<string, unknown>
+  return others
+}
+
+/** Returns all times in a value, in epoch milliseconds. */
+function timesIn(value: unknown): number[] {
+  if (typeof value === 'string')
+    return /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d/.test(value) ? [Date.parse(value)].filter(isNumber) : []
+  return typeof value === 'object' && value !== null ? Object.values(value).flatMap(timesIn) : []
+}
+
+const isNumber = (time: number): boolean => !Number.isNaN(time)
+
+const DEFAULT_LIMIT_S = 86_400
+/** A finalizer that asks more often than so many times within its limit runs late. */
+const MOST_WAKES = 100
+
+async function endsAlone(trial: Trial): Promise<void> {
+  const { finalizeSeconds = DEFAULT_LIMIT_S } = trial.scenario
+  if (trial.reconciler.finalize === undefined || finalizeSeconds === Number.POSITIVE_INFINITY) return
+  for await (const { start, when } of trial.starts()) {
+    const world = start()
+    await world.runUntilIdle()
+    if (world.object === undefined) continue
+    world.isAlone = true
+    if (world.object.metadata.deletionTimestamp === undefined) world.delete()
+    await world.runUntilIdle()
+    const end = world.now.getTime() + finalizeSeconds * 1000
+    const pause = (finalizeSeconds * 1000) / MOST_WAKES
+    while (world.object !== undefined && world.timer !== undefined && world.now.getTime() < end) {
+      const next = Math.max(world.timer.getTime(), world.now.getTime() + pause)
+      world.pass((Math.min(next, end) - world.now.getTime()) / 1000)
+      await world.runUntilIdle()
+    }
+    const waits =
+      world.timer === undefined ? 'waits for others without a timer' : `has not ended after ${finalizeSeconds} s`
+    const advice = 'a limit of its own, or finalizeSeconds of the scenario, ends this'
+    trial.same(world.object, undefined, `"finalize" ${waits}, if it is deleted ${when}: ${advice}`, world)
+  }
+}
