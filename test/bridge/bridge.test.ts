@@ -212,7 +212,7 @@ describe('a start', () => {
     ['etcd', kubeEvents, kubeEvent, () => compactEtcd(cluster.dir)],
   ]
   it.each(cases)(
-    'after the history is gone from %s finds deletions, and what is unchanged costs no event and no run',
+    'after the history is gone from %s finds deletions, and what is unchanged costs no event and no run; a bridge that was there all the time misses nothing',
     async (_, ref, object, forget) => {
       prefix = fresh()
       const path = (name?: string) => resourcePath(ref, 'default', name)
@@ -223,6 +223,8 @@ describe('a start', () => {
         await bridge.synced(resourceName(ref))
         await untilEqual(kube, bridge.events, ref)
       }
+      await using through = await startBridge(kube, nats.url, { prefix: fresh() })
+      await through.synced(resourceName(ref))
       for (const name of ['c0', 'c1', 'c2']) await kube.delete(path(name))
       await kube.create(path(), object('c2', 'anew'))
       await kube.replace(path('c3'), object('c3', 'second'))
@@ -242,6 +244,8 @@ describe('a start', () => {
       expect(bridge.keysOf('all')).toEqual(keys(['c0', 'c1', 'c2', 'c3']))
       expect((await stored(bridge.events, ref)).get('default.c0')).toBe('deleted')
       expect(relist()).toMatchObject({ because: 'expired', deleted: 2 })
+      await kube.create(path(), object('afterwards', 'first'))
+      await untilEqual(kube, through.events, ref)
     },
   )
 })
@@ -349,56 +353,40 @@ describe('NATS', () => {
   const relistsOfMaps = ({ relists }: Awaited<ReturnType<typeof startBridge>>) =>
     relists.filter(({ resource }) => resource === 'configmaps.v1')
 
-  it('started anew makes everything be listed and enqueued again, unchanged', async () => {
-    prefix = fresh()
+  it('started anew makes everything be listed and enqueued again; what it had confirmed last and lost counts, also where that changes nothing', async () => {
     await createReconciler(kube, 'maps', { for: { ...configMaps, namespaces: ['default'] } })
-    await createAll(names(20))
-    await using bridge = await startBridge(kube, nats.url, { prefix, noticeRestarts: true })
-    await bridge.synced('configmaps.v1')
-    bridge.enqueued.length = 0
-    const { length } = relistsOfMaps(bridge)
-    nats.signal('SIGKILL')
-    await nats.restart()
-    await until(async () => bridge.keysOf('maps').length === 20, { what: 'everything is enqueued again' })
-    expect(bridge.enqueued.every(({ lane }) => lane === 'low')).toBe(true)
-    await until(async () => relistsOfMaps(bridge).length > length, { what: 'its kind has been listed again' })
-    expect(relistsOfMaps(bridge)[length]).toMatchObject({ changed: 0, deleted: 0 })
-  })
-
-  it('started anew without what it had confirmed last runs that again, also what changes nothing that counts', async () => {
-    prefix = fresh()
     await createReconciler(kube, 'picky', { for: { ...configMaps, namespaces: ['default'] }, changes: ['Labels'] })
-    await createAll(['a'])
-    await using bridge = await startBridge(kube, nats.url, { prefix, noticeRestarts: true })
-    await bridge.synced('configmaps.v1')
-    const { js, events } = bridge
+    await createAll(names(20))
+    await using kept = await startBridge(kube, nats.url, { prefix: fresh(), noticeRestarts: true })
+    await using lost = await startBridge(kube, nats.url, { prefix: fresh(), noticeRestarts: true })
+    for (const bridge of [kept, lost]) await bridge.synced('configmaps.v1')
+    const { js, events } = lost
     const { state } = await js.admin.streams.info(events.stream, { subjects_filter: '>' })
     const subject = Object.keys(state.subjects ?? {}).find((one) => one.includes('.configmaps.default.'))!
     const before = (await js.lastOf(events.stream, subject))!
-    await writeConfigMap(kube, 'a', 'changed')
-    await untilEqual(kube, events, configMaps, 'default')
-    expect(bridge.enqueued).toHaveLength(1)
+    const changed = subject.split('.').at(-1)!
+    await writeConfigMap(kube, changed, 'changed')
+    for (const { events: store, bridge } of [kept, lost]) {
+      await untilEqual(kube, store, configMaps, 'default')
+      await until(async () => bridge.status().resources.every(({ unconfirmed }) => unconfirmed === 0), {
+        what: 'nothing is under way',
+      })
+    }
     const headers = Object.entries(before.headers).filter(([name]) => !name.startsWith('Nats-'))
     await js.publish(subject, before.data, Object.fromEntries(headers))
-    const { length } = relistsOfMaps(bridge)
+    const lists = [kept, lost].map((bridge) => relistsOfMaps(bridge).length)
+    for (const bridge of [kept, lost]) bridge.enqueued.length = 0
     nats.signal('SIGKILL')
     await nats.restart()
-    await until(async () => bridge.enqueued.length > 1, { what: 'it is enqueued again' })
-    await until(async () => relistsOfMaps(bridge).length > length, { what: 'its kind has been listed again' })
-    expect(relistsOfMaps(bridge)[length]).toMatchObject({ changed: 1 })
+    for (const [index, bridge] of [kept, lost].entries()) {
+      for (const reconciler of ['maps', 'picky'])
+        await until(async () => bridge.keysOf(reconciler).length === 20, { what: 'everything is enqueued again' })
+      await until(async () => relistsOfMaps(bridge).length > lists[index]!, { what: 'its kind has been listed again' })
+      expect(relistsOfMaps(bridge)[lists[index]!]).toMatchObject({ changed: index, deleted: 0 })
+    }
+    const unchanged = kept.enqueued.filter(({ key }) => key !== `default.${changed}`)
+    expect(unchanged.every(({ lane }) => lane === 'low')).toBe(true)
   })
-})
-
-it('an API server that is killed under a bridge is watched again, and nothing is missing', async () => {
-  prefix = fresh()
-  await createReconciler(kube, 'maps', { for: configMaps })
-  await createAll(names(5))
-  await using bridge = await startBridge(kube, nats.url, { prefix })
-  await bridge.synced('configmaps.v1')
-  await cluster.restart('kube-apiserver')
-  await deleteAll(names(2))
-  await createAll(['afterwards'])
-  await untilEqual(kube, bridge.events, configMaps)
 })
 
 it('two bridges at once leave the same content as one', async () => {

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, expect, it } from 'vitest'
 import { type EventStore, openEventStore } from '#events'
 import { connectJetStream, type JetStream } from '#nats'
 import { LEASHED } from '../support/fairlead.ts'
@@ -25,6 +25,7 @@ import {
 
 const seed = Number(process.env['SEED'] ?? Date.now() % 1_000_000)
 const OBJECTS = 500
+const ROUNDS = 4
 
 let servers: Servers
 let cluster: Servers['cluster']
@@ -44,53 +45,26 @@ afterAll(async () => {
   await servers?.[Symbol.asyncDispose]()
 })
 
-describe.each([
-  { bridges: 1, rounds: 4 },
-  { bridges: 3, rounds: 4 },
-])(`$bridges killed with -9 at any moment, $rounds times (SEED=${seed})`, ({ bridges, rounds }) => {
-  it('leave the stream that one leaves in peace, and enqueue every key after its last change; the last one left goes on', async () => {
-    const prefix = `kill${bridges}`
-    const file = join(cluster.dir, prefix)
-    await writeFile(file, '')
-    const random = randomFrom(seed)
-    const start = () => {
-      const args = [cluster.kubeconfig, nats.url, prefix, file]
-      const child = fork(new URL('bridge-process.ts', import.meta.url), args, { execArgv: LEASHED })
-      const ended = once(child, 'exit').then(([code]) => Promise.reject(new Error(`a bridge ended by itself: ${code}`)))
-      const watching = Promise.race([once(child, 'message'), ended])
-      // A bridge that is killed before it watches never resolves this promise.
-      watching.catch(() => {})
-      return { child, watching }
-    }
-    const running = Array.from({ length: bridges }, start)
-    await using undisturbed = await startBridge(kube, nats.url, { prefix: `peace${bridges}` })
-    const events = await openEventStore(js, { prefix, cluster: 'test', log: silent })
-    await undisturbed.synced('configmaps.v1')
-    // What one lists while it changes may be called otherwise: added, though it was modified since.
-    await Promise.all(running.map(({ watching }) => watching))
-    await until(async () => (await events.cursor(configMaps, 'default')) !== undefined, {
-      what: 'the first list is stored',
-    })
-    const changing = new AbortController()
-    const load = changeAtRandom(random, changing.signal)
-    for (let round = 0; round < rounds; round++) {
-      await sleep(100 + random() * 900)
-      const victim = Math.floor(random() * bridges)
-      await kill(running[victim]!)
-      running[victim] = start()
-    }
-    const [last, ...others] = running
-    await last?.watching
-    await Promise.all(others.map(kill))
-    const { metadata } = await kube.create(configMapPath(), configMap(`after-${prefix}`, 'new'))
-    changing.abort()
-    const changed = await load
-    const lines = async () => new Set((await readFile(file, 'utf8')).split('\n'))
+it(`bridges killed with -9 at any moment leave the stream that one leaves in peace, and enqueue every key after its last change; the last one left goes on (SEED=${seed})`, async () => {
+  const random = randomFrom(seed)
+  await using undisturbed = await startBridge(kube, nats.url, { prefix: 'peace' })
+  await undisturbed.synced('configmaps.v1')
+  const groups = await Promise.all([startGroup(1), startGroup(3)])
+  const changing = new AbortController()
+  const load = changeAtRandom(random, changing.signal)
+  for (let round = 0; round < ROUNDS; round++) {
+    await sleep(100 + random() * 900)
+    for (const group of groups) await group.killOne(random())
+  }
+  for (const group of groups) await group.killOthers()
+  const { metadata } = await kube.create(configMapPath(), configMap('after', 'new'))
+  changing.abort()
+  const changed = await load
+  await untilEqual(kube, undisturbed.events, configMaps, 'default')
+  for (const { events, lines, end } of groups) {
     const isEnqueued = async () => (await lines()).has(`default.${metadata.name} ${metadata.resourceVersion}`)
     await until(isEnqueued, { what: 'a change after the last kill is stored and enqueued' })
-
     await untilEqual(kube, events, configMaps, 'default')
-    await untilEqual(kube, undisturbed.events, configMaps, 'default')
     expect(await contentOf(events)).toEqual(await contentOf(undisturbed.events))
     // Objects that were created and deleted before the first list are unknown to every bridge.
     const newest = await versions(events)
@@ -103,10 +77,48 @@ describe.each([
       },
       { what: 'every changed key is enqueued' },
     ).catch(() => undefined)
-    await Promise.all(running.map(kill))
+    await end()
     expect(owed).toEqual([])
-  })
+  }
 })
+
+/** So many bridges on a stream of their own, which watch and have stored their first list. */
+async function startGroup(bridges: number) {
+  const prefix = `kill${bridges}`
+  const file = join(cluster.dir, prefix)
+  await writeFile(file, '')
+  const start = () => {
+    const args = [cluster.kubeconfig, nats.url, prefix, file]
+    const child = fork(new URL('bridge-process.ts', import.meta.url), args, { execArgv: LEASHED })
+    const ended = once(child, 'exit').then(([code]) => Promise.reject(new Error(`a bridge ended by itself: ${code}`)))
+    const watching = Promise.race([once(child, 'message'), ended])
+    // A bridge that is killed before it watches never resolves this promise.
+    watching.catch(() => {})
+    return { child, watching }
+  }
+  const running = Array.from({ length: bridges }, start)
+  const events = await openEventStore(js, { prefix, cluster: 'test', log: silent })
+  // What one lists while it changes may be called otherwise: added, though it was modified since.
+  await Promise.all(running.map(({ watching }) => watching))
+  await until(async () => (await events.cursor(configMaps, 'default')) !== undefined, {
+    what: 'the first list is stored',
+  })
+  return {
+    events,
+    lines: async () => new Set((await readFile(file, 'utf8')).split('\n')),
+    async killOne(random: number) {
+      const victim = Math.floor(random * bridges)
+      await kill(running[victim]!)
+      running[victim] = start()
+    },
+    async killOthers() {
+      const [last, ...others] = running
+      await last?.watching
+      await Promise.all(others.map(kill))
+    },
+    end: () => Promise.all(running.map(kill)),
+  }
+}
 
 /** Returns the contents of all ConfigMaps in a stream, including deletions, without the times of their messages. */
 async function contentOf(events: EventStore): Promise<Map<string, object>> {

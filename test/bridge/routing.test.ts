@@ -1,8 +1,13 @@
+import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { KubeObject, ResourceRef } from '#contracts'
-import { finalizerOf, isRefused, RECONCILERS, RETAINED_FOR, readReconciler } from '#spec'
-import { parseReconciler } from '../../bridge/reconcilers.ts'
+import { Rounds } from '#primitives'
+import { finalizerOf, isRefused, parseSelector, RECONCILERS, RETAINED_FOR, readReconciler } from '#spec'
+import { type Ask, namespacesOf, parseReconciler, type Reconciler, widest } from '../../bridge/reconcilers.ts'
+import { Registry } from '../../bridge/registry.ts'
+import { FanOuts, NameIndex } from '../../bridge/relation.ts'
 import { type Owner, Routes } from '../../bridge/routing.ts'
+import { silent } from '../support/silent.ts'
 import { configMaps, controlledBy, object, pods, reconciler, reconcilerObject, widgets } from './objects.ts'
 
 const retainedFor = (owner: string) => ({ annotations: { [RETAINED_FOR]: owner } })
@@ -246,4 +251,253 @@ describe('a Reconciler object', () => {
     expect(idOf('1', { for: widgets, owns: [pods] })).not.toBe(before)
     expect(idOf('1', { for: { ...widgets, selector: 'a=b' } })).not.toBe(before)
   })
+})
+
+const MANY = 1000
+const names = Array.from({ length: MANY }, (_, number) => `r${number}`)
+
+/** The same Reconcilers, and how many selectors have been asked so far. */
+function counted(reconcilers: Reconciler[]): { routes: Routes; asked: () => number } {
+  let asked = 0
+  const counting = reconcilers.map((one) => ({
+    ...one,
+    selects: (changed: KubeObject) => {
+      asked++
+      return one.selects(changed)
+    },
+  }))
+  return { routes: new Routes(counting), asked: () => asked }
+}
+
+describe('of 1,000 Reconcilers a change looks at', () => {
+  it('the one that selects its labels', () => {
+    const selectors = ['team=NAME', 'tier in (gold, NAME),team==NAME', 'team in (NAME, other)']
+    for (const selector of selectors) {
+      const { routes, asked } = counted(
+        names.map((name) => reconciler(name, { for: { ...widgets, selector: selector.replaceAll('NAME', name) } })),
+      )
+      const labels = { team: 'r7', tier: 'gold' }
+      expect(keys(routes, widgets, object('Widget', 'a', { labels }))).toEqual(['r7 default.a'])
+      expect(asked()).toBeLessThanOrEqual(2)
+    }
+  })
+
+  it('the one that asks for its namespace', () => {
+    const { routes, asked } = counted(
+      names.map((name) => reconciler(name, { for: { ...widgets, namespaces: [name] } })),
+    )
+    expect(keys(routes, widgets, object('Widget', 'a', { namespace: 'r7' }))).toEqual(['r7 r7.a'])
+    expect(asked()).toBe(1)
+  })
+
+  it('the one whose finalizer it has', () => {
+    const { routes, asked } = counted(
+      names.map((name) => reconciler(name, { for: { ...widgets, selector: `team=${name}` } })),
+    )
+    const held = object('Widget', 'a', { finalizers: [finalizerOf('r7')] })
+    expect(keys(routes, widgets, held)).toEqual(['r7 default.a'])
+    expect(asked()).toBe(1)
+  })
+
+  it('the one that owns it', () => {
+    let looked = 0
+    const kinds = names.map((name) => ({ ...widgets, resource: `${name}s`, kind: `K${name}` }))
+    const routes = new Routes(names.map((name, at) => reconciler(name, { for: kinds[at] ?? widgets, owns: [pods] })))
+    const changed = object('Pod', 'p', controlledBy('Kr7', 'a'))
+    const owner = routes.ownerOf(changed)
+    const change = { namespace: 'default', name: 'p', object: changed, owners: owner ? [owner] : [] }
+    const targets = routes.targetsOf(pods, change, () => looked++ < 0)
+    expect(targets.map(({ reconciler: name }) => name)).toEqual(['r7'])
+    expect(looked).toBe(1)
+  })
+})
+
+it('a change reaches all Reconcilers that select it, whatever their selectors', () => {
+  const label = fc.record({ key: fc.constantFrom('a', 'b'), value: fc.constantFrom('', 'x', 'y') })
+  const requirement = fc.oneof(
+    label.map(({ key, value }) => `${key}=${value}`),
+    label.map(({ key, value }) => `${key}!=${value}`),
+    label.map(({ key, value }) => `${key} in (x, ${value})`),
+    label.map(({ key, value }) => `${key} notin (${value})`),
+    label.map(({ key }) => key),
+    label.map(({ key }) => `!${key}`),
+  )
+  const asked = fc.record({
+    selector: fc.array(requirement, { maxLength: 3 }).map((all) => all.join(',')),
+    namespaces: fc.option(fc.subarray(['n', 'm'], { minLength: 1 }), { nil: undefined }),
+  })
+  const changed = fc.record({
+    labels: fc.dictionary(fc.constantFrom('a', 'b'), fc.constantFrom('', 'x', 'y')),
+    namespace: fc.constantFrom('n', 'm'),
+    finalizers: fc.subarray(['0', '1', '2'].map(finalizerOf)),
+  })
+  fc.assert(
+    fc.property(fc.array(asked, { maxLength: 5 }), changed, (all, { namespace, ...metadata }) => {
+      const reconcilers = all.map(({ selector, namespaces }, at) =>
+        reconciler(`${at}`, { for: { ...widgets, ...(selector && { selector }), ...(namespaces && { namespaces }) } }),
+      )
+      const widget = object('Widget', 'w', { ...metadata, namespace })
+      const isHeard = ({ name, spec, selects }: Reconciler) =>
+        (spec.for.namespaces?.includes(namespace) ?? true) &&
+        (selects(widget) || metadata.finalizers.includes(finalizerOf(name)))
+      const expected = reconcilers.filter(isHeard).map(({ name }) => `${name} ${namespace}.w`)
+      expect(keys(new Routes(reconcilers), widgets, widget)).toEqual(expected)
+    }),
+  )
+})
+
+describe('a Reconciler is routed again', () => {
+  it('when its spec changes, and not when its status does', () => {
+    let changes = 0
+    const registry = new Registry(silent, '', () => changes++)
+    const at = (generation: number, status: object, more: object = {}) => {
+      const made = reconcilerObject('widget', { for: { ...widgets, ...more } })
+      return { ...made, metadata: { ...made.metadata, generation }, status }
+    }
+    registry.listed([at(1, {})])
+    for (const phase of ['a', 'b', 'c']) registry.changed('modified', at(1, { phase }))
+    expect(changes).toBe(1)
+    expect(registry.served.map(({ object: { status } }) => status)).toEqual([{ phase: 'c' }])
+    registry.changed('modified', at(2, {}, { selector: 'a=b' }))
+    registry.changed('deleted', at(2, {}, { selector: 'a=b' }))
+    expect(changes).toBe(3)
+    expect(isRefused(parseReconciler(at(1, {})))).toBe(false)
+  })
+})
+
+const ask = (more: Partial<Ask> = {}): Ask => ({ ref: pods, ...more })
+
+describe('of several who ask for one resource', () => {
+  it.each<[string, Ask[], ReturnType<typeof widest>]>([
+    [
+      'one gets what it asks for',
+      [ask({ selector: 'a=b', fieldSelector: 'c=d' })],
+      { labelSelector: 'a=b', fieldSelector: 'c=d' },
+    ],
+    ['those that agree get it, too', [ask({ selector: 'a=b' }), ask({ selector: 'a=b' })], { labelSelector: 'a=b' }],
+    ['those that do not agree get everything', [ask({ selector: 'a=b' }), ask({ selector: 'a=c' })], {}],
+    ['one that wants everything gets it', [ask({ selector: 'a=b' }), ask()], {}],
+    ['metadata are enough if they are for all', [ask({ metadataOnly: true })], { metadataOfKind: 'Pod' }],
+    [
+      'whole objects if they disagree about the kind, which metadata do not tell',
+      [ask({ metadataOnly: true }), ask({ metadataOnly: true, ref: { ...pods, kind: 'Pot' } })],
+      {},
+    ],
+    ['metadata are not enough if one wants more', [ask({ metadataOnly: true }), ask()], {}],
+  ])('%s', (_name, asks, selection) => {
+    expect(widest(asks)).toEqual(selection)
+  })
+
+  it.each<[string, Ask[], boolean]>([
+    ['metadata, whoever asks', [ask(), ask({ selector: 'a=b' }), ask({ fieldSelector: 'metadata.name=a' })], true],
+    ['whole objects where one selects by another field', [ask(), ask({ fieldSelector: 'type=Opaque' })], false],
+    ['whole objects where names of others are in its body', [ask(), ask({ namesInBody: true })], false],
+  ])('of a kind of which only references travel is watched: %s', (_name, asks, isMetadata) => {
+    expect(widest(asks, true).metadataOfKind).toBe(isMetadata ? 'Pod' : undefined)
+  })
+
+  it.each<[string, Ask[], string[] | undefined]>([
+    [
+      'each namespace is watched that one of them names',
+      [ask({ namespaces: ['b'] }), ask({ namespaces: ['a', 'b'] })],
+      ['a', 'b'],
+    ],
+    ['all are watched at once when one names none', [ask({ namespaces: ['b'] }), ask()], undefined],
+    [
+      'all are watched at once when they are many',
+      [ask({ namespaces: Array.from({ length: 17 }, (_, i) => `${i}`) })],
+      undefined,
+    ],
+  ])('%s', (_name, asks, namespaces) => {
+    expect(namespacesOf(asks)).toEqual(namespaces)
+  })
+})
+
+describe('an index of names', () => {
+  it('gives who names something now, and forgets what nobody names', () => {
+    const index = new NameIndex()
+    index.set('k1', ['a', 'b'])
+    index.set('k2', ['a'])
+    expect([index.keysOf('a'), index.keysOf('b')]).toEqual([['k1', 'k2'], ['k1']])
+    index.set('k1', ['b', 'c'])
+    expect([index.keysOf('a'), index.keysOf('b'), index.keysOf('c')]).toEqual([['k2'], ['k1'], ['k1']])
+    index.set('k1', [])
+    index.set('k2', [])
+    expect(['a', 'b', 'c'].flatMap((name) => index.keysOf(name))).toEqual([])
+  })
+
+  it('is soon done with all that one object has room for: to compare each name with each took minutes', () => {
+    const index = new NameIndex()
+    const names = (letter: string) => Array.from({ length: 200_000 }, (_, n) => letter + n)
+    index.set('k', names('a'))
+    index.set('k', names('b'))
+    expect([index.keysOf('a1'), index.keysOf('b1')]).toEqual([[], ['k']])
+  })
+})
+
+describe('what concerns all keys', () => {
+  it('is done once for all who ask while it is being done, after they asked, and again after a failure', async () => {
+    const rounds: PromiseWithResolvers<void>[] = []
+    const fanOut = new Rounds(() => {
+      const round = Promise.withResolvers<void>()
+      rounds.push(round)
+      return round.promise
+    })
+    const first = fanOut.run()
+    const later = [fanOut.run(), fanOut.run()]
+    expect(rounds).toHaveLength(1)
+    rounds[0]?.reject(new Error('NATS is away'))
+    await expect(first).rejects.toThrow('away')
+    await new Promise(setImmediate)
+    expect(rounds).toHaveLength(2)
+    const last = fanOut.run()
+    rounds[1]?.resolve()
+    await Promise.all(later)
+    await new Promise(setImmediate)
+    rounds[2]?.resolve()
+    await last
+    expect(rounds).toHaveLength(3)
+  })
+
+  it('is done as the last who asked has it, after a failure too: a spec that has changed counts at once', async () => {
+    const fanOuts = new FanOuts()
+    const done: string[] = []
+    const as = (spec: string) => async () => void done.push(spec)
+    const failing = fanOuts.run('a', () => Promise.reject(new Error('NATS is away')))
+    await expect(failing).rejects.toThrow('away')
+    await fanOuts.run('a', as('new'))
+    const held = Promise.withResolvers<void>()
+    const first = fanOuts.run('a', () => held.promise)
+    const waiting = [fanOuts.run('a', as('old')), fanOuts.run('a', as('newer'))]
+    held.resolve()
+    await Promise.all([first, ...waiting])
+    expect(done).toEqual(['new', 'newer'])
+  })
+})
+
+it.each<[selector: string, labels: Record<string, string>, matches: boolean]>([
+  ['', {}, true],
+  ['app=web', { app: 'web' }, true],
+  ['app == web', { app: 'web' }, true],
+  ['app=web', { app: 'db' }, false],
+  ['app=', { app: '' }, true],
+  ['app!=web', { app: 'db' }, true],
+  ['app!=web', {}, true],
+  ['app in (web, db)', { app: 'db' }, true],
+  ['app in (web,db)', {}, false],
+  ['app notin (web,db)', {}, true],
+  ['app notin (web,db)', { app: 'web' }, false],
+  ['app', { app: '' }, true],
+  ['!app', { app: '' }, false],
+  ['!app', {}, true],
+  ['constructor', {}, false],
+  ['!constructor', {}, true],
+  ['app.kubernetes.io/name=x,tier in (a,b),!old', { 'app.kubernetes.io/name': 'x', tier: 'b' }, true],
+  ['app.kubernetes.io/name=x,tier in (a,b),!old', { 'app.kubernetes.io/name': 'x', tier: 'b', old: '' }, false],
+])('%s of %o: %s', (selector, labels, matches) => {
+  expect(parseSelector(selector)(labels)).toBe(matches)
+})
+
+it.each(['a=b=c', 'in (a)', 'a in b', 'a>1', 'a,', '-a'])('refuses %s and says what is possible', (selector) => {
+  expect(() => parseSelector(selector)).toThrow(/is not a label requirement: write key=value/)
 })

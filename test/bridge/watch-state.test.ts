@@ -1,6 +1,15 @@
 import { describe, expect, it } from 'vitest'
-import type { Failure, FailureKind } from '../../bridge/watch-state.ts'
-import { type Input, type Relist, type State, step } from '../../bridge/watch-state.ts'
+import { ApiError } from '#kube'
+import {
+  classify,
+  type Failure,
+  type FailureKind,
+  type Input,
+  isStarting,
+  type Relist,
+  type State,
+  step,
+} from '../../bridge/watch-state.ts'
 
 const listing = (because: Relist = 'initial', attempt = 0, stream = true): State => ({
   phase: 'listing',
@@ -189,4 +198,13 @@ describe('a list', () => {
   it('begins again at its cursor when what it published is in doubt', () => {
     expect(after(watching(), { type: 'doubted' })).toEqual({ phase: 'starting', attempt: 0 })
   })
+})
+
+const refusal = (message: string) =>
+  classify(new ApiError('watch', { apiVersion: 'v1', kind: 'Status', code: 429, reason: 'TooManyRequests', message }))
+
+it('tells a resource whose storage only starts from one that goes on refusing, and from a busy server', () => {
+  const starting = refusal('storage is (re)initializing')
+  expect([1, 2, 3].map((attempt) => isStarting(starting, attempt))).toEqual([true, true, false])
+  expect(isStarting(refusal('too many requests'), 1)).toBe(false)
 })

@@ -136,7 +136,7 @@ it('a function that gives finalize up keeps the right to take its finalizer from
   }
   await kubectl(['create', '-f', '-'], object)
   // A run in progress may still add the finalizer, so the first installation does not look at the objects.
-  for (const version of ['2', '3', '4']) expect(await verbsAfter(version, 'held', '')).toEqual(['get', 'patch'])
+  for (const version of ['2', '3']) expect(await verbsAfter(version, 'held', '')).toEqual(['get', 'patch'])
   await kubectl(['patch', 'helds.held.example.com/a', '--type=merge', '-p', '{"metadata":{"finalizers":null}}'])
   expect(await verbsAfter('5', 'held', '')).toEqual(['get'])
   expect(await verbsAfter('1', 'held', 'finalize() {}')).toEqual(['get', 'patch'])
@@ -203,33 +203,40 @@ it('installs twice, and says that the second time changed nothing', async () => 
   expect(new Set(results)).toEqual(new Set(['unchanged']))
 })
 
-describe('waits, when it is told to, for servers that are still starting:', () => {
+describe('up', () => {
   it.each([
-    ['NATS', () => env['NATS_URL'] ?? '', (url: string) => ({ NATS_URL: url })],
+    ['NATS', 'SIGTERM', () => env['NATS_URL'] ?? '', (url: string) => ({ NATS_URL: url })],
     [
       'the API server',
+      'SIGINT',
       () => cluster.apiServer,
       async (url: string) => {
         const kubeconfig = await readFile(cluster.kubeconfig, 'utf8')
         return { KUBECONFIG: await file('late-kubeconfig', kubeconfig.replace(cluster.apiServer, url)) }
       },
     ],
-  ])('%s', async (_, address, at) => {
-    const { protocol, hostname: host, port } = new URL(address())
-    const late = createServer((client) => {
-      const server = connect(Number(port), host)
-      // The side that ends first may reset the other one.
-      for (const one of [client, server]) one.on('error', () => undefined)
-      client.pipe(server).pipe(client)
-    })
-    const [latePort] = await freePorts(1)
-    const there = { ...env, ...(await at(`${protocol}//${host}:${latePort}`)) }
-    await using up = startFairlead(['up', '--install', '--builtin', 'at', '--wait-seconds', '50'], there)
-    await up.logged(({ msg }) => msg === 'not there yet, trying again')
-    late.listen(latePort, host)
-    await up.logged(({ msg }) => msg === 'started')
-    late.close()
-  })
+  ] as const)(
+    'waits, when it is told to, for %s that is still starting; %s ends it with 0',
+    async (_, signal, address, at) => {
+      const { protocol, hostname: host, port } = new URL(address())
+      const late = createServer((client) => {
+        const server = connect(Number(port), host)
+        // The side that ends first may reset the other one.
+        for (const one of [client, server]) one.on('error', () => undefined)
+        client.pipe(server).pipe(client)
+      })
+      const [latePort] = await freePorts(1)
+      const there = { ...env, ...(await at(`${protocol}//${host}:${latePort}`)) }
+      await using up = startFairlead(['up', '--install', '--builtin', 'at', '--wait-seconds', '50'], there)
+      await up.logged(({ msg }) => msg === 'not there yet, trying again')
+      late.listen(latePort, host)
+      await up.logged(({ msg }) => msg === 'reconciler served')
+      up.kill(signal)
+      expect((await up.exited).code).toBe(0)
+      expect(up.logs.at(-1)).toMatchObject({ msg: 'stopped', because: signal })
+      late.close()
+    },
+  )
 })
 
 it.each(['--server-side=false', '--server-side'])(
@@ -289,14 +296,6 @@ it('has nothing to stop where nothing runs', async () => {
   const status = await command(['local', 'status', '-o', 'json', ...nowhere])
   expect(status.code).toBe(1)
   expect(JSON.parse(status.stdout)).toMatchObject({ running: false, processes: [] })
-})
-
-it.each(['SIGTERM', 'SIGINT'] as const)('ends with 0 after %s, which asks `up` to stop', async (signal) => {
-  await using up = startFairlead(['up', '--install', '--builtin', 'at'], env)
-  await up.logged(({ msg }) => msg === 'reconciler served')
-  up.kill(signal)
-  expect((await up.exited).code).toBe(0)
-  expect(up.logs.at(-1)).toMatchObject({ msg: 'stopped', because: signal })
 })
 
 it('ends soon after its grace although NATS is gone, and says so if it could hand nothing back', async () => {

@@ -99,22 +99,17 @@ afterAll(async () => {
 const run = (name: string, object: string) => fairlead(['run', name, object, '--dry-run', '-f', module], env)
 
 describe('a dry run', () => {
-  it('shows no value of a Secret', async () => {
-    for (const output of ['text', 'json']) {
-      const { stdout } = await command(['run', 'safe', 'nothing', '--dry-run', '-f', module, '-o', output], env)
-      expect(stdout).toContain('(withheld)')
-      expect(stdout).not.toMatch(/hunter2|aHVudGVyMg/)
-    }
-  })
-
-  it.each(['veiled', 'stray'])(
-    'shows no value of a kind in FAIRLEAD_REFERENCE_ONLY, which its Reconciler declares or not: %s',
+  it.each(['safe', 'veiled', 'stray'])(
+    'shows no value of a Secret, or of a kind in FAIRLEAD_REFERENCE_ONLY, which its Reconciler declares or not: %s',
     async (name) => {
       for (const output of ['text', 'json']) {
         const args = ['run', name, 'nothing', '--dry-run', '-f', module, '-o', output]
-        const { stdout } = await command(args, { ...env, FAIRLEAD_REFERENCE_ONLY: 'configmaps' })
+        const { stdout } = await command(
+          args,
+          name === 'safe' ? env : { ...env, FAIRLEAD_REFERENCE_ONLY: 'configmaps' },
+        )
         expect(stdout).toContain('(withheld)')
-        expect(stdout).not.toContain('hunter2')
+        expect(stdout).not.toMatch(/hunter2|aHVudGVyMg/)
       }
     },
   )
@@ -158,13 +153,14 @@ describe('a dry run', () => {
   })
 
   it('tells what the function returned apart from what it threw, and from that it was not called', async () => {
-    const failed = await run('deed', 'throw')
+    const dryRun = (...args: string[]) => command(['run', ...args, '--dry-run', '-f', module], env)
+    const failed = await dryRun('deed', 'throw')
     expect(failed.code).toBe(1)
     expect(failed.stdout).toContain('The run would fail, and be tried again: it is wrong')
     expect(failed.stdout).not.toContain('The function')
-    const nothing = await run('deed', 'nothing')
+    const nothing = await dryRun('deed', 'nothing')
     expect(nothing).toMatchObject({ code: 0, stdout: expect.stringContaining('The function returned nothing.') })
-    const other = await run('picky', 'nothing')
+    const other = await dryRun('picky', 'nothing')
     expect(other).toMatchObject({ code: 0, stdout: expect.stringContaining('The function was not called') })
   })
 })

@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
 import type { Cluster } from '#lab'
 import { until } from '../queue/support.ts'
@@ -19,6 +19,8 @@ beforeAll(async () => {
   kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'test' })
   await command(['install', '-f', MODULE], env)
 })
+// Each of them runs again and again as long as it is there.
+afterEach(() => kube.request({ method: 'DELETE', path: resourcePath(NAUGHTIES, 'default') }))
 afterAll(async () => {
   await kube?.close()
   await cluster?.[Symbol.asyncDispose]()
@@ -69,7 +71,6 @@ describe('what a function does wrong', () => {
     expect(said).toMatchObject({ reconciler: 'naughty', key: 'default/deaf', seconds: 10 })
     expect(await running.exited).toMatchObject({ code: 5 })
     expect(errorsOf(running, 'deaf')).toEqual([])
-    await kube.delete(resourcePath(NAUGHTIES, 'default', 'deaf'))
   })
 
   it('by blocking the process ends that, says where, and from the third time on happens apart from it', async () => {
@@ -125,6 +126,5 @@ describe('what a function does wrong', () => {
     expect(await running.exited).toMatchObject({ code: 5 })
     const said = running.logs.find(({ msg }) => msg.startsWith('a function has ended the process'))
     expect(said?.['underWay']).toContain('naughty default/exits-elsewhere')
-    await kube.delete(resourcePath(NAUGHTIES, 'default', 'exits-elsewhere'))
   })
 })

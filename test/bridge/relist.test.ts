@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Identity } from '#events'
-import { difference, disproved, type Known, known } from '../../bridge/relist.ts'
+import { difference, disproved, type Known, KnownObjects, known } from '../../bridge/relist.ts'
 import { configMaps, object } from './objects.ts'
 
 const listed = object('ConfigMap', 'c', { uid: 'u1', resourceVersion: '50' })
@@ -72,4 +72,25 @@ describe('the keys of a version are known to be enqueued', () => {
   ] as const)('%s', (_name, version, upTo, expected) => {
     expect(known(version, upTo).covered).toBe(expected)
   })
+})
+
+const copy = (resourceVersion: string, more: Partial<Known> = {}) =>
+  had({ resourceVersion, owner, sequence: Number(resourceVersion), ...more })
+const other = { owner: { ...owner, name: 'b' } }
+
+it.each<[string, Known, Known, boolean]>([
+  ['an older copy under another owner', copy('7'), copy('5', other), true],
+  ['an older copy under no owner', copy('7'), copy('5', { owner: undefined }), true],
+  ['a present copy under another owner beside a deletion', copy('7', { deleted: true }), copy('5', other), true],
+  ['an older deletion under another owner', copy('7'), copy('5', { ...other, deleted: true }), false],
+  ['an older copy under the same owner', copy('7'), copy('5'), false],
+])('the latest copy counts, and %s is noted, in any order', (_, latest, older, hasStaleCopy) => {
+  for (const copies of [
+    [latest, older],
+    [older, latest],
+  ]) {
+    const objects = new KnownObjects()
+    for (const known of copies) objects.add('default.c', known)
+    expect(objects.take('default.c')).toEqual({ ...latest, hasStaleCopy })
+  }
 })
