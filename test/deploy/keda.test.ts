@@ -45,13 +45,13 @@ it('KEDA counts keys that are queued, and neither timers nor parked keys', async
   await using test = await openTestQueue(nats.url, '')
   const { queue } = test
   await queue.declare('at')
-  expect(triggers.map(({ type }) => type)).toEqual(['nats-jetstream', 'nats-jetstream', 'nats-jetstream'])
-  expect(await lags()).toEqual([0, 0, 0])
+  expect(triggers.map(({ type }) => type)).toEqual(['nats-jetstream', 'nats-jetstream'])
+  expect(await lags()).toEqual([0, 0])
 
   for (const key of ['n.timer', 'n.backoff', 'n.parked']) await queue.enqueue('at', key)
   await queue.enqueue('at', 'n.timer')
   await queue.enqueue('at', 'n.done', { lane: 'low' })
-  expect(await lags()).toEqual([3, 1, 0])
+  expect(await lags()).toEqual([3, 1])
   expect(await isActive()).toBe(true)
 
   const inAnHour = new Date(Date.now() + 3_600_000)
@@ -68,14 +68,14 @@ it('KEDA counts keys that are queued, and neither timers nor parked keys', async
     timeout: 60_000,
   })
   await worker.drain(1000)
-  expect(await lags()).toEqual([0, 0, 0])
+  expect(await lags()).toEqual([0, 0])
   expect(await isActive()).toBe(false)
 
   const other = serve()
   await queue.enqueue('at', 'n.soon', { lane: 'low' })
   await vi.waitFor(async () => expect(await queue.depth('at')).toMatchObject({ waiting: 3 }), { timeout: 60_000 })
   await other.drain(1000)
-  await vi.waitFor(async () => expect(await lags()).toEqual([1, 0, 0]), { timeout: 60_000, interval: 20 })
+  await vi.waitFor(async () => expect(await lags()).toEqual([1, 0]), { timeout: 60_000, interval: 20 })
   expect(await isActive()).toBe(true)
 })
 
