@@ -94,7 +94,7 @@ export async function dryRun(options: DryRunOptions): Promise<DryRunResult> {
     deps,
     served,
     leaseOf(name, keyOf(object.namespace, object.name), now, signal),
-    { log },
+    log,
   ).toEnd()
   return { outcome, would, finish: dated(finish, now) }
 }
@@ -107,7 +107,6 @@ const leaseOf = (reconciler: string, key: string, now: Date, signal: AbortSignal
   owner: 'dry-run',
   attempt: 0,
   cutShort: false,
-  after: undefined,
   suspect: false,
   fired: false,
   causes: [],

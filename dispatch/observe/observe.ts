@@ -259,33 +259,19 @@ function anyRelation(related: ReconcilerSpec['related'], primary: KubeObject) {
 }
 
 /**
- * The object and the owned objects as a run or the run before it has observed them. A view is used if this process
- * caused the new observation by a change that it has put into EVENTS. A change of another process comes with a token, and
- * is read from EVENTS. A timer comes without the tokens of changes, which may wait in a long lane. So for the run of a timer,
- * EVENTS is asked whether it has anything newer than the view.
+ * The object and the owned objects as a run has observed them. A view is used if this process caused the new observation
+ * by a change that it has put into EVENTS. A change of another process comes with a token, and is read from EVENTS.
  */
-export class RunView {
+export class RunView implements Disposable {
   #view: View | undefined
-  /** Whether EVENTS may have newer messages without a token that was delivered here. */
-  #mayBeOutdated: boolean
-
-  constructor(view?: View, { mayBeOutdated = false }: { mayBeOutdated?: boolean } = {}) {
-    this.#view = view
-    this.#mayBeOutdated = mayBeOutdated
-  }
 
   async observe(events: Pick<EventStore, 'observe'>, query: ObserveQuery): Promise<Observed> {
-    const shown = this.#mayBeOutdated ? undefined : this.#view?.observed(query.allowance)
+    const shown = this.#view?.observed(query.allowance)
     if (shown) return shown
-    const known = this.release()
-    this.#mayBeOutdated = false
-    try {
-      const { view, ...found } = await events.observe({ ...query, withView: true, known })
-      this.#view = view
-      return found
-    } finally {
-      if (known !== this.#view) known?.close()
-    }
+    this.end()
+    const { view, ...found } = await events.observe({ ...query, withView: true })
+    this.#view = view
+    return found
   }
 
   /** Ends the view. The next observation reads EVENTS. */
@@ -294,59 +280,8 @@ export class RunView {
     this.#view = undefined
   }
 
-  /** Transfers the view to the caller. */
-  release(): View | undefined {
-    const view = this.#view
-    this.#view = undefined
-    return view
-  }
-}
-
-/** The number of views of one reconciler: at most 8 MiB of JSON. */
-const CAPACITY = 500
-const LARGEST_BYTES = 16 * 1024
-/** The view of a key whose timer is later than this is not cached. */
-const HORIZON_MS = 10 * 60_000
-
-interface CachedView {
-  /** The owner of the lease of the run that has observed it. */
-  owner: string
-  view: View
-  /** The time of the timer in epoch milliseconds. */
-  dueAt: number
-}
-
-/** The views of keys that wait for a timer, until their next run in this process. */
-export class ViewCache {
-  readonly #views = new Map<string, CachedView>()
-
-  add(key: string, owner: string, view: View, { dueAt, now }: { dueAt: number; now: number }): void {
-    if (this.#views.size >= CAPACITY) this.#drop((cached) => cached.dueAt < now)
-    const isTooMuch = this.#views.size >= CAPACITY || view.bytes > LARGEST_BYTES || dueAt - now > HORIZON_MS
-    if (isTooMuch) return view.close()
-    this.#views.set(key, { owner, view, dueAt })
-  }
-
-  /** Returns the view of the key's last run, if that run had this owner. */
-  take(key: string, owner: string | undefined): View | undefined {
-    const cached = this.#views.get(key)
-    if (cached === undefined) return undefined
-    this.#views.delete(key)
-    if (cached.owner === owner) return cached.view
-    cached.view.close()
-    return undefined
-  }
-
-  clear(): void {
-    this.#drop(() => true)
-  }
-
-  #drop(isOver: (cached: CachedView) => boolean): void {
-    for (const [key, cached] of this.#views) {
-      if (!isOver(cached)) continue
-      cached.view.close()
-      this.#views.delete(key)
-    }
+  [Symbol.dispose](): void {
+    this.end()
   }
 }
 

@@ -62,7 +62,7 @@ export class Reconciliation {
   readonly #served: ServedReconciler
   readonly #lease: Lease
   readonly #state: RunState
-  readonly #view: RunView
+  readonly #view = new RunView()
   readonly #external: ExternalCalls
   readonly #trail: Trail | undefined
   readonly #lines: RunLines | undefined
@@ -74,15 +74,8 @@ export class Reconciliation {
   /** The last answer of the function. `revision` is undefined if the answer did not name it. */
   #answered: { revision: string | undefined } | undefined
 
-  /** `view`: the view of the run before, if there was no other run in between. */
-  constructor(
-    deps: ReconciliationDependencies,
-    served: ServedReconciler,
-    lease: Lease,
-    { log, view }: { log: RunLog; view?: RunView },
-  ) {
+  constructor(deps: ReconciliationDependencies, served: ServedReconciler, lease: Lease, log: RunLog) {
     this.#deps = deps
-    this.#view = view ?? new RunView()
     this.#served = served
     this.#lease = lease
     this.#log = log
@@ -127,6 +120,7 @@ export class Reconciliation {
    */
   async toEnd(): Promise<Finish> {
     using _held = this.#state
+    using _view = this.#view
     const { attempt } = this.#lease
     const tell = (note: Note) => this.#report(note)
     const asks = run(this.#served, { attempt, random: this.#deps.random(), tell })

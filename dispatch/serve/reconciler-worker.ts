@@ -1,10 +1,9 @@
 import { type RunLog, withFields } from '#contracts'
 import { deadKey, isKey, shownKey } from '#events'
 import { BoundedMap } from '#primitives'
-import { dated, dueDate, type Finish, type HandBack, type Lease, type Worker, type WorkQueue } from '#queue'
+import { dated, type Finish, type HandBack, type Lease, type Worker, type WorkQueue } from '#queue'
 import { dryRunDependencies } from '../dry-run/dry-run-client.ts'
 import { SupersededError } from '../errors.ts'
-import { RunView, ViewCache } from '../observe/observe.ts'
 import type { ReconciliationDependencies, ServedReconciler } from '../run/dependencies.ts'
 import { Reconciliation } from '../run/reconciliation.ts'
 import type { RunStep } from '../run/trail.ts'
@@ -15,7 +14,6 @@ const REMEMBERED_RUNS = 20_000
 interface Current {
   reconciliation?: Reconciliation
   startedAt: Date
-  view?: RunView
   /** The duration of the run, without storing its end. */
   ms?: number
   finish?: Finish
@@ -30,7 +28,6 @@ export class ReconcilerWorker {
   readonly #current = new Map<Lease, Current>()
   /** The runs of this process by owner. Undefined: the end of the run is stored. */
   readonly #leases = new BoundedMap<string, Lease | undefined>(REMEMBERED_RUNS)
-  readonly #views = new ViewCache()
   readonly #worker: Worker
 
   constructor(deps: ReconciliationDependencies, queue: WorkQueue, served: ServedReconciler, log: RunLog) {
@@ -59,7 +56,6 @@ export class ReconcilerWorker {
   /** Takes no more keys. Runs that do not end within the grace are handed back. */
   async drain(graceMs: number): Promise<void> {
     await this.#worker.drain(graceMs)
-    this.#views.clear()
   }
 
   async #handle(lease: Lease): Promise<Finish | HandBack> {
@@ -90,8 +86,7 @@ export class ReconcilerWorker {
     this.#observe(key, { step: 'started', attempt, fired, cutShort, causes, queuedMs, leaseUntil: lease.until })
     const began = performance.now()
     try {
-      current.view = new RunView(this.#views.take(key, lease.after), { mayBeOutdated: fired })
-      current.reconciliation = new Reconciliation(this.#depsOf(log), this.#served, lease, { log, view: current.view })
+      current.reconciliation = new Reconciliation(this.#depsOf(log), this.#served, lease, log)
       current.finish = await current.reconciliation.toEnd()
       return current.finish
     } catch (error) {
@@ -116,7 +111,6 @@ export class ReconcilerWorker {
     this.#tellEnd(lease, current, stored)
     if (stored === 'finished') this.#leases.set(lease.owner, undefined)
     else this.#leases.delete(lease.owner)
-    this.#cacheView(lease, stored === 'finished' ? finish : undefined, current.view)
     if (stored === 'fenced' || finish === undefined)
       return this.#observe(key, { step: 'finished', ...reconciliation?.span, result: 'fenced', ms, message: undefined })
     const message = 'message' in finish ? finish.message : undefined
@@ -133,15 +127,6 @@ export class ReconcilerWorker {
     const { span, revision, rounds, logged } = reconciliation
     const shown = stored === 'fenced' || finish === undefined ? undefined : dated(finish, now())
     ended({ lease, of: this.#served, startedAt, ms, finish: shown, span, revision, rounds, logged })
-  }
-
-  /** Caches the view of the run for the run that its timer causes. */
-  #cacheView({ key, owner }: Lease, finish: Finish | undefined, view: RunView | undefined): void {
-    if (finish?.kind !== 'requeue') return view?.end()
-    const released = view?.release()
-    const now = this.#deps.now()
-    if (released)
-      this.#views.add(key, owner, released, { dueAt: dueDate(finish.at, now).getTime(), now: now.getTime() })
   }
 
   #observe(key: string, step: Unkeyed<RunStep>): void {

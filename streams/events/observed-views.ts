@@ -11,9 +11,6 @@ export interface KnownObject {
   bytes: number
 }
 
-/** The place of a message. */
-type Message = Pick<KnownObject, 'identity' | 'sequence'>
-
 /** The result of a put of this process for an object. */
 export type PutNews =
   | { kind: 'stored'; known: KnownObject }
@@ -62,8 +59,6 @@ export class ObservedViews {
 export class ObservedView implements View {
   readonly #filters: ViewFilters
   readonly #objects = new Map<string, KnownObject>()
-  /** All messages of the stream up to this sequence are known. Undefined: the view has not begun, or has ended. */
-  #end: number | undefined
   readonly #onClose: () => void
   /** The news that arrived before EVENTS was read. Undefined after that. */
   #meanwhile: [identity: string, news: PutNews][] | undefined = []
@@ -74,9 +69,8 @@ export class ObservedView implements View {
     this.#onClose = onClose
   }
 
-  /** Sets the objects that were read, up to a sequence of the stream. */
-  begin(objects: readonly KnownObject[], end: number): void {
-    this.#end = end
+  /** Sets the objects that were read. */
+  begin(objects: readonly KnownObject[]): void {
     for (const known of objects) this.#objects.set(known.identity, known)
     const meanwhile = this.#meanwhile ?? []
     this.#meanwhile = undefined
@@ -88,26 +82,9 @@ export class ObservedView implements View {
     if (!this.#follows(identity, news)) this.close()
   }
 
-  get end(): number | undefined {
-    return this.#end
-  }
-
   get filters(): string[] {
     const { primary, owned, news } = this.#filters
     return [primary, ...owned, ...(news ? [news.filter] : [])]
-  }
-
-  /** Whether the view knows all messages that the stream has behind its end. Then `end` is its new end. */
-  confirms(messages: readonly Message[], end: number): boolean {
-    const isKnown = messages.every(({ identity, sequence }) => this.#sequenceOf(identity) === sequence)
-    if (isKnown) this.#end = end
-    return isKnown
-  }
-
-  get bytes(): number {
-    let bytes = 0
-    for (const known of this.#objects.values()) bytes += known.bytes
-    return bytes
   }
 
   observed(allowance?: Allowance): Observed | undefined {
@@ -126,7 +103,6 @@ export class ObservedView implements View {
 
   close(): void {
     this.#isOpen = false
-    this.#end = undefined
     this.#objects.clear()
     this.#onClose()
   }

@@ -26,8 +26,6 @@ export interface PagesContext {
 }
 
 export interface ReadTerms {
-  /** Only messages behind this sequence of the stream. Left out: all. */
-  after?: number
   allowance?: Allowance
   signal?: AbortSignal
 }
@@ -49,14 +47,13 @@ export const sizeOf = ({ data }: Pick<StoredMessage, 'data'>): number => data.le
 export async function readPages(
   { js, names, isReplicated, log }: PagesContext,
   filters: readonly string[],
-  { after, allowance, signal }: ReadTerms,
+  { allowance, signal }: ReadTerms,
 ): Promise<Pages> {
-  const begin = after === undefined ? undefined : after + 1
   const isAlone = !isReplicated()
   const anchor = names.root + ANCHOR
   const subjects = [...filters.map((filter) => names.root + filter), ...(isAlone ? [] : [anchor])]
   const ask = async (first: number | undefined): Promise<LastOfEach> => {
-    const maxBytes = first === begin ? FIRST_PAGE_BYTES : NEXT_PAGE_BYTES
+    const maxBytes = first === undefined ? FIRST_PAGE_BYTES : NEXT_PAGE_BYTES
     allowance?.demand(maxBytes + LARGEST_MESSAGE_BYTES)
     const request = async () => {
       using _asked = await js.incoming.acquire(maxBytes + LARGEST_MESSAGE_BYTES, signal)
@@ -67,8 +64,8 @@ export async function readPages(
   const isStale = ({ upToSequence = 0 }: LastOfEach): boolean => !isAlone && upToSequence < covered
   const confirmed = isAlone ? 0 : persist(() => js.lastSequence(names.stream), { signal, log })
   const pages: StoredMessage[][] = []
-  let [page, covered] = await Promise.all([ask(begin), confirmed])
-  for (let first = begin; ; page = await ask(first)) {
+  let [page, covered] = await Promise.all([ask(undefined), confirmed])
+  for (let first: number | undefined; ; page = await ask(first)) {
     while (isStale(page)) {
       await sleep(STALE_READ_PAUSE_MS)
       page = await ask(first)

@@ -3,7 +3,7 @@ import { follow, JetStreamError, type StoredMessage } from '#nats'
 import type { DeadLettering } from './dead-letters.ts'
 import { copyFrom, identityFrom, storedEventFrom } from './event.ts'
 import type { SelectedReader } from './indexes.ts'
-import { type KnownObject, ObservedView, type ObservedViews } from './observed-views.ts'
+import type { KnownObject, ObservedView, ObservedViews } from './observed-views.ts'
 import { type PagesContext, type ReadTerms, readPages, sizeOf } from './pages.ts'
 import { ANCHOR, markPlace } from './stream.ts'
 import type { OwnerKey } from './subjects.ts'
@@ -17,7 +17,7 @@ import {
   parseKey,
   placesOf,
 } from './subjects.ts'
-import type { Identity, Observed, ObserveQuery, StoredEvent, StoredObject, View } from './types.ts'
+import type { Identity, Observed, ObserveQuery, StoredEvent, StoredObject } from './types.ts'
 import { isSelected, type Selection } from './types.ts'
 import type { Memory } from './version-conflict.ts'
 import { holderOf, isPresent, type StoredCopy } from './version-conflict.ts'
@@ -54,10 +54,8 @@ export class Reader {
     this.#selected = selected
   }
 
-  async observe({ withView = false, known, ...query }: ObserveQuery): Promise<Observed> {
+  async observe({ withView = false, ...query }: ObserveQuery): Promise<Observed> {
     const { primary, owned = [], related = [], news } = query
-    const current = known && (await this.#ifCurrent(known, query))
-    if (current) return { ...current, view: known }
     if (!withView || related.length > 0) return this.#observeAll(query)
     const view = this.#context.views.open({
       primary: identityFilter(primary),
@@ -70,14 +68,6 @@ export class Reader {
       view.close()
       throw error
     }
-  }
-
-  /** Returns what the view shows, if EVENTS has nothing that it does not show. */
-  async #ifCurrent(view: View, { allowance, signal }: ReadTerms): Promise<Observed | undefined> {
-    if (!(view instanceof ObservedView) || view.end === undefined) return undefined
-    const { filters, end: after } = view
-    const { copies, end } = await this.#last(filters, { after, allowance, signal })
-    return end !== undefined && view.confirms(copies, end) ? view.observed(allowance) : undefined
   }
 
   async #observeAll({ related = [], ...query }: ObserveQuery, view?: ObservedView): Promise<Observed> {
@@ -119,7 +109,7 @@ export class Reader {
     const isAsked = ({ subject }: Copy) => !isNews(subject) || matchers.some((matches) => matches(subject))
     const asked = copies.filter(isAsked)
     const present = await this.#objectsIn(asked)
-    if (view) beginView(view, asked, present, end)
+    if (view) beginView(view, asked, present, end !== undefined)
     const matching = (filter: string): StoredObject[] => {
       const matches = matcherOf(filter)
       return present.filter(({ subject }) => matches(subject)).map(({ event }) => event)
@@ -271,15 +261,15 @@ function beginView(
   view: ObservedView,
   copies: Copy[],
   present: { subject: string; event: StoredObject }[],
-  end: number | undefined,
+  isAtOnce: boolean,
 ): void {
   const events = new Map(present.map(({ subject, event }) => [subject, event]))
   const known = copies.map(({ identity, subject, sequence, message }): KnownObject => {
     return { identity, subject, sequence, object: events.get(subject), bytes: sizeOf(message) }
   })
   const isClear = copies.every(({ verb, subject }) => verb !== 'moved' && isPresent({ verb }) === events.has(subject))
-  if (isClear && end !== undefined && new Set(known.map(({ identity }) => identity)).size === known.length)
-    return view.begin(known, end)
+  if (isClear && isAtOnce && new Set(known.map(({ identity }) => identity)).size === known.length)
+    return view.begin(known)
   view.close()
 }
 

@@ -149,11 +149,6 @@ export interface ObserveQuery {
   news?: { of: ObjectKey; known: number }
   /** True: Observed.view is wanted. There is none for queries with related objects, or for very large results. */
   withView?: boolean
-  /**
-   * An earlier view of the same query. If EVENTS has nothing newer, it is the result, at the cost of one request and one
-   * short answer.
-   */
-  known?: View
   /** Left out: no limit. */
   allowance?: Allowance
   /** Aborts the call. Left out: observe() repeats until NATS has answered. */
@@ -183,8 +178,6 @@ export interface Observed {
 export interface View {
   /** Returns the result of observe(), updated with later puts of this process. Undefined: the view has ended. */
   observed(allowance?: Allowance): Observed | undefined
-  /** The size of its objects as messages. */
-  readonly bytes: number
   close(): void
 }
 

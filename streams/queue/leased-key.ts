@@ -103,10 +103,6 @@ export class LeasedKey implements Lease {
     return this.#takenBack
   }
 
-  get after(): string | undefined {
-    return this.#held.after
-  }
-
   get stale(): AbortSignal {
     return this.#stale.signal
   }

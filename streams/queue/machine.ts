@@ -58,11 +58,6 @@ export interface HeldKey {
   record: KeyRecord
   /** The number of generations that this owner has written or tried to write. */
   writes: number
-  /**
-   * The owner of the run whose waiting record was taken over without a token, because of a timer or change of this
-   * process.
-   */
-  after?: string
 }
 
 /** Returns the error of the clocks that a lease tolerates, in milliseconds. */

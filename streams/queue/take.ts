@@ -64,8 +64,6 @@ interface Claim extends TakeInput, Failures {
   writes: number
   cutShort?: boolean
   causes?: Causes
-  /** The owner of the run whose record is being taken over. */
-  after?: string
 }
 
 export type TakeStep = { claim: Claim; io: Io } & (
@@ -139,7 +137,7 @@ const look = (claim: Claim): TakeStep => ({ name: 'look', claim, io: { do: 'read
 
 function steal(claim: Claim, waiting: KeyRecord, now: number): TakeStep {
   const cutShort = claim.cutShort === true || waiting.reason === 'CutShort'
-  return writeRunning('steal', { ...claim, ...worst(claim, waiting), cutShort, after: waiting.owner }, waiting, now)
+  return writeRunning('steal', { ...claim, ...worst(claim, waiting), cutShort }, waiting, now)
 }
 
 /** TAKE of an idle key, or STEAL: the same write removes the waiting record. */
@@ -198,10 +196,9 @@ const dismiss = (claim: Claim): TakeStep => ({
 
 function afterStored(step: TakeStep & { name: 'take' | 'steal' }, answer: Answer, now: number): Next {
   if (answer.kind !== 'stored') throw new UnexpectedAnswerError(step, answer)
-  const { name, claim } = step
+  const { claim } = step
   const held = { record: { ...step.record, sequence: answer.sequence }, writes: claim.writes }
-  const { after } = claim
-  return taken(claim, name === 'steal' && claim.direct && after !== undefined ? { ...held, after } : held, now)
+  return taken(claim, held, now)
 }
 
 function taken(claim: Claim, held: HeldKey, now: number): Next {

@@ -45,12 +45,6 @@ export interface Lease {
   /** True: a timer that came due caused this run. */
   readonly fired: boolean
   /**
-   * The owner of the previous run, if no other run of the key was in between and no token caused this run: it began
-   * because of the previous run's own timer, or because of a change that this process observed. Undefined: that is not
-   * certain.
-   */
-  readonly after: string | undefined
-  /**
    * Why the key runs, as far as it is known: what queued the key, and the changes that reached the run while it lasted.
    * Changes that found the key queued are not in it.
    */

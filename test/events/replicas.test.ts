@@ -41,19 +41,6 @@ describe('on three replicas', () => {
     await Promise.all(load)
   })
 
-  it('a view in doubt shows what another process has stored, whichever server either of them asks', async () => {
-    const query = { primary: { ref: ATS, namespace: 'ns', name: 'kept' }, owned: [PODS], withView: true }
-    await each(0).put(ATS, 'added', object('kept', 1))
-    for (let version = 2; version <= 30; version++) {
-      const { view: known } = await each(version).observe(query)
-      expect((await each(version).observe({ ...query, known })).view).toBe(known)
-      await each(version + 1).put(ATS, 'modified', object('kept', version))
-      const { primary } = await each(version).observe({ ...query, known })
-      expect(primary?.resourceVersion).toBe(`${version}`)
-      known?.close()
-    }
-  })
-
   it('observe sees that a deletion was stored, and that nothing was', async () => {
     for (let round = 1; round <= 30; round++) {
       const query = { primary: { ref: PODS, namespace: 'ns', name: `gone${round}` } }
