@@ -74,7 +74,11 @@ it('a simulated run makes the calls and writes of a real one, in their order, wi
   const one = named(name)
   const calls: unknown[] = []
   const { for: primary, owns, finalize } = manifest(one).spec
-  const scene = await fixture.scene(name, { spec: { for: { ...primary, namespaces: [name] }, owns, finalize } })
+  // No retry runs between two steps.
+  const backoff = { initialSeconds: 600, maxSeconds: 600 }
+  const scene = await fixture.scene(name, {
+    spec: { for: { ...primary, namespaces: [name] }, owns, finalize, backoff },
+  })
   const real: unknown[] = []
   const simulated: unknown[] = []
   const world = simulate(one, { objects: [Widget.of({ metadata: { name: 'w', namespace: name }, spec: {} })] })

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { resourcePath } from '#kube'
 import { RECONCILERS, RETAINED_FOR, retainedFor } from '#spec'
-import { CONFIG_MAPS, configMap, PODS, pod, silent, startFixture, until, WIDGETS } from './fixture.ts'
+import { CONFIG_MAPS, configMap, PODS, pod, SECRETS, secret, silent, startFixture, until, WIDGETS } from './fixture.ts'
 import { createdFor } from './objects.ts'
 
 let fixture: Awaited<ReturnType<typeof startFixture>>
@@ -10,8 +10,6 @@ beforeAll(async () => {
   fixture = await startFixture()
 })
 afterAll(() => fixture?.[Symbol.asyncDispose]())
-
-const SECRETS = { group: '', version: 'v1', resource: 'secrets', kind: 'Secret', strategy: 'Apply' } as const
 
 /** A dispatcher in dry-run mode, and its log. */
 async function dryRunScene(name: string, more: object = {}) {
@@ -22,7 +20,7 @@ async function dryRunScene(name: string, more: object = {}) {
       if (message === 'dry run') steps.push(fields as (typeof steps)[number])
     },
   }
-  await fixture.events.setCursor(SECRETS, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
+  await fixture.listed(SECRETS)
   const owns = [PODS, { ...CONFIG_MAPS, adopt: true }, SECRETS]
   const spec = { dryRun: true, finalize: true, writes: ['Metadata', 'Deletion'], owns, ...more }
   return { steps, scene: await fixture.scene(name, { spec, dispatcher: { log } }) }
@@ -88,9 +86,9 @@ describe('a reconciler in dry-run mode', () => {
     }
     await fixture.kube.patch(`${path}/kept`, { data: { a: 'newer than known' } }, 'merge')
     steps.length = 0
-    const secret = { apiVersion: 'v1', kind: 'Secret', metadata: { name: 's' }, stringData: { password: 'hunter2' } }
+    const wanted = secret('s', { password: 'hunter2' })
     scene.behave('w', ({ finalizing }) =>
-      finalizing ? {} : { apply: [configMap('kept', { a: 'new' }), secret], deleteObject: true },
+      finalizing ? {} : { apply: [configMap('kept', { a: 'new' }), wanted], deleteObject: true },
     )
     await scene.run('w')
     expect(steps.find(({ name }) => name === 'kept')).toMatchObject({
@@ -102,7 +100,8 @@ describe('a reconciler in dry-run mode', () => {
     expect(steps.find(({ kind, would }) => kind === 'Widget' && would === 'delete')).toBeDefined()
     expect(JSON.stringify(steps)).not.toMatch(/hunter2|aHVudGVyMg/)
 
-    const { stringData: _, ...stored } = { ...secret, data: { password: btoa('hunter2') } }
+    const { apiVersion, kind, metadata } = wanted
+    const stored = { apiVersion, kind, metadata, data: { password: btoa('hunter2') } }
     await fixture.kube.create(resourcePath(SECRETS, scene.name), createdFor(widget, scene.name, stored))
     await scene.see(SECRETS, 's', { resource: 'widgets', name: 'w' })
     steps.length = 0

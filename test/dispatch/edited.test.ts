@@ -211,13 +211,7 @@ describe('a Reconciler that EVENTS does not have', () => {
 
   it('was lost, where the API server has it: it says so there, is stored again for that, and served', async () => {
     const { log, served } = countingLog()
-    const path = resourcePath(RECONCILERS)
-    const { apiVersion, kind, spec } = {
-      apiVersion: 'fairlead.dev/v1alpha1',
-      kind: 'Reconciler',
-      spec: { for: { ...WIDGETS, namespaces: ['lost'] }, owns: [PODS, CONFIG_MAPS], invoke: { pull: {} } },
-    }
-    const object = await fixture.kube.create<KubeObject>(path, { apiVersion, kind, metadata: { name: 'lost' }, spec })
+    const object = await fixture.reconciler('lost', { owns: [PODS, CONFIG_MAPS] })
     const scene = await fixture.scene('lost', { dispatcher: { log }, object })
     const current = () => fixture.kube.get<KubeObject>(resourcePath(RECONCILERS, undefined, 'lost'))
     const reasonOf = ({ status }: KubeObject) =>

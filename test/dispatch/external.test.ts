@@ -126,7 +126,7 @@ describe('a function with an external system', () => {
     const note = (fields: object, message: string) =>
       void lines.push(JSON.stringify([fields, message, String((fields as { err?: unknown }).err)]))
     const log = { debug: note, info: note, warn: note, error: note }
-    await fixture.events.setCursor(SECRETS, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
+    await fixture.listed(SECRETS)
     const scene = await fixture.scene(name, { spec: { external: {}, related: [SECRETS] }, dispatcher: { log } })
     const secret = { apiVersion: 'v1', kind: 'Secret', metadata: { name: 's' }, stringData: { password: 'hunter22' } }
     await fixture.kube.create(resourcePath(SECRETS, name), secret)

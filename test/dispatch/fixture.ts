@@ -27,35 +27,14 @@ import { coverageId, RECONCILERS, reconcilerSpec } from '#spec'
 import type { SharedServers } from '../support/setup.ts'
 import { silent } from '../support/silent.ts'
 import { until } from '../support/wait.ts'
+import { CONFIG_MAPS, PODS, WIDGETS } from './objects.ts'
 
 export { silent } from '../support/silent.ts'
 export { until } from '../support/wait.ts'
+export { CONFIG_MAPS, configMap, JOBS, PODS, pod, SECRETS, secret, WIDGETS } from './objects.ts'
 
-export const WIDGETS = { group: 'test.fairlead.dev', version: 'v1', resource: 'widgets', kind: 'Widget' }
-export const PODS = { group: '', version: 'v1', resource: 'pods', kind: 'Pod', strategy: 'CreateOnly' } as const
-export const CONFIG_MAPS = {
-  group: '',
-  version: 'v1',
-  resource: 'configmaps',
-  kind: 'ConfigMap',
-  strategy: 'Apply',
-} as const
 const CRDS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'customresourcedefinitions' }
 const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
-
-export const pod = (name: string): KubeObject => ({
-  apiVersion: 'v1',
-  kind: 'Pod',
-  metadata: { name },
-  spec: { containers: [{ name: 'c', image: 'busybox' }] },
-})
-
-export const configMap = (name: string, data: Record<string, string> = {}): KubeObject => ({
-  apiVersion: 'v1',
-  kind: 'ConfigMap',
-  metadata: { name },
-  data,
-})
 
 const GRACE_MS = 2000
 
@@ -133,6 +112,21 @@ class Fixture {
     }
   }
 
+  /** A Reconciler of the API server's: for widgets of the namespace with its name, and without objects of its own. */
+  reconciler(name: string, spec: object = {}, labels: Record<string, string> = {}): Promise<KubeObject> {
+    return this.kube.create(resourcePath(RECONCILERS), {
+      apiVersion: 'fairlead.dev/v1alpha1',
+      kind: 'Reconciler',
+      metadata: { name, labels },
+      spec: { for: { ...WIDGETS, namespaces: [name] }, owns: [], invoke: { pull: {} }, ...spec },
+    })
+  }
+
+  /** A bridge has listed all of this resource. */
+  async listed(ref: ResourceRef): Promise<void> {
+    await this.events.setCursor(ref, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
+  }
+
   /** A namespace of its own, a queue of its own, and a dispatcher that serves widgets there. */
   async scene(name: string, options: SceneOptions = {}): Promise<Scene> {
     await this.kube.create('/api/v1/namespaces', { metadata: { name } })
@@ -189,9 +183,7 @@ class Scene {
 
   async start(): Promise<void> {
     const { events } = this.#fixture
-    for (const ref of [WIDGETS, PODS, CONFIG_MAPS])
-      if (!(await events.cursor(ref)))
-        await events.setCursor(ref, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
+    for (const ref of [WIDGETS, PODS, CONFIG_MAPS]) if (!(await events.cursor(ref))) await this.#fixture.listed(ref)
     await events.put(RECONCILERS, 'added', this.#options.object ?? this.reconciler())
     this.#running = this.dispatcher.run(this.#abort.signal, this.#options.graceMs ?? GRACE_MS)
     if (this.#options.waitFor !== false) await until(() => this.dispatcher.serving().includes(this.name))

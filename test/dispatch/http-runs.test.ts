@@ -163,12 +163,7 @@ it.each([
 ])('credentials in a URL that is %s are in no log, condition, Event or error', async (_, reason, urlAt) => {
   const [nobody = 0] = await freePorts(1)
   const name = reason.toLowerCase()
-  const created = await fixture.kube.create<KubeObject>(resourcePath(RECONCILERS), {
-    apiVersion: 'fairlead.dev/v1alpha1',
-    kind: 'Reconciler',
-    metadata: { name },
-    spec: { for: { ...WIDGETS, namespaces: [name] }, owns: [], invoke: { http: { url: urlAt(nobody) } } },
-  })
+  const created = await fixture.reconciler(name, { invoke: { http: { url: urlAt(nobody) } } })
   const told: unknown[] = []
   const tell = (fields: object, message: string) =>
     told.push(message, JSON.stringify(fields), 'err' in fields ? inspect(fields.err, { depth: 10 }) : '')
@@ -199,16 +194,7 @@ it('a Reconciler is not Ready where nothing answers five calls in a row, and is 
   }
   const isReady = (status: string) => until(async () => expect(await readyOf()).toMatchObject({ status }))
   const [port] = (await freePorts(1)) as [number]
-  const created = await fixture.kube.create<KubeObject>(resourcePath(RECONCILERS), {
-    apiVersion: 'fairlead.dev/v1alpha1',
-    kind: 'Reconciler',
-    metadata: { name },
-    spec: {
-      for: { ...WIDGETS, namespaces: [name] },
-      owns: [],
-      invoke: { http: { url: `http://127.0.0.1:${port}` } },
-    },
-  })
+  const created = await fixture.reconciler(name, { invoke: { http: { url: `http://127.0.0.1:${port}` } } })
   const scene = await fixture.scene(name, { object: created })
   await isReady('True')
   await tell()

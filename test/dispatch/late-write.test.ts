@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { buffer } from 'node:stream/consumers'
 import { afterAll, beforeAll, expect, inject, it } from 'vitest'
 import { createBridge } from '#bridge'
-import type { KubeObject, RunInput } from '#contracts'
+import type { RunInput } from '#contracts'
 import { createKubeClient, loadKubeConfig, resourcePath } from '#kube'
 import { RECONCILERS } from '#spec'
 import { CONFIG_MAPS, configMap, silent, startFixture, until, WIDGETS } from './fixture.ts'
@@ -76,12 +76,7 @@ async function startDelayingProxy() {
 
 /** A widget whose function returns the ConfigMap `map` with `value`. Its dispatcher sends everything through a proxy. */
 async function startDelayed(name: string) {
-  const object = await fixture.kube.create<KubeObject>(resourcePath(RECONCILERS), {
-    apiVersion: 'fairlead.dev/v1alpha1',
-    kind: 'Reconciler',
-    metadata: { name },
-    spec: { for: { ...WIDGETS, namespaces: [name] }, owns: [CONFIG_MAPS], invoke: { pull: {} } },
-  })
+  const object = await fixture.reconciler(name, { owns: [CONFIG_MAPS] })
   const proxy = await startDelayingProxy()
   // The bridge has to list for this Reconciler first: bridges of earlier tests have left cursors that do not cover it.
   const options = { object, dispatcher: { kube: proxy.kube }, queue: { leaseMs: 900 }, waitFor: false } as const

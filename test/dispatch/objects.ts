@@ -3,23 +3,33 @@ import { ownershipMark, RECONCILER_ANNOTATION } from '#reconcile'
 import type { OwnedResource } from '#spec'
 import type { World } from '../../reconcile/world.ts'
 
-export const PODS: OwnedResource = { group: '', version: 'v1', resource: 'pods', kind: 'Pod', strategy: 'CreateOnly' }
-export const CONFIG_MAPS: OwnedResource = {
-  group: '',
-  version: 'v1',
-  resource: 'configmaps',
-  kind: 'ConfigMap',
-  strategy: 'Apply',
-}
-export const SECRETS: OwnedResource = { ...CONFIG_MAPS, resource: 'secrets', kind: 'Secret' }
+export const WIDGETS = { group: 'test.fairlead.dev', version: 'v1', resource: 'widgets', kind: 'Widget' }
+export const PODS = { group: '', version: 'v1', resource: 'pods', kind: 'Pod', strategy: 'CreateOnly' } as const
+const APPLIED = { group: '', version: 'v1', strategy: 'Apply' } as const
+export const CONFIG_MAPS = { ...APPLIED, resource: 'configmaps', kind: 'ConfigMap' }
+export const SECRETS = { ...APPLIED, resource: 'secrets', kind: 'Secret' }
+export const JOBS = { group: 'batch', version: 'v1', resource: 'jobs', kind: 'Job', strategy: 'Recreate' } as const
 
-export const JOBS: OwnedResource = {
-  group: 'batch',
-  version: 'v1',
-  resource: 'jobs',
-  kind: 'Job',
-  strategy: 'Recreate',
-}
+export const pod = (name: string): KubeObject => ({
+  apiVersion: 'v1',
+  kind: 'Pod',
+  metadata: { name },
+  spec: { containers: [{ name: 'c', image: 'busybox' }] },
+})
+
+export const configMap = (name: string, data: Record<string, string> = {}): KubeObject => ({
+  apiVersion: 'v1',
+  kind: 'ConfigMap',
+  metadata: { name },
+  data,
+})
+
+export const secret = (name: string, stringData: Record<string, string>): KubeObject => ({
+  apiVersion: 'v1',
+  kind: 'Secret',
+  metadata: { name },
+  stringData,
+})
 
 export const widget = (more: { metadata?: Partial<ObjectMeta>; status?: unknown } = {}): KubeObject => ({
   apiVersion: 'test.fairlead.dev/v1',
@@ -72,7 +82,7 @@ export const world = (object: KubeObject, ...owned: KubeObject[]): World => ({
   object,
   related: [],
   owned: owned.map((child) => ({
-    resource: [PODS, CONFIG_MAPS, SECRETS, JOBS].find(({ kind }) => kind === child.kind)!,
+    resource: [PODS, CONFIG_MAPS, SECRETS, JOBS].find(({ kind }) => kind === child.kind)! as OwnedResource,
     object: child,
   })),
 })

@@ -96,19 +96,8 @@ async function delayed(
   ownWrites: (scene: Scene) => BridgeOptions['ownWrites'],
   { kube: client = fixture.kube, isHeldBack = true, resource = '', spec, behave, watched }: Circumstances = {},
 ) {
-  const object = await fixture.kube.create<KubeObject>(resourcePath(RECONCILERS), {
-    apiVersion: 'fairlead.dev/v1alpha1',
-    kind: 'Reconciler',
-    metadata: { name },
-    spec: {
-      for: { ...WIDGETS, namespaces: [name] },
-      owns: [PODS],
-      changes: ['Generation', 'Labels', 'Annotations'],
-      writes: ['Metadata'],
-      invoke: { pull: {} },
-      ...spec,
-    },
-  })
+  const changes = ['Generation', 'Labels', 'Annotations']
+  const object = await fixture.reconciler(name, { owns: [PODS], changes, writes: ['Metadata'], ...spec })
   const scene = await fixture.scene(name, { object, dispatcher: { kube: client } })
   const { kube, hold, release } = delaying(fixture.kube, resource)
   const published: SeenChange[] = []

@@ -5,28 +5,18 @@ import { resourcePath } from '#kube'
 import { RECONCILER_ANNOTATION } from '#reconcile'
 import { RECONCILERS } from '#spec'
 import { DESIRED_ANNOTATION } from '../../reconcile/desired.ts'
-import { CONFIG_MAPS, configMap, PODS, pod, startFixture, until, WIDGETS } from './fixture.ts'
+import { CONFIG_MAPS, configMap, JOBS, PODS, pod, SECRETS, secret, startFixture, until, WIDGETS } from './fixture.ts'
 import { createdFor, ownedByWidget } from './objects.ts'
-
-const SECRETS = { ...CONFIG_MAPS, resource: 'secrets', kind: 'Secret' } as const
-const JOBS = { group: 'batch', version: 'v1', resource: 'jobs', kind: 'Job', strategy: 'Recreate' } as const
 
 let fixture: Awaited<ReturnType<typeof startFixture>>
 type Scene = Awaited<ReturnType<typeof fixture.scene>>
 
 beforeAll(async () => {
   fixture = await startFixture()
-  for (const ref of [SECRETS, JOBS])
-    await fixture.events.setCursor(ref, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
+  for (const ref of [SECRETS, JOBS]) await fixture.listed(ref)
 })
 afterAll(() => fixture?.[Symbol.asyncDispose]())
 
-const secret = (name: string, value: string): KubeObject => ({
-  apiVersion: 'v1',
-  kind: 'Secret',
-  metadata: { name },
-  stringData: { value },
-})
 const job = (name: string, image: string): KubeObject => ({
   apiVersion: 'batch/v1',
   kind: 'Job',
@@ -59,7 +49,7 @@ describe('two reconcilers for one object', () => {
     const all = (letter: string) => [
       pod(`${letter}-pod`),
       configMap(`${letter}-config`, { letter }),
-      secret(`${letter}-secret`, letter),
+      secret(`${letter}-secret`, { letter }),
       job(`${letter}-job`, letter),
     ]
     await one.widget('w', () => ({ apply: all('a') }))
@@ -149,7 +139,7 @@ describe('an object without a mark that has the same owner', () => {
     for (const [ref, { metadata, ...content }] of [
       [PODS, pod('a-pod')],
       [CONFIG_MAPS, configMap('a-config', { a: '1' })],
-      [SECRETS, secret('a-secret', '1')],
+      [SECRETS, secret('a-secret', { value: '1' })],
     ] as const) {
       const object = { ...content, metadata: { ...metadata, annotations, ownerReferences } }
       const path = resourcePath(ref, scene.name)
@@ -205,7 +195,7 @@ describe('an object without a mark that has the same owner', () => {
     await scene.widget('w', () => ({}))
     await scene.ended('w')
     await created(scene, 'fairlead-mark-adopts', { [DESIRED_ANNOTATION]: 'AAAAAAAAAAAAAAAA' })
-    const all = [pod('a-pod'), configMap('a-config', { a: '1' }), secret('a-secret', '1')]
+    const all = [pod('a-pod'), configMap('a-config', { a: '1' }), secret('a-secret', { value: '1' })]
     const seen: string[] = []
     const wanted = () =>
       runs(scene, 'mark-adopts', ({ owned }) => {
@@ -255,8 +245,8 @@ describe('an object without a mark that has the same owner', () => {
     for (const [ref, object] of [
       [CONFIG_MAPS, createdFor(widget, 'mark-metadata', configMap('mine'))],
       [CONFIG_MAPS, createdFor(widget, 'mark-other', configMap('foreign'))],
-      [SECRETS, createdFor(widget, 'mark-metadata', secret('mine', '1'))],
-      [SECRETS, createdFor(widget, 'mark-other', secret('foreign', '1'))],
+      [SECRETS, createdFor(widget, 'mark-metadata', secret('mine', { value: '1' }))],
+      [SECRETS, createdFor(widget, 'mark-other', secret('foreign', { value: '1' }))],
     ] as const) {
       const { apiVersion, kind, metadata } = await fixture.kube.create(resourcePath(ref, scene.name), object)
       const owner = { resource: 'widgets', name: 'w' }
@@ -278,7 +268,7 @@ describe('an object without a mark that has the same owner', () => {
         'foreign',
       ])
 
-    const { annotations } = createdFor(widget, 'mark-metadata', secret('foreign', '1')).metadata
+    const { annotations } = createdFor(widget, 'mark-metadata', secret('foreign', { value: '1' })).metadata
     await fixture.kube.patch(resourcePath(SECRETS, scene.name, 'foreign'), { metadata: { annotations } }, 'merge')
     await scene.see(SECRETS, 'foreign', { resource: 'widgets', name: 'w' })
     await look()

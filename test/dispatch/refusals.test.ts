@@ -39,7 +39,7 @@ describe('a refusal of the API server', () => {
       spec: { owns: [{ ...SECRETS, kind: 'Secret' }, CONFIG_MAPS] },
       waitFor: false,
     })
-    await fixture.events.setCursor(SECRETS, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
+    await fixture.listed(SECRETS)
     await fixture.kube.create(resourcePath(QUOTAS, 'quota'), { metadata: { name: 'none' }, spec: { hard } })
     // What the quota controller does.
     await fixture.kube.patch(`${resourcePath(QUOTAS, 'quota')}/none/status`, { status }, 'merge')
@@ -94,7 +94,7 @@ describe('a refusal of the API server', () => {
   })
 
   it('of a value that its type does not take is shown, and stops nothing else', async () => {
-    await fixture.events.setCursor(QUOTAS, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
+    await fixture.listed(QUOTAS)
     const untyped = await fixture.scene('untyped', { spec: { owns: [{ ...QUOTAS, kind: 'ResourceQuota' }, PODS] } })
     const quota = { apiVersion: 'v1', kind: 'ResourceQuota', metadata: { name: 'q' }, spec: { hard: { pods: 'lots' } } }
     await untyped.widget('w', () => ({ apply: [quota, pod('untyped-pod')] }))
@@ -168,7 +168,7 @@ describe('a refusal of the API server', () => {
   it('of a kind that is not in namespaces says so', async () => {
     const CLASSES = { group: 'scheduling.k8s.io', version: 'v1', resource: 'priorityclasses', kind: 'PriorityClass' }
     const limited = await fixture.scene('unserved', { spec: { owns: [CLASSES, CONFIG_MAPS] }, waitFor: false })
-    await fixture.events.setCursor(CLASSES, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
+    await fixture.listed(CLASSES)
     const high = { apiVersion: 'scheduling.k8s.io/v1', kind: 'PriorityClass', metadata: { name: 'high' }, value: 1 }
     await limited.widget('unserved', () => ({ apply: [high] }))
     expect((await limited.ended('unserved')).result).toBe('error')

@@ -45,9 +45,7 @@ const stored = async (
 
 /** What the function is given for a widget. */
 async function given(name: string, related: object[], spec: object = {}): Promise<Record<string, string[]>> {
-  for (const ref of [CLASSES])
-    if (!(await fixture.events.cursor(ref)))
-      await fixture.events.setCursor(ref, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
+  for (const ref of [CLASSES]) if (!(await fixture.events.cursor(ref))) await fixture.listed(ref)
   const scene = await fixture.scene(name, { spec: { related, owns: [PODS] } })
   for (const [namespace, other] of [
     [name, 'a'],
@@ -139,7 +137,7 @@ describe('what is related', () => {
       related: [{ ...secrets, namespacePath: 'spec.in' }],
       serviceAccount: { name: 'robot', namespace: name },
     }
-    await fixture.events.setCursor(secrets, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
+    await fixture.listed(secrets)
     const scene = await fixture.scene(name, { spec })
     await fixture.grant(name, spec)
     await fixture.kube.create('/api/v1/namespaces', { metadata: { name: `${name}-there` } })

@@ -2,26 +2,18 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type AppliedObject, type KubeObject, type ResourceRef, TerminalError } from '#contracts'
 import { resourcePath } from '#kube'
 import { RETAINED_FOR, retainedFor } from '#spec'
-import { CONFIG_MAPS, configMap, PODS, pod, startFixture, until, WIDGETS } from './fixture.ts'
-
-const SECRETS = { ...CONFIG_MAPS, resource: 'secrets', kind: 'Secret' } as const
+import { CONFIG_MAPS, configMap, PODS, pod, SECRETS, secret, startFixture, until, WIDGETS } from './fixture.ts'
 
 let fixture: Awaited<ReturnType<typeof startFixture>>
 type Scene = Awaited<ReturnType<typeof fixture.scene>>
 
 beforeAll(async () => {
   fixture = await startFixture()
-  await fixture.events.setCursor(SECRETS, undefined, { resourceVersion: '1', at: '2030-01-01T00:00:00Z' })
+  await fixture.listed(SECRETS)
 })
 afterAll(() => fixture?.[Symbol.asyncDispose]())
 
 const owns = [PODS, CONFIG_MAPS, SECRETS]
-const secret = (name: string): KubeObject => ({
-  apiVersion: 'v1',
-  kind: 'Secret',
-  metadata: { name },
-  stringData: { key: 'value' },
-})
 const retain = (object: KubeObject): AppliedObject => ({ ...object, retain: true })
 const pathOf = (ref: ResourceRef, scene: Scene, name: string) => resourcePath(ref, scene.name, name)
 
@@ -49,7 +41,7 @@ describe('a retained object', () => {
   it('of each kind is the function’s without an owner reference: seen, left alone, repaired and pruned', async () => {
     const scene = await fixture.scene('retain-kinds', { spec: { owns } })
     const seen: string[] = []
-    const all = [pod('p'), configMap('c', { a: '1' }), secret('s')].map(retain)
+    const all = [pod('p'), configMap('c', { a: '1' }), secret('s', { key: 'value' })].map(retain)
     const widget = await scene.widget('w', ({ owned }) => {
       seen.push(
         Object.values(owned)
@@ -86,7 +78,7 @@ describe('a retained object', () => {
     const seen: number[] = []
     await scene.widget('w', ({ owned }) => {
       seen.push(owned['Secret.v1']!.length)
-      return { apply: [retain(secret('s'))] }
+      return { apply: [retain(secret('s', { key: 'value' }))] }
     })
     expect((await scene.ended('w')).result).toBe('success')
     await fixture.kube.patch(pathOf(SECRETS, scene, 's'), { metadata: { labels: { a: 'b' } } }, 'merge')
@@ -146,7 +138,7 @@ describe('a retained object', () => {
     const passwordOf = (value: KubeObject | undefined) => (value?.['data'] as Record<string, string>)?.['password']
     const behaviour: Parameters<typeof scene.behave>[1] = ({ owned }) => {
       const stored = passwordOf(owned['Secret.v1']?.[0])
-      const { stringData: _, ...rest } = secret('s')
+      const { stringData: _, ...rest } = secret('s', { key: 'value' })
       return { apply: [retain({ ...rest, data: { password: stored ?? btoa(`drawn ${++draws}`) } })] }
     }
     await scene.widget('w', behaviour)

@@ -3,7 +3,7 @@ import type { KubeObject } from '#contracts'
 import { resourcePath } from '#kube'
 import { coverageId, RECONCILERS, reconcilerSpec, revisionsOf } from '#spec'
 import { startHttpReceiver } from '../support/http-receiver.ts'
-import { startFixture, until, WIDGETS } from './fixture.ts'
+import { startFixture, until } from './fixture.ts'
 
 let fixture: Awaited<ReturnType<typeof startFixture>>
 beforeAll(async () => {
@@ -16,12 +16,7 @@ const namesOf = (object: KubeObject) => revisionsOf(object).map((revision) => re
 
 /** A Reconciler of the API server's. `tell` is what a bridge would do: it resolves with the coverage ID of what it has stored. */
 async function reconciler(name: string, spec: object) {
-  const object = await fixture.kube.create<KubeObject>(resourcePath(RECONCILERS), {
-    apiVersion: 'fairlead.dev/v1alpha1',
-    kind: 'Reconciler',
-    metadata: { name },
-    spec: { for: { ...WIDGETS, namespaces: [name] }, owns: [], ...spec },
-  })
+  const object = await fixture.reconciler(name, spec)
   const tell = async () => {
     const current = await currentOf(name)
     await fixture.events.put(RECONCILERS, 'modified', current)

@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { KubeObject } from '#contracts'
 import { resourcePath } from '#kube'
 import { RECONCILERS } from '#spec'
 import { CONFIG_MAPS, configMap, PODS, pod, startFixture, until, WIDGETS } from './fixture.ts'
@@ -77,14 +76,7 @@ describe('a Reconciler', () => {
     ['no-address', { invoke: { http: { url: 'fn:8080' } } }, 'InvalidSpec', 'spec.invoke.http.url: fn:8080'],
     ['bad-selector', { for: { ...WIDGETS, selector: '=' } }, 'InvalidSpec', 'spec.for.selector'],
   ])('that asks for what is not there is refused on the object: %s', async (name, spec, reason, message) => {
-    const path = resourcePath(RECONCILERS)
-    const created = await fixture.kube.create<KubeObject>(path, {
-      apiVersion: 'fairlead.dev/v1alpha1',
-      kind: 'Reconciler',
-      metadata: { name },
-      spec: { for: WIDGETS, owns: [], invoke: { pull: {} }, ...spec },
-    })
-    const scene = await fixture.scene(name, { waitFor: false, object: created })
+    const scene = await fixture.scene(name, { waitFor: false, object: await fixture.reconciler(name, spec) })
     await until(async () => (await conditionOf(name)) !== undefined)
     expect(await conditionOf(name)).toMatchObject({
       type: 'Ready',

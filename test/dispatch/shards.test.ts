@@ -95,12 +95,8 @@ async function namespace(name: string): Promise<void> {
 
 function createReconciler(name: string, shard: string, scene: string): Promise<KubeObject> {
   created.push(name)
-  return fixture.kube.create(resourcePath(RECONCILERS), {
-    apiVersion: 'fairlead.dev/v1alpha1',
-    kind: 'Reconciler',
-    metadata: { name, labels: { [SHARD_LABEL]: shard } },
-    spec: { for: { ...WIDGETS, namespaces: [scene] }, owns: [CONFIG_MAPS], invoke: { pull: {} } },
-  })
+  const spec = { for: { ...WIDGETS, namespaces: [scene] }, owns: [CONFIG_MAPS] }
+  return fixture.reconciler(name, spec, { [SHARD_LABEL]: shard })
 }
 
 const createWidget = (name: string, scene: string): Promise<KubeObject> =>

@@ -2,9 +2,8 @@ import { expect } from 'vitest'
 import type { KubeObject } from '#contracts'
 import { type Answer, type Ask, deepFreeze, type Note, type Reconciled, reconciled, run } from '#reconcile'
 import { finalizerOf, reconcilerSpec } from '#spec'
-import { CONFIG_MAPS, ownedByWidget, PODS, SECRETS, widget, world } from '../dispatch/objects.ts'
+import { CONFIG_MAPS, ownedByWidget, PODS, SECRETS, WIDGETS, widget, world } from '../dispatch/objects.ts'
 
-const WIDGETS = { group: 'test.fairlead.dev', version: 'v1', resource: 'widgets', kind: 'Widget' }
 const NOW = new Date('2030-01-01T00:00:00Z')
 export const FINALIZER = finalizerOf('widget')
 

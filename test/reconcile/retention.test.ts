@@ -5,9 +5,18 @@ import { RETAINED_FOR, retainedFor } from '#spec'
 import { DESIRED_ANNOTATION } from '../../reconcile/desired.ts'
 import { parseOutcome } from '../../reconcile/outcome.ts'
 import { ONLY_IF_ABSENT, plan } from '../../reconcile/plan.ts'
-import { CONFIG_MAPS, child, createdFor, JOBS, ownedByWidget, PODS, widget, world } from '../dispatch/objects.ts'
+import {
+  CONFIG_MAPS,
+  child,
+  createdFor,
+  JOBS,
+  ownedByWidget,
+  PODS,
+  WIDGETS,
+  widget,
+  world,
+} from '../dispatch/objects.ts'
 
-const WIDGETS = { group: 'test.fairlead.dev', version: 'v1', resource: 'widgets', kind: 'Widget' }
 const GOING = widget({ metadata: { deletionTimestamp: 'now' } })
 
 const planned = (observed: ReturnType<typeof world>, outcome: object) =>
