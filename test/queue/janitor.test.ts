@@ -119,10 +119,10 @@ describe('timers that a process of an earlier version has put to sleep', () => {
       armed += await janitor.pass()
       expect(armed).toBe(due.length + near.length)
     })
+    await until(async () => expect((await test.queue.depth('other')).queued).toBe(due.length))
     const waiting = await Array.fromAsync(test.js.scan(test.queue.stream, `${prefix}.key.other.w.>`))
     const schedules = waiting.map(({ headers }) => headers['Nats-Schedule'])
     expect(schedules).toEqual(near.map(() => `@at ${at.toISOString()}`))
-    expect((await test.queue.depth('other')).queued).toBe(due.length)
   })
 
   it('are listed and changed by hand as any timer, and their buckets are no keys', async () => {
