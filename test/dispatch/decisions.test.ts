@@ -194,13 +194,6 @@ describe('a Reconciler', () => {
     expect(read({ invoke: { http: { url } } })).toEqual({ reason: 'InvalidSpec', message })
   })
 
-  it('says what is wrong with it', () => {
-    expect(read({ timeoutSeconds: 0 })).toMatchObject({
-      reason: 'InvalidSpec',
-      message: expect.stringContaining('spec.timeoutSeconds'),
-    })
-  })
-
   it('is for the objects of its namespaces that match its selector', () => {
     const spec = { for: { ...primary, selector: 'app=a', namespaces: ['default'] }, invoke: { pull: {} } }
     const selects = selectionOf(reconcilerSpec.parse(spec).for)

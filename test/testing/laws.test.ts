@@ -98,43 +98,28 @@ describe('a reconciler of a kind whose status is another controller’s', () => 
   it.each(laws)('%s', (_, holds) => holds())
 })
 
-describe('a reconciler that labels its object, and deletes it in the end', () => {
-  const labelling = reconciler({
+describe('a reconciler that labels its object, retains an archive, and deletes the object in the end', () => {
+  const archive = (title: string) => ({ ...config('archive', { title }), retain: true })
+  const closing = reconciler({
     name: 'shop',
     for: Shop,
     owns,
     writes: ['Metadata', 'Deletion'],
     reconcile({ object: { spec }, owned }) {
-      if (spec.title === 'closed') return { metadata: {}, deleteObject: true }
+      if (spec.title === 'closed') return { apply: [], metadata: {}, deleteObject: true }
       const labels = { size: `${spec.size}`, ...(spec.size > 1 && { large: 'true' }) }
       const annotations = { maps: `${owned(ConfigMap).length}` }
-      return { apply: [config('one')], metadata: { labels, annotations }, status: { phase: 'Open' } }
-    },
-    finalize: () => ({ metadata: { labels: { closing: 'true' } } }),
-  })
-  const close = (world: Simulation) => world.edit({ spec: { title: 'closed' } })
-  const laws = lawsOf(labelling, { ...scenario, steps: [...scenario.steps!, ['it is closed', close]] })
-  it.each(laws)('%s', (_, holds) => holds())
-})
-
-describe('a reconciler that retains an archive', () => {
-  const archive = (title: string) => ({ ...config('archive', { title }), retain: true })
-  const archiving = reconciler({
-    name: 'shop',
-    for: Shop,
-    owns,
-    writes: ['Deletion'],
-    reconcile({ object: { spec } }) {
-      if (spec.title === 'closed') return { apply: [], deleteObject: true }
       const key = { ...Secret.of({ metadata: { name: 'key' }, stringData: { key: 'k' } }), retain: spec.size > 1 }
-      return { apply: [archive(spec.title), config('one'), key], status: { phase: 'Open' } }
+      const apply = [archive(spec.title), config('one'), key]
+      return { apply, metadata: { labels, annotations }, status: { phase: 'Open' } }
     },
     finalize: ({ object: { spec }, owned }) => ({
       apply: owned(ConfigMap).length > 0 ? [archive(spec.title), { ...config('last'), retain: true }] : [],
+      metadata: { labels: { closing: 'true' } },
     }),
   })
   const close = (world: Simulation) => world.edit({ spec: { title: 'closed' } })
-  const laws = lawsOf(archiving, { ...scenario, steps: [...scenario.steps!, ['it is closed', close]] })
+  const laws = lawsOf(closing, { ...scenario, steps: [...scenario.steps!, ['it is closed', close]] })
   it.each(laws)('%s', (_, holds) => holds())
 })
 
