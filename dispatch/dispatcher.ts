@@ -85,6 +85,8 @@ export interface Dispatcher extends Runnable {
   traceOf(ref: ResourceRef, object: KubeObject): string | undefined
   /** Resolves when EVENTS has the write of a run to the object at this moment. Undefined: no run writes to it. */
   written(ref: ResourceRef, object: KubeObject): Promise<void> | undefined
+  /** Reports the run of the key as lost, because its function has blocked this process, which ends now. */
+  lost(run: { reconciler: string; key: string; why: string }): void
   /** Returns the calls of functions that have not ended. After run(), these are the calls that ignored their signal. */
   calls(): FunctionCall[]
   /** Returns the names of the Reconcilers that are served now. */
@@ -148,6 +150,10 @@ class LiveDispatcher implements Dispatcher {
 
   written(ref: ResourceRef, object: KubeObject): Promise<void> | undefined {
     return this.#runDeps.inFlight.ended(ref, object)
+  }
+
+  lost({ reconciler, key, why }: { reconciler: string; key: string; why: string }): void {
+    this.#lifecycles.get(reconciler)?.worker?.lost(key, why)
   }
 
   calls(): FunctionCall[] {

@@ -9,13 +9,13 @@ import {
   type RunContext,
   type RunInput,
   TerminalError,
+  withPlace,
 } from '#contracts'
 import { isOwnedBy } from '#spec'
 import type { AnyRun, External, Reconciler } from './definition.ts'
 import { inputKey, type Kind, type ObservedBy } from './kinds.ts'
 import { plain } from './options.ts'
 import { outcomeReader } from './outcome.ts'
-import { withPlace } from './place.ts'
 import { isResource } from './resource.ts'
 
 /** An Invoke whose decisions are typed. */

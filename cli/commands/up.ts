@@ -1,5 +1,5 @@
 import { flushCompileCache } from 'node:module'
-import { shownKey, viewRuns } from '#events'
+import { keyOf, shownKey, viewRuns } from '#events'
 import type { Config } from '#process/config'
 import { openStreams, retryWhileUnreachable } from '#process/connections'
 import { dieBecause, endInTime, IgnoredSignalError, untilStopped } from '#process/exit'
@@ -60,6 +60,11 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
     leaseMs: config.FAIRLEAD_LEASE_SECONDS * 1000,
     log,
     fatal,
+    async blocked({ reconciler, object, message: why }) {
+      const [name = '', namespace] = object.split('/').reverse()
+      runtime.dispatcher?.lost({ reconciler, key: keyOf(namespace, name), why })
+      await history?.flush()
+    },
   })
   const revision = parts.dispatch ? await ownRevision(kube, config, log) : undefined
   await using traces = await openTraceKeeper(process.env, log)

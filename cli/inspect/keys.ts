@@ -36,7 +36,7 @@ export interface Row {
   owner?: string
   /** running: the object has changed since the run began, so the key runs once more. */
   dirty?: boolean
-  /** running: the run before it never ended, because its process was lost. */
+  /** queued, running: the run before it never ended, because its process was lost. */
   cutShort?: true
   /** Its Reconciler does not exist. */
   orphaned?: true
@@ -62,7 +62,7 @@ export function toRow(entry: Entry): Row {
     error: entry.error,
     ...(entry.causes && { causes: entry.causes }),
     ...(entry.state === 'running' && { owner: entry.owner, dirty: entry.dirty }),
-    ...(entry.state === 'running' && entry.cutShort && { cutShort: true as const }),
+    ...(entry.cutShort && { cutShort: entry.cutShort }),
     ...(entry.state === 'running' && entry.by !== undefined && { by: entry.by }),
   }
 }

@@ -91,6 +91,11 @@ export class RunHistory implements Runnable {
     }
   }
 
+  /** Resolves when NATS has received what was sent before. */
+  flush(): Promise<void> {
+    return this.#options.connection.flush()
+  }
+
   #send(record: RunRecord): void {
     const json = JSON.stringify(record)
     this.#options.send(record, json)

@@ -1,7 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { ConflictError, type Invoke, notePlace, RetryAfterError, type RunLog, TerminalError } from '#contracts'
 import { type Reconciler, toInvoke } from '#sdk'
-import { CallTracker, catchUnhandledErrors, exitWhenBlocked, reportExits } from './isolation/exits.ts'
+import { type BlockedCall, CallTracker, catchUnhandledErrors, exitWhenBlocked, reportExits } from './isolation/exits.ts'
 import { COMES_TO_REST_MS, type FromFunction, type Isolated, type Thrown } from './isolation/isolation-messages.ts'
 
 export interface GuardOptions {
@@ -11,6 +11,8 @@ export interface GuardOptions {
   log: RunLog
   /** Called with an error that does not come from a function. */
   fatal: (error: unknown) => void
+  /** Called before the end of the process, which waits half a second at most. */
+  blocked?: (call: BlockedCall) => Promise<void>
 }
 
 export interface Guard extends Disposable {
@@ -18,13 +20,13 @@ export interface Guard extends Disposable {
 }
 
 /** Restricts failures of functions to the runs that cause them, until disposed. */
-export function guardFunctions({ files, leaseMs, log, fatal }: GuardOptions): Guard {
+export function guardFunctions({ files, leaseMs, log, fatal, blocked }: GuardOptions): Guard {
   const calls = new CallTracker()
   const isolated = isolation(files)
   const resources = new DisposableStack()
   resources.use(catchUnhandledErrors(calls, log, fatal))
   resources.use(reportExits(calls, log))
-  resources.use(exitWhenBlocked(calls, leaseMs, log))
+  resources.use(exitWhenBlocked(calls, leaseMs, log, blocked))
   return {
     invoke(reconciler) {
       const here = toInvoke(reconciler)

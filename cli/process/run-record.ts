@@ -49,7 +49,7 @@ export interface RunFacts {
  * Returns the run as plain data. Leaves out its seed, and the contents of Secrets and of other reference-only kinds.
  */
 export function recordOf(run: EndedRun, { process, cpuMs }: RunFacts): RunRecord {
-  const { lease, of, startedAt, ms, finish, span, revision, logged } = run
+  const { lease, of, startedAt, ms, finish, lost, span, revision, logged } = run
   const { namespace, name } = parseKey(lease.key)
   const confidential: Confidential = (object) => isConfidential(of, object)
   const contents = contentsIn(run, confidential)
@@ -76,6 +76,7 @@ export function recordOf(run: EndedRun, { process, cpuMs }: RunFacts): RunRecord
     endedAt: new Date(startedAt.getTime() + ms).toISOString(),
     result: resultOf(run),
     ...(finish && 'message' in finish && { message: finish.message }),
+    ...(lost !== undefined && { message: lost }),
     ...(requeueAt && { requeueAt: requeueAt.toISOString() }),
     ...(span && { traceId: span.traceId }),
     requests: run.rounds.reduce((sum, { writes }) => sum + writes.length, 0),

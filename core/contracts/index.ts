@@ -14,7 +14,7 @@ export {
   type ResourceRef,
   resourceName,
 } from './objects.ts'
-export { notePlace, placeIn, placeOf } from './place.ts'
+export { firstOwnPlace, notePlace, placeIn, placeOf, withPlace } from './place.ts'
 export type { Runnable } from './run.ts'
 export {
   type AppliedObject,

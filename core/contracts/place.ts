@@ -1,3 +1,7 @@
+import { existsSync } from 'node:fs'
+import { dirname, join, relative, sep } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
 const places = new WeakMap<object, string>()
 
 /** Notes where a function has thrown the error: `TypeError at src/website.ts:12:5`. */
@@ -14,3 +18,66 @@ const LONGEST = 500
 /** Returns a place that another process has told. Undefined: it is none. */
 export const placeIn = (told: unknown): string | undefined =>
   typeof told === 'string' && told.length <= LONGEST && PLACE.test(told) ? told : undefined
+
+const FAIRLEAD = fileURLToPath(new URL('../..', import.meta.url))
+/** The folders of Fairlead whose code calls functions. Its built-in functions are functions like others. */
+const CALLERS = new Set(['bridge', 'cli', 'core', 'dispatch', 'kube', 'reconcile', 'sdk', 'streams'])
+
+/** Notes the class of an error and its first frame in the author's own files, and returns the error. */
+export function withPlace(error: unknown): unknown {
+  if (!(error instanceof Error) || placeOf(error) !== undefined) return error
+  const place = firstOwnPlace(framesOf(error))
+  if (place !== undefined) notePlace(error, `${error.constructor.name || 'Error'} at ${place}`)
+  return error
+}
+
+/** The frame of toInvoke(). Frames after it are those of its caller, which may be a test of the author. */
+const OUTERMOST = /\bdecide \(.*[\\/]sdk[\\/]invoke\.[jt]s:/
+
+/** The frames follow the message, which may have lines that look like frames. */
+function framesOf({ message, stack = '' }: Error): string[] {
+  const at = stack.indexOf(message)
+  const frames = (at === -1 ? stack : stack.slice(at + message.length)).split('\n')
+  const last = frames.findIndex((frame) => OUTERMOST.test(frame))
+  return last === -1 ? frames : frames.slice(0, last)
+}
+
+/**
+ * Returns the first frame in a file of the author, relative to the root of its package: `src/website.ts:12:5`. Leaves
+ * out frames of dependencies, of Fairlead and of Node.js.
+ */
+export function firstOwnPlace(frames: readonly string[]): string | undefined {
+  for (const frame of frames) {
+    const [, url, line, column] = /((?:file:\/\/)?\/[^()?]+)(?:\?[^():]*)?:(\d+):(\d+)\)?$/.exec(frame) ?? []
+    if (url === undefined) continue
+    const file = url.startsWith('file:') ? pathOf(url) : url
+    const root = file === undefined || isOfOthers(file) ? undefined : rootOf(dirname(file))
+    if (file !== undefined && root !== undefined) return `${relative(root, file)}:${line}:${column}`
+  }
+  return undefined
+}
+
+function pathOf(url: string): string | undefined {
+  try {
+    return fileURLToPath(url)
+  } catch {
+    return undefined
+  }
+}
+
+function isOfOthers(file: string): boolean {
+  const [folder = ''] = file.startsWith(FAIRLEAD) ? relative(FAIRLEAD, file).split(sep) : []
+  const isOfPackage = folder !== '' && folder !== 'node_modules'
+  return isOfPackage ? CALLERS.has(folder) : file.includes(`${sep}node_modules${sep}`)
+}
+
+const roots = new Map<string, string | undefined>()
+
+/** Returns the folder of the nearest package.json. Undefined: there is none. */
+function rootOf(folder: string): string | undefined {
+  if (roots.has(folder)) return roots.get(folder)
+  const above = dirname(folder)
+  const root = existsSync(join(folder, 'package.json')) ? folder : above === folder ? undefined : rootOf(above)
+  roots.set(folder, root)
+  return root
+}

@@ -34,6 +34,8 @@ export interface EndedRun {
   ms: number
   /** Undefined: the end of the run was not stored, because its lease was lost. */
   finish: Finish<Date> | undefined
+  /** Why the process of the run ends before the run. */
+  lost?: string
   span: Span | undefined
   /** The revision of the function that answered last. */
   revision: string | undefined

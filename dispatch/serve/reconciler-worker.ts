@@ -120,13 +120,28 @@ export class ReconcilerWorker {
     this.#observe(key, { step: 'finished', ...reconciliation?.span, result: RESULTS[finish.kind], ms, message })
   }
 
+  /** Reports the run of the key as lost: its process ends now. */
+  lost(key: string, why: string): void {
+    for (const [lease, { reconciliation, startedAt }] of this.#current) {
+      if (lease.key !== key) continue
+      const ms = this.#deps.now().getTime() - startedAt.getTime()
+      this.#tellEnd(lease, { ...(reconciliation && { reconciliation }), startedAt, ms }, 'fenced', why)
+    }
+  }
+
   /** Reports the end of a run, except of a dry run, which changes nothing. */
-  #tellEnd(lease: Lease, { reconciliation, finish, startedAt, ms = 0 }: Current, stored: 'finished' | 'fenced'): void {
+  #tellEnd(
+    lease: Lease,
+    { reconciliation, finish, startedAt, ms = 0 }: Current,
+    stored: 'finished' | 'fenced',
+    lost?: string,
+  ): void {
     const { ended, now } = this.#deps
     if (ended === undefined || reconciliation === undefined || this.#served.spec.dryRun) return
     const { span, revision, rounds, logged } = reconciliation
     const shown = stored === 'fenced' || finish === undefined ? undefined : dated(finish, now())
-    ended({ lease, of: this.#served, startedAt, ms, finish: shown, span, revision, rounds, logged })
+    const run = { lease, of: this.#served, startedAt, ms, finish: shown, span, revision, rounds, logged }
+    ended(lost === undefined ? run : { ...run, lost })
   }
 
   #observe(key: string, step: Unkeyed<RunStep>): void {

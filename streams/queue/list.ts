@@ -66,7 +66,7 @@ async function placeAmong({ js, names }: Core, subjects: string, sequence: numbe
 }
 
 function tokenEntry({ clock }: Core, message: StoredMessage, { reconciler, key, lane }: KeyOf & Pick<Entry, 'lane'>) {
-  const { attempt, causes } = tokenFrom(message, lane)
+  const { attempt, causes, cutShort } = tokenFrom(message, lane)
   const since = clock.dateOf(message.storedAt)
   return {
     state: 'queued' as const,
@@ -77,6 +77,7 @@ function tokenEntry({ clock }: Core, message: StoredMessage, { reconciler, key, 
     since,
     ...errorFrom(message),
     ...withCauses(causes),
+    ...(cutShort && { cutShort: true as const }),
   }
 }
 

@@ -137,6 +137,8 @@ export type Entry = {
   error?: string
   /** queued: why. running: why it runs, or if it is dirty, why it must run once more. Left out: not known. */
   causes?: Causes
+  /** queued, running: the run before it never ended. */
+  cutShort?: true
 } & (
   | { state: 'queued'; since: Date; position: number; positionInNamespace: number }
   | {
@@ -144,8 +146,6 @@ export type Entry = {
       since: Date
       owner: string
       by?: string
-      /** The run before it never ended. */
-      cutShort?: true
       leaseUntil: Date
       dirty: boolean
     }

@@ -224,10 +224,18 @@ const SITUATIONS: Record<string, Row> = {
     'RunCutShort',
     'fairlead queue retry website default/hello',
   ],
+  'it is queued again after it has ended its process': [
+    one({ rows: [row({ state: 'queued', cutShort: true, position: 1, since: ago(1) })] }),
+    'RunCutShort',
+    'fairlead queue retry website default/hello',
+  ],
   'it has ended its process by a loop': [
     one({
       rows: [row({ state: 'waiting', reason: 'CutShort', attempt: 2, until: ahead(12) })],
-      lastRun: ran({ result: 'fenced', message: 'EndlessLoop at src/website.ts:7:3: it has blocked the process' }),
+      lastRun: ran({
+        result: 'fenced',
+        message: 'Blocked at src/website.ts:7:3: the function has blocked its process for longer than 5 s',
+      }),
     }),
     'RunCutShort',
     'Correct the function at src/website.ts:7:3',

@@ -84,6 +84,8 @@ describe('what a function does wrong', () => {
       expect(running.logs.filter(({ msg }) => msg.startsWith('a function has '))).toEqual([said])
       expect(said?.['stack']).toContainEqual(expect.stringMatching(/^doIt .*naughty\.ts:\d+$/))
     }
+    const { stdout } = await command(['explain', 'naughty/loops'], env)
+    expect(stdout).toMatch(/Blocked at test\/process\/naughty\.ts:\d+:\d+: the function has/)
     await using running = up()
     await create('good-too', 'nothing')
     await isDone('good-too')

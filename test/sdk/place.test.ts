@@ -1,10 +1,9 @@
 import { afterAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { placeOf, type RunInput } from '#contracts'
+import { firstOwnPlace, placeOf, type RunInput } from '#contracts'
 import { reconciler, resource, TerminalError, toInvoke } from '#sdk'
 import { serve } from '#sdk/serve'
 import { returnedIn } from '../../dispatch/http/http-answer.ts'
-import { firstOwnPlace } from '../../sdk/place.ts'
 
 const Thing = resource({
   group: 'test.fairlead.dev',

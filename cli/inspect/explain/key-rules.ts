@@ -112,6 +112,9 @@ function stateOf(row: Row, one: ReconcilerSituation, situation: Situation): Find
       return [finding('Running', 'pending', by, step('Wait until the run has ended.'))]
     }
     case 'queued': {
+      const before = cutShortText(row, one)
+      if (before !== undefined)
+        return [finding('RunCutShort', 'problem', `${before}. It is queued again`, cutShortStep(one, key))]
       const place = `${row.position ?? 1} in the ${row.lane} lane`
       if (forMs < LONG_QUEUED_MS || one.isServed !== true || specOf(one)?.paused === true)
         return [

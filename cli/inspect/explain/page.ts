@@ -219,10 +219,10 @@ export function writersOf(object: KubeObject | undefined): { manager?: string; t
 
 function lastRunOf({ object, lastRun }: ReconcilerSituation, now: number): string[] {
   if (lastRun === undefined) return []
-  const { run, endedAt, tookMs, waitedMs, result, because, place, writes, refused, unchanged } = lastRun
+  const { run, endedAt, tookMs, waitedMs, result, message, because, place, writes, refused, unchanged } = lastRun
   const ago = duration(now - Date.parse(endedAt))
   const parts = [
-    `${nameOf(object)}: ${result} ${ago} ago (run ${run}), because ${because}`,
+    `${nameOf(object)}: ${result} ${ago} ago (run ${run})${result === 'fenced' && message !== undefined ? `: ${message}` : ''}, because ${because}`,
     `waited ${duration(waitedMs)}, took ${duration(tookMs)}`,
     ...(place === undefined ? [] : [`threw ${place}`]),
     `wrote ${writes.length === 0 ? 'nothing' : writes.join(', ')}`,

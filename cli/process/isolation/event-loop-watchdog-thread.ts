@@ -3,7 +3,7 @@ import { readFileSync, writeSync } from 'node:fs'
 import { Session } from 'node:inspector'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { workerData } from 'node:worker_threads'
-import { ENDING, type LoopSample, StallDetector, TURNS, type WatchdogData } from './exits.ts'
+import { ENDING, type LoopSample, StallDetector, type StalledFrame, TURNS, type WatchdogData } from './exits.ts'
 
 const { shared, limitMs, looks, event } = workerData as WatchdogData
 const LOOK_MS = limitMs / looks
@@ -59,8 +59,8 @@ function tellMainThread(): Promise<true> {
   session.on('Debugger.scriptParsed', ({ params }) => urls.set(params.scriptId, params.url))
   return new Promise((resolve) => {
     session.once('Debugger.paused', ({ params }) => {
-      const stack = params.callFrames.slice(0, FRAMES).map((frame) => describe(frame, urls))
-      session.post('Runtime.evaluate', { expression: `process.emit('${event}', ${JSON.stringify(stack)})` }, () => {
+      const frames = params.callFrames.slice(0, FRAMES).map((frame) => describe(frame, urls))
+      session.post('Runtime.evaluate', { expression: `process.emit('${event}', ${JSON.stringify(frames)})` }, () => {
         if (Atomics.load(shared, ENDING) === 1) session.post('Runtime.terminateExecution')
         session.disconnect()
         resolve(true)
@@ -72,9 +72,11 @@ function tellMainThread(): Promise<true> {
 
 interface Frame {
   functionName: string
-  location: { scriptId: string; lineNumber: number }
+  location: { scriptId: string; lineNumber: number; columnNumber?: number }
 }
 
-function describe({ functionName, location: { scriptId, lineNumber } }: Frame, urls: Map<string, string>): string {
-  return `${functionName || '<anonymous>'} ${urls.get(scriptId)}:${lineNumber + 1}`
+function describe({ functionName, location }: Frame, urls: Map<string, string>): StalledFrame {
+  const { scriptId, lineNumber, columnNumber = 0 } = location
+  const line = `${urls.get(scriptId)}:${lineNumber + 1}`
+  return { text: `${functionName || '<anonymous>'} ${line}`, place: `${line}:${columnNumber + 1}` }
 }

@@ -1,7 +1,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { url as debuggerUrl } from 'node:inspector'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
-import type { FunctionInput, Invoke, RunLog } from '#contracts'
+import { type FunctionInput, firstOwnPlace, type Invoke, type RunLog } from '#contracts'
 import { EXIT } from '../exit.ts'
 
 const MAX_NAMES = 20
@@ -115,8 +116,25 @@ export interface WatchdogData {
 export const TURNS = 0
 export const ENDING = 1
 
+/** A frame of the code that blocks the event loop. `place`: its file, line and column. */
+export interface StalledFrame {
+  text: string
+  place: string
+}
+
+/** A call that has blocked the process, which ends now. */
+export interface BlockedCall {
+  reconciler: string
+  /** `namespace/name` or `name` */
+  object: string
+  /** What to tell users, with the place in the code. */
+  message: string
+}
+
 const LOOKS = 20
 const EVENT = 'fairlead:stalled'
+/** The time that `blocked` has before the process ends. */
+const TELL_MS = 500
 
 /**
  * Ends the process when a function blocks its event loop: the loop cannot be interrupted from within, and all keys of
@@ -124,15 +142,21 @@ const EVENT = 'fairlead:stalled'
  * restart, the key backs off as after a run that never ended. Inactive with a debugger attached, which blocks the event
  * loop too.
  */
-export function exitWhenBlocked(calls: CallTracker, limitMs: number, log: RunLog): Disposable {
+export function exitWhenBlocked(
+  calls: CallTracker,
+  limitMs: number,
+  log: RunLog,
+  blocked: (call: BlockedCall) => Promise<void> = async () => undefined,
+): Disposable {
   if (debuggerUrl() !== undefined) return { [Symbol.dispose]() {} }
   const shared = new Int32Array(new SharedArrayBuffer(8))
   const watch: WatchdogData = { shared, limitMs, looks: LOOKS, event: EVENT }
   const turning = setInterval(() => Atomics.add(shared, TURNS, 1), limitMs / LOOKS).unref()
   const thread = new Worker(new URL('./event-loop-watchdog-thread.ts', import.meta.url), { workerData: watch })
   thread.unref()
-  const stalled = (stack: string[]) => {
+  const stalled = (frames: StalledFrame[]) => {
     const seconds = limitMs / 1000
+    const stack = frames.map(({ text }) => text)
     if (calls.current === undefined) return log.warn({ seconds, stack }, 'the event loop is blocked, by no function')
     const { reconciler, object } = calls.current
     log.error(
@@ -142,7 +166,11 @@ export function exitWhenBlocked(calls: CallTracker, limitMs: number, log: RunLog
     Atomics.store(shared, ENDING, 1)
     // The exit code for a process that ends by itself before the exit below.
     process.once('exit', () => (process.exitCode = EXIT.byFunction))
-    calls.outside(() => setTimeout(() => process.exit(EXIT.byFunction), 0))
+    const place = firstOwnPlace(frames.map((frame) => frame.place))
+    const where = place === undefined ? '' : `Blocked at ${place}: `
+    const message = `${where}the function has blocked its process for longer than ${seconds} s`
+    const tell = () => Promise.race([blocked({ reconciler, object, message }), sleep(TELL_MS)]).catch(() => undefined)
+    calls.outside(() => setTimeout(() => void tell().then(() => process.exit(EXIT.byFunction)), 0))
   }
   process.on(EVENT, stalled)
   return {
