@@ -83,16 +83,16 @@ export const storedCopiesOf = (copies: readonly StoredCopy[]): StoredCopies => (
 
 /**
  * Whether a copy that is stored now is the only one: all known copies are under this owner, and the object has left no
- * other owner. If there is no copy, only a new object counts: the writer of an earlier version may not have stored it
- * yet, under another owner. For the same reason, a dispatcher, which has an origin and may be ahead of the bridge, needs
- * a copy that is the only one already, or that a bridge has stored.
+ * other owner. If the object has no copy, or a deletion only, the object must be new: the writer of an earlier version may
+ * not have stored it yet, under another owner. For the same reason, a dispatcher, which has an origin and may be ahead of
+ * the bridge, needs a copy that is the only one already, or that a bridge has stored.
  */
 export const isSole = (
   { copies, formerOwners }: StoredCopies,
   { owner, verb, origin }: Pick<WantedVersion, 'owner' | 'verb'> & Pick<StoredCopy, 'origin'>,
 ): boolean =>
   formerOwners.length === 0 &&
-  (copies.length > 0 || verb === 'added') &&
+  (copies.some(isPresent) || verb === 'added') &&
   copies.every((copy) => copy.owner === owner && (origin === undefined || copy.sole || copy.origin === undefined))
 
 /** Returns the owners that the object has left, or leaves now. Their keys must be enqueued. */
