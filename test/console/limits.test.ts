@@ -5,7 +5,7 @@ import pino from 'pino'
 import { afterEach, expect, it } from 'vitest'
 import { createConsole, type Data } from '#console'
 import type { Access } from '#console/access'
-import { BusyError } from '../../packages/console/data/data.ts'
+import { BusyError } from '../../packages/console/data/cache.ts'
 
 let server: Server
 let stop: AbortController

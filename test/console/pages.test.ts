@@ -5,7 +5,7 @@ import { type Access, type Action, localAccess } from '#console/access'
 import type { RunRecord } from '#contracts'
 import type { StoredRun } from '#events'
 import type { Row } from '#inspect'
-import { awayIn, type Data } from '../../packages/console/data/data.ts'
+import { awayIn, type Data, type Unready } from '../../packages/console/data/data.ts'
 import { html } from '../../packages/console/html.ts'
 import { deadPage } from '../../packages/console/pages/dead.ts'
 import { layout } from '../../packages/console/pages/layout.ts'
@@ -87,6 +87,7 @@ function ask(path: string, rows: Row[], may: Ask['may'] = async () => true, para
     queues: async () => [...new Set(rows.map(({ reconciler }) => reconciler))],
     counts: async () => new Map([['site', { depth: DEPTH, oldest: undefined, isServed: true }]]),
     failingSince: async () => '2026-11-22T00:01:00.000Z',
+    unready: async () => ({ objects: [], isCut: false }),
     recentRuns: async () => [RUN],
     runsOf: async () => [RUN],
     run: async () => RUN,
@@ -140,17 +141,16 @@ describe('text of others', () => {
 describe('the overview', () => {
   const failing = (namespace: string, name: string, error: string, more: Partial<Row> = {}) =>
     row(namespace, name, { state: 'waiting', reason: 'Error', attempt: 2, error, ...more })
-  /** The rows of the table of what fails, as text. */
-  const failures = async (rows: Row[], may?: Ask['may']): Promise<string[]> => {
-    const { regions } = await overview(ask('/', rows, may))
-    const text = regions['failing']?.text ?? ''
-    return [...text.matchAll(/<tr>(?!<th)(.*?)<\/tr>/gs)].map(([, cells = '']) =>
+  const rowsOf = (text = ''): string[] =>
+    [...text.matchAll(/<tr>(?!<th)(.*?)<\/tr>/gs)].map(([, cells = '']) =>
       cells
         .replaceAll(/<[^>]*>/g, ' ')
         .replaceAll(/\s+/g, ' ')
         .trim(),
     )
-  }
+  /** The rows of the table of what fails, as text. */
+  const failures = async (rows: Row[], may?: Ask['may']): Promise<string[]> =>
+    rowsOf((await overview(ask('/', rows, may))).regions['failing']?.text)
 
   it('shows one cause once, however many objects of a namespace it has, the largest first, and since when', async () => {
     const rows = [
@@ -176,6 +176,58 @@ describe('the overview', () => {
     expect(await failures(rows, may)).toEqual(['failing web site shop 24h0m no disk'])
     const { regions } = await overview(ask('/', []))
     expect(regions['failing']?.text).toContain('Nothing fails.')
+  })
+})
+
+describe('the overview, of objects that are not ready', () => {
+  const { group, version, resource } = KINDS
+  const unready = (namespace: string, name: string, why: string, since = '2026-11-22T00:01:00.000Z'): Unready => ({
+    ref: { group, version, resource },
+    namespace,
+    name,
+    why,
+    since,
+  })
+  const shownOf = async (
+    objects: Unready[],
+    { rows = [] as Row[], may = undefined as Ask['may'] | undefined } = {},
+  ) => {
+    const given = ask('/', rows, may)
+    const asked: unknown[] = []
+    const data = {
+      ...given.data,
+      unready: async (kinds: unknown) => {
+        asked.push(kinds)
+        return { objects, isCut: false }
+      },
+    }
+    const { regions } = await overview({ ...given, data })
+    const text = (regions['unready']?.text ?? '').replaceAll(/<[^>]*>/g, ' ').replaceAll(/\s+/g, ' ')
+    return { text, asked }
+  }
+
+  it('shows whose they are, since when and why: one row for each cause, that of most objects first', async () => {
+    const { text, asked } = await shownOf([
+      unready('shop', 'alone', 'Starting: alone has no disk', '2026-11-20T00:01:00.000Z'),
+      ...['a-1', 'a-2', 'a-3'].map((name) => unready('team', name, `Starting: ${name} waits for a node`)),
+    ])
+    expect(asked).toEqual([[{ group, version, resource }]])
+    expect(text).toMatch(
+      /not ready a-1 and 2 more site team 24h0m Starting: a-1 waits for a node not ready alone site shop 3d/,
+    )
+  })
+
+  it('leaves out those that begin, and those that fail, which has a row of its own', async () => {
+    const young = unready('shop', 'young', 'Starting', '2026-11-23T00:00:00.000Z')
+    const failing = row('shop', 'failing', { state: 'waiting', reason: 'Error', error: 'no disk' })
+    expect((await shownOf([young, unready('shop', 'failing', 'NoDisk')], { rows: [failing] })).text).toBe('')
+  })
+
+  it('shows only those that the person may list, and reads none for a person who may not list Reconcilers', async () => {
+    const objects = [unready('shop', 'web', 'Starting'), unready('team', 'veiled', 'Starting')]
+    const { text } = await shownOf(objects, { may: allows('list reconcilers', 'list sites shop') })
+    expect([text.includes('web'), text.includes('veiled')]).toEqual([true, false])
+    expect((await shownOf(objects, { may: allows('list sites') })).asked).toEqual([])
   })
 })
 

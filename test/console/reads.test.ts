@@ -1,5 +1,12 @@
 import { expect, it } from 'vitest'
-import { type BusyError, Cache, MOST_WAIT_MS, READS, READS_OF_PERSON, SHARE } from '../../packages/console/data/data.ts'
+import {
+  type BusyError,
+  Cache,
+  MOST_WAIT_MS,
+  READS,
+  READS_OF_PERSON,
+  SHARE,
+} from '../../packages/console/data/cache.ts'
 
 /** A cache whose clock goes forward when all wait. */
 function opened() {

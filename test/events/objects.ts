@@ -1,6 +1,8 @@
+import { afterAll, beforeAll } from 'vitest'
 import type { KubeObject, ResourceRef } from '#contracts'
 import { type EventStore, type EventStoreOptions, openEventStore } from '#events'
 import { connectJetStream, type JetStream } from '#nats'
+import { startTestNats } from '../support/servers.ts'
 import { silent } from '../support/silent.ts'
 
 export { until } from '../support/wait.ts'
@@ -45,7 +47,21 @@ export async function openStore(
   return Object.assign(store, { js, [Symbol.asyncDispose]: () => js.close() })
 }
 
-/** Resolves when the condition holds; what ends the wait otherwise is the test's own time limit. */
+/** A nats-server for the tests of a file, and stores on it. */
+export function useStores() {
+  let nats: Awaited<ReturnType<typeof startTestNats>>
+  let next = 0
+  beforeAll(async () => {
+    nats = await startTestNats()
+  })
+  afterAll(() => nats?.[Symbol.asyncDispose]())
+  return {
+    /** Streams of their own for one test. */
+    fresh: () => ({ prefix: `t${next++}` }),
+    open: (options: Partial<EventStoreOptions>) => openStore(nats.url, options),
+    nats: () => nats,
+  }
+}
 
 export async function collected<T>(items: AsyncIterable<T>): Promise<T[]> {
   const all: T[] = []

@@ -1,22 +1,12 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { EventStore, Observed, ObserveQuery, StoredObject, View } from '#events'
 import type { JetStream } from '#nats'
 import { randomFrom } from '../support/random.ts'
-import { startTestNats } from '../support/servers.ts'
-import { ATS, object, openStore, ownedBy, PODS, until } from './objects.ts'
+import { ATS, object, ownedBy, PODS, until, useStores } from './objects.ts'
 
 type Store = EventStore & { js: JetStream }
 
-let nats: Awaited<ReturnType<typeof startTestNats>>
-let next = 0
-const fresh = () => ({ prefix: `v${next++}` })
-const open = (options: Parameters<typeof openStore>[1]) => openStore(nats.url, options)
-
-beforeAll(async () => {
-  nats = await startTestNats()
-})
-afterAll(() => nats[Symbol.asyncDispose]())
-
+const { fresh, open } = useStores()
 const PRIMARY = { ref: ATS, namespace: 'ns', name: 'a' }
 const QUERY: ObserveQuery = { primary: PRIMARY, owned: [PODS] }
 

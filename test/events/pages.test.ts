@@ -1,7 +1,6 @@
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { Allowance, EventStore } from '#events'
-import { startTestNats } from '../support/servers.ts'
-import { ATS, object, openStore, ownedBy, PODS } from './objects.ts'
+import { ATS, object, ownedBy, PODS, useStores } from './objects.ts'
 
 const KIB = 1024
 const large = { spec: { filler: 'x'.repeat(500 * KIB) } }
@@ -13,9 +12,7 @@ const podsOf = (name: string, allowance?: Allowance) => ({
   allowance,
 })
 
-let nats: Awaited<ReturnType<typeof startTestNats>>
-let next = 0
-const open = () => openStore(nats.url, { prefix: `t${next++}` })
+const { fresh, open } = useStores()
 
 async function putPods(store: EventStore, name: string, count: number, fields: object = large): Promise<void> {
   await store.put(ATS, 'added', object(name, 1))
@@ -33,13 +30,8 @@ function counting() {
   return { allowance, noted, demanded: () => demanded }
 }
 
-beforeAll(async () => {
-  nats = await startTestNats()
-})
-afterAll(() => nats[Symbol.asyncDispose]())
-
 it('32 reads of 10 MiB at once keep the connection, and every publish beside them is answered', async () => {
-  await using store = await open()
+  await using store = await open(fresh())
   await putPods(store, 'big', PODS_EACH)
   let disconnected = 0
   store.js.onDisconnect(() => disconnected++)
@@ -56,8 +48,9 @@ it('32 reads of 10 MiB at once keep the connection, and every publish beside the
 })
 
 it('a read in pages sees every object, each once, at least as new as it was before, while they are written', async () => {
-  await using reader = await open()
-  await using writer = await openStore(nats.url, { prefix: `t${next - 1}` })
+  const options = fresh()
+  await using reader = await open(options)
+  await using writer = await open(options)
   await putPods(writer, 'busy', PODS_EACH)
   const confirmed = new Map<string, number>()
   const done = new AbortController()
@@ -80,7 +73,7 @@ it('a read in pages sees every object, each once, at least as new as it was befo
 })
 
 it('an allowance hears of each page before it, of each message after it, and ends the read by throwing', async () => {
-  await using store = await open()
+  await using store = await open(fresh())
   await putPods(store, 'some', PODS_EACH)
   const { allowance, noted, demanded } = counting()
   await store.observe(podsOf('some', allowance))
@@ -99,7 +92,7 @@ it('an allowance hears of each page before it, of each message after it, and end
 })
 
 it('more objects than one request can name are read too, within the allowance', async () => {
-  await using store = await open()
+  await using store = await open(fresh())
   await putPods(store, 'many', 1100, {})
   const { allowance, noted } = counting()
   expect((await store.observe(podsOf('many', allowance))).owned[0]).toHaveLength(1100)
@@ -108,7 +101,7 @@ it('more objects than one request can name are read too, within the allowance', 
 })
 
 it('a read that is given up while it waits for its turn leaves the line', async () => {
-  await using store = await open()
+  await using store = await open(fresh())
   await putPods(store, 'late', 1)
   const all = await store.js.incoming.acquire(store.js.incoming.capacity)
   const abort = new AbortController()

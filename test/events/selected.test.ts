@@ -12,22 +12,14 @@ import { setBack, snapshot } from '../support/nats-stores.ts'
 import { randomFrom } from '../support/random.ts'
 import { startTestNats } from '../support/servers.ts'
 import { silent } from '../support/silent.ts'
-import { ATS, object, openStore, PODS, until } from './objects.ts'
+import { ATS, object, openStore, PODS, until, useStores } from './objects.ts'
 
 type Store = EventStore & { js: JetStream }
 
 const NS = 'ns'
 const PRIMARY = { ref: ATS, namespace: NS, name: 'a' }
 
-let nats: Awaited<ReturnType<typeof startTestNats>>
-let next = 0
-const fresh = () => ({ prefix: `s${next++}` })
-const open = (options: Parameters<typeof openStore>[1]) => openStore(nats.url, options)
-
-beforeAll(async () => {
-  nats = await startTestNats()
-})
-afterAll(() => nats[Symbol.asyncDispose]())
+const { fresh, open } = useStores()
 
 function selection(text: string): Selection {
   const matches = parseSelector(text)
@@ -299,7 +291,7 @@ describe('objects that a selection selects', () => {
     const names = ['p', 'q', 'r', 's']
     const texts = ['app=x', 'app in (x,y)', 'app', '']
     let version = 1
-    for (let round = 0; round < 150; round++) {
+    for (let round = 0; round < 70; round++) {
       const writes = Array.from({ length: 1 + Math.floor(random() * 5) }, () => {
         const owner = oneOf([undefined, { resource: 'ats', name: 'a' }, { resource: 'ats', name: 'b' }])
         const isLate = random() < 0.3
@@ -400,7 +392,7 @@ describe('on three replicas', () => {
     const behind = (leading + 1) % 3
     const [writer, reader] = [stores[leading]!, stores[behind]!]
     await selected(reader)
-    for (let round = 0; round < 20; round++) {
+    for (let round = 0; round < 8; round++) {
       three.signal('SIGSTOP', behind)
       await Promise.all(
         Array.from({ length: 30 }, (_, at) =>
@@ -422,6 +414,6 @@ describe('on three replicas', () => {
     }
     for (let at = 0; at < 10; at++) await check(at)
     three.signal('SIGKILL', await leader())
-    for (let at = 0; at < 40; at++) await check(at)
+    for (let at = 0; at < 20; at++) await check(at)
   })
 })

@@ -1,26 +1,20 @@
 import * as fc from 'fast-check'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { type EventStore, openEventStore } from '#events'
 import type { JetStream } from '#nats'
-import { startTestNats } from '../support/servers.ts'
 import { silent } from '../support/silent.ts'
-import { ATS, object, openStore, ownedBy, PODS } from './objects.ts'
+import { ATS, object, type openStore, ownedBy, PODS, useStores } from './objects.ts'
 
-let nats: Awaited<ReturnType<typeof startTestNats>>
-let next = 0
-beforeAll(async () => {
-  nats = await startTestNats()
-})
-afterAll(() => nats[Symbol.asyncDispose]())
+const { fresh, open: openOn } = useStores()
 
 type Store = Awaited<ReturnType<typeof openStore>>
 
 /** Processes of one installation, and what they ask the server for, without the installation's prefix. */
 async function installation() {
-  const prefix = `s${next++}`
+  const { prefix } = fresh()
   const processes = new AsyncDisposableStack()
   const asked: string[] = []
-  const open = async () => processes.use(await openStore(nats.url, { prefix }))
+  const open = async () => processes.use(await openOn({ prefix }))
   const first = await open()
   first.js.nc.subscribe(`$JS.API.DIRECT.GET.${first.stream}`, {
     callback: (_, request) => {

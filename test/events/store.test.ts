@@ -1,22 +1,12 @@
 import * as fc from 'fast-check'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { Observed, Verb } from '#events'
 import { DeclarationMismatchError } from '#nats'
-import { startTestNats } from '../support/servers.ts'
-import { ATS, collected, object, openStore, ownedBy, PODS, SECRETS, until } from './objects.ts'
+import { ATS, collected, object, ownedBy, PODS, SECRETS, until, useStores } from './objects.ts'
 
-let nats: Awaited<ReturnType<typeof startTestNats>>
-let next = 0
-/** Streams of their own for one test. */
-const fresh = () => ({ prefix: `t${next++}` })
-const open = (options: Parameters<typeof openStore>[1]) => openStore(nats.url, options)
+const { fresh, open } = useStores()
 const podNamed = (name: string, namespace = 'ns') => ({ primary: { ref: PODS, namespace, name } })
 const podsOf = (name: string) => ({ primary: { ref: ATS, namespace: 'ns', name }, owned: [PODS] })
-
-beforeAll(async () => {
-  nats = await startTestNats()
-})
-afterAll(() => nats[Symbol.asyncDispose]())
 
 describe('storing versions', () => {
   it('never lets an older version replace a newer one', async () => {

@@ -13,8 +13,8 @@ afterAll(() => nats[Symbol.asyncDispose]())
 
 async function reported() {
   const js = await connectJetStream({ servers: nats.url, name: 'test' })
-  const lines: { msg: string; because?: string; afterSeconds?: number; at: number }[] = []
-  const note = (fields: object, msg: string) => void lines.push({ ...fields, msg, at: performance.now() })
+  const lines: { msg: string; because?: string; afterSeconds?: number }[] = []
+  const note = (fields: object, msg: string) => void lines.push({ ...fields, msg })
   reportConnection(js, { info: note, warn: note })
   return { js, lines, [Symbol.asyncDispose]: () => js.close() }
 }
@@ -22,23 +22,18 @@ async function reported() {
 it.each([
   ['SIGKILL', 'the connection has dropped'],
   ['SIGSTOP', 'it does not answer'],
-] as const)(
-  'a server that gets %s is reported within two seconds, once, and so is its return',
-  async (signal, because) => {
-    await using scene = await reported()
-    const { lines } = scene
-    nats.signal(signal)
-    const at = performance.now()
-    await until(async () => lines.length > 0, { what: 'it is reported' })
-    expect(lines).toMatchObject([{ msg: 'NATS is gone: work goes on when it is back', because }])
-    expect(lines[0]!.at - at).toBeLessThan(2000)
-    if (signal === 'SIGSTOP') nats.signal('SIGCONT')
-    else await nats.restart()
-    await until(async () => lines.length > 1, { what: 'its return is reported' })
-    await scene.js.flush()
-    expect(lines.slice(1)).toMatchObject([{ msg: 'NATS is back', afterSeconds: expect.any(Number) }])
-  },
-)
+] as const)('a server that gets %s is reported once, and so is its return', async (signal, because) => {
+  await using scene = await reported()
+  const { lines } = scene
+  nats.signal(signal)
+  await until(async () => lines.length > 0, { what: 'it is reported' })
+  expect(lines).toMatchObject([{ msg: 'NATS is gone: work goes on when it is back', because }])
+  if (signal === 'SIGSTOP') nats.signal('SIGCONT')
+  else await nats.restart()
+  await until(async () => lines.length > 1, { what: 'its return is reported' })
+  await scene.js.flush()
+  expect(lines.slice(1)).toMatchObject([{ msg: 'NATS is back', afterSeconds: expect.any(Number) }])
+})
 
 it('a connection that is closed is not reported', async () => {
   await using scene = await reported()

@@ -33,19 +33,13 @@ describe('retry', () => {
     })
     for (const key of ['n.failed', 'n.timer', 'n.parked']) expect(await queue.retry(of(key))).toBe('queued')
     expect(await statesOf(queue)).toEqual(['n.failed queued', 'n.timer queued', 'n.parked queued'])
+    expect(await queue.find(of('n.failed'))).toMatchObject([{ state: 'queued', attempt: 1, error: 'broken' }])
     const world = new World()
     const worker = world.serve(queue)
     await until(() => expect(world.starts.toSorted()).toEqual(['n.failed', 'n.parked', 'n.timer']))
     await until(async () => expect(await statesOf(queue)).toEqual([]))
     await worker.drain(1000)
     expect(world.starts).toHaveLength(3)
-  })
-
-  it('keeps the count of failures, and the last error in sight', async () => {
-    await using test = await open()
-    await leave(test.queue, { 'n.a': failed() })
-    await test.queue.retry(of('n.a'))
-    expect(await test.queue.find(of('n.a'))).toMatchObject([{ state: 'queued', attempt: 1, error: 'broken' }])
   })
 
   it('leaves alone what runs, is queued, or is idle', async () => {
@@ -117,20 +111,6 @@ describe('purge', () => {
     await until(() => expect(world.dealtWith).toEqual(world.versions))
     await worker.drain(1000)
     expect(world.starts).toEqual(['n.waits'])
-  })
-
-  it('leaves a running key alone', async () => {
-    await using test = await open()
-    const goesOn = gate()
-    const world = new World()
-    const worker = world.serve(test.queue, () => goesOn.opened.then(() => DONE))
-    await world.change(test.queue, 'n.a')
-    await until(() => expect(world.starts).toEqual(['n.a']))
-    expect(await test.queue.purge(of('n.a'))).toBe('running')
-    expect(await test.queue.park(of('n.a'))).toBe('running')
-    goesOn.open()
-    await until(() => expect(world.dealtWith).toEqual(world.versions))
-    await worker.drain(1000)
   })
 })
 

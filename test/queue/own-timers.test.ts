@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Lease } from '#queue'
 import type { Io } from '../../streams/queue/record.ts'
-import { DONE, fence, freshPrefix, inMs, type TestQueue, until, useShippedNats, World } from './support.ts'
+import { DONE, inMs, type TestQueue, until, useShippedNats, World } from './support.ts'
 
 const { open } = useShippedNats('fairlead-dispatcher')
 
@@ -81,36 +81,6 @@ describe('a timer that is due in the process that has set it', () => {
     free()
     await until(() => expect(world.runsOf('n.a')).toBe(2))
     await worker.drain(1000)
-  })
-
-  it('runs elsewhere when its process has gone', async () => {
-    const prefix = freshPrefix()
-    await using test = await open(prefix)
-    await using other = await open(prefix)
-    const { worker, begun } = await armed(test, 600)
-    await until(async () => expect(await test.queue.depth('f')).toMatchObject({ waiting: 1 }))
-    await worker.drain(0)
-    const world = new World()
-    const elsewhere = world.serve(other.queue)
-    await until(() => expect(world.runsOf('n.a')).toBe(1))
-    expect(begun).toHaveLength(1)
-    await elsewhere.drain(1000)
-  })
-
-  it('runs once although another process has taken the key before', async () => {
-    const prefix = freshPrefix()
-    await using test = await open(prefix)
-    await using other = await open(prefix)
-    const { worker, begun } = await armed(test, 500)
-    await until(async () => expect(await test.queue.depth('f')).toMatchObject({ waiting: 1 }))
-    const world = new World()
-    const elsewhere = world.serve(other.queue)
-    await other.queue.announce('f', 'n.a').safe
-    await until(() => expect(world.runsOf('n.a')).toBe(1))
-    await until(async () => expect(await test.queue.depth('f')).toMatchObject({ queued: 0, waiting: 0, running: 0 }))
-    await fence(test)
-    expect(begun.length + world.starts.length).toBe(2)
-    await Promise.all([worker.drain(1000), elsewhere.drain(1000)])
   })
 })
 

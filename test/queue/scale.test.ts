@@ -73,21 +73,3 @@ it('at SIGTERM runs that end within the grace end, the others are handed back at
   await until(() => expect(world.dealtWith()).toEqual(world.versions))
   await kill(next, 'SIGTERM')
 })
-
-it('scales to nothing and wakes up: what came meanwhile is run, timers that came due as well', async () => {
-  await using test = await open('zero')
-  const world = new FileWorld(`${dir}/zero`)
-  for (const key of keysNamed('k', 5)) await world.change(test.queue, FN, key)
-  const brief = test.queue.serve({
-    reconciler: FN,
-    slots: 1,
-    handler: async () => ({ kind: 'requeue', at: new Date(Date.now() + 300) }),
-  })
-  await test.queue.enqueue(FN, 'n.k0')
-  await until(async () => expect(await test.queue.depth(FN)).toMatchObject({ waiting: 5 }))
-  await brief.drain(1000)
-  await until(async () => expect(await test.queue.depth(FN)).toMatchObject({ queued: 5, waiting: 0 }))
-  const worker = await startWorker(settingsOf('zero', world))
-  await until(() => expect(world.dealtWith()).toEqual(world.versions))
-  await kill(worker, 'SIGTERM')
-})

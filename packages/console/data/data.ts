@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import type { Logger } from 'pino'
-import type { KubeObject, RunRecord, RunResult } from '#contracts'
-import { type DeadLetter, NoRunsError, type RunsView, type StoredRun } from '#events'
+import type { KubeObject, ResourceRef, RunRecord, RunResult } from '#contracts'
+import { type DeadLetter, isPresent, NoRunsError, type RunsView, type StoredRun } from '#events'
 import {
   conditionOf,
   type ExistingStreams,
@@ -17,15 +17,17 @@ import {
   type Target,
   targetOf,
   toRow,
+  wordsOf,
 } from '#inspect'
 import { isNotFound, type KubeClient, type RequestReport, type ServedResource, servedResources } from '#kube'
-import { mapAtMost, pause, TokenBucket } from '#primitives'
+import { mapAtMost } from '#primitives'
 import type { Config } from '#process/config'
 import { EXIT, exitCodeOf, oneLine } from '#process/exit'
 import { openKube } from '#process/kube'
 import type { Depth } from '#queue'
 import { RECONCILED } from '#reconcile'
 import { shardOf } from '#spec'
+import { BusyError, Cache } from './cache.ts'
 import { type EventFeed, eventFeed } from './event-feed.ts'
 
 /** A server that a page needs does not answer, or this console does not read for the person now. */
@@ -91,6 +93,8 @@ export interface Data {
   situation(asked: Asked): Promise<Situation>
   /** Since when the runs of the object fail, by its condition or its recorded runs. Undefined: neither shows it. */
   failingSince(reconciler: string, of: Pick<Target, 'ref' | 'namespace' | 'name'>): Promise<string | undefined>
+  /** Objects of these kinds whose condition Ready is not True, as EVENTS has them. */
+  unready(kinds: readonly ResourceRef[]): Promise<UnreadySnapshot>
   /** The newest first. */
   letters(): Promise<DeadLetter[]>
   events: EventFeed
@@ -108,6 +112,8 @@ const LETTERS = 500
 /** The beginning of a failure changes only with its end. */
 const SINCE_MS = 5000
 const READS_OF_A_SITUATION = 10
+/** Who is not ready for minutes is so a few seconds later too. */
+const UNREADY_MS = 10_000
 
 interface DataOptions {
   /** The name of the inbox of the connection to NATS. */
@@ -201,6 +207,13 @@ export function openData(settings: Config, log: Logger, { role, onRequest }: Dat
           const shown = condition?.status === 'False' ? condition.lastTransitionTime : undefined
           return [first, shown].filter((time) => time !== undefined).sort((a, b) => Date.parse(a) - Date.parse(b))[0]
         }),
+      unready: (kinds) =>
+        cache.get(
+          `unready ${JSON.stringify(kinds)}`,
+          UNREADY_MS,
+          async () => unreadyIn((await demandNats()).view, kinds),
+          { weight: READS_OF_A_SITUATION },
+        ),
       letters: () => cache.get('letters', 1000, async () => lettersIn(await demandNats())),
       events: feed,
       forget: () => shared.clear(),
@@ -367,6 +380,38 @@ function queueReader(): (streams: ExistingStreams, reconciler: string | undefine
   }
 }
 
+export interface Unready {
+  ref: ResourceRef
+  namespace: string | undefined
+  name: string
+  /** RFC 3339. */
+  since: string
+  /** Reason and message of the condition. */
+  why: string
+}
+
+interface UnreadySnapshot {
+  objects: readonly Unready[]
+  /** There are more objects than are read. */
+  isCut: boolean
+}
+
+/** Leaves out objects that are being deleted. */
+async function unreadyIn(view: ExistingStreams['view'], kinds: readonly ResourceRef[]): Promise<UnreadySnapshot> {
+  const objects: Unready[] = []
+  let read = 0
+  for (const ref of kinds)
+    for await (const event of view.stored([{ ref }])) {
+      if (++read > MOST) return { objects, isCut: true }
+      const ready = isPresent(event) ? conditionOf(event.object, 'Ready') : undefined
+      const { namespace, name, creationTimestamp, deletionTimestamp } = event.object.metadata
+      if (ready === undefined || ready.status === 'True' || deletionTimestamp !== undefined) continue
+      const since = ready.lastTransitionTime ?? creationTimestamp
+      if (since !== undefined) objects.push({ ref, namespace, name, since, why: wordsOf(ready) })
+    }
+  return { objects, isCut: false }
+}
+
 interface RunsSelection {
   reconciler?: string
   /** Undefined: of all; null: of objects without a namespace. */
@@ -394,104 +439,4 @@ async function recentRuns(view: RunsView, { result, ...filter }: RunsSelection):
     if (found.length >= MOST_RUNS || window >= end) break
   }
   return found.reverse()
-}
-
-/** A read is not repeated for so many times as long as it took. */
-export const SHARE = 5
-const ENTRIES = 500
-/** Reads of all persons together, and of one. Beyond that they wait, so that the servers stay free for runs. */
-export const READS = { perSecond: 50, burst: 100 }
-export const READS_OF_PERSON = { perSecond: 25, burst: 50 }
-const PEOPLE = 1000
-/** A read that would wait for longer is refused. */
-export const MOST_WAIT_MS = 3000
-
-/** The person, or all persons together, read more than the console reads for them. */
-export class BusyError extends Error {
-  override readonly name = 'BusyError'
-  /** The time after which to ask again. */
-  readonly returnMs: number
-
-  constructor(returnMs: number) {
-    super('too many pages are read at once: close some tabs, or try again in a few seconds')
-    this.returnMs = returnMs
-  }
-}
-
-interface Entry {
-  value: unknown
-  at: number
-  costMs: number
-}
-
-interface CacheOptions {
-  /** Milliseconds of a clock that only goes forward. */
-  now?: () => number
-  wait?: (ms: number) => Promise<void>
-}
-
-/** What several tabs look at is read once, and the more a read costs, the more seldom. */
-export class Cache {
-  readonly #entries = new LRUCache<string, Entry>({ max: ENTRIES })
-  readonly #loading = new Map<string, Promise<unknown>>()
-  readonly #now: () => number
-  readonly #wait: (ms: number) => Promise<void>
-  readonly #rate: TokenBucket
-  /** Of the persons who read last. */
-  readonly #rates: LRUCache<string, TokenBucket>
-
-  constructor({ now = () => performance.now(), wait = pause }: CacheOptions = {}) {
-    this.#now = now
-    this.#wait = wait
-    this.#rate = new TokenBucket(READS, now)
-    this.#rates = new LRUCache({ max: PEOPLE, memoMethod: () => new TokenBucket(READS_OF_PERSON, now) })
-  }
-
-  /** `weight`: a read of several requests counts as so many reads. `person`: the name of the reader. */
-  async get<T>(
-    key: string,
-    maxAgeMs: number,
-    load: () => Promise<T>,
-    { weight = 1, person = '' }: { weight?: number; person?: string } = {},
-  ): Promise<T> {
-    const known = this.#knownOrLoading(key, maxAgeMs)
-    if (known !== undefined) return known as Promise<T>
-    // Another person who wants the same does not wait for the turn of this person.
-    await this.#turn(this.#rates.memo(person), weight)
-    const meanwhile = this.#knownOrLoading(key, maxAgeMs) ?? this.#loadOnce(key, load, weight)
-    return meanwhile as Promise<T>
-  }
-
-  /** After a write, the next read shows it. */
-  clear(): void {
-    this.#entries.clear()
-  }
-
-  #knownOrLoading(key: string, maxAgeMs: number): Promise<unknown> | undefined {
-    const known = this.#entries.get(key)
-    const age = this.#now() - (known?.at ?? 0)
-    if (known && age < Math.max(maxAgeMs, known.costMs * SHARE)) return Promise.resolve(known.value)
-    return this.#loading.get(key)
-  }
-
-  #loadOnce<T>(key: string, load: () => Promise<T>, weight: number): Promise<T> {
-    const loading = this.#load(key, load, weight).finally(() => this.#loading.delete(key))
-    this.#loading.set(key, loading)
-    return loading
-  }
-
-  async #load<T>(key: string, load: () => Promise<T>, weight: number): Promise<T> {
-    await this.#turn(this.#rate, weight)
-    const started = this.#now()
-    const value = await load()
-    const at = this.#now()
-    this.#entries.set(key, { value, at, costMs: at - started })
-    return value
-  }
-
-  async #turn(rate: TokenBucket, weight: number): Promise<void> {
-    const turn = rate.takeWithin(MOST_WAIT_MS, weight)
-    if ('returnMs' in turn) throw new BusyError(turn.returnMs)
-    if (turn.waitMs > 0) await this.#wait(turn.waitMs)
-  }
 }

@@ -1,17 +1,19 @@
-import { TO_LIST_RECONCILERS } from '#console/access'
+import { TO_LIST_RECONCILERS, toList } from '#console/access'
 import type { KubeObject } from '#contracts'
 import { conditionOf, type Row, wordsOf } from '#inspect'
 import { oneLine } from '#process/exit'
-import { isRefused, readReconciler } from '#spec'
-import type { ReconcilerCounts } from '../data/data.ts'
+import { isRefused, keepsStatus, readReconciler } from '#spec'
+import type { ReconcilerCounts, Unready } from '../data/data.ts'
 import { type Html, html } from '../html.ts'
-import { type Ask, type Page, primaries, primaryOf } from './page.ts'
+import { type Ask, type Page, permitted, primaries, primaryOf } from './page.ts'
 import { ago, awayNote, badge, empty, kindPart, objectPath, section, type Tone, table, withQuery } from './parts.ts'
 import { seenRows, stateBadge } from './queue.ts'
 
 const CAUSES_SHOWN = 10
+/** An object that has been without Ready for less time is probably starting. */
+const LONG_MS = 5 * 60_000
 
-/** What fails, most urgent first; then every reconciler, and what it has to do. */
+/** What fails and what is not ready, most urgent first; then every reconciler, and what it has to do. */
 export async function overview(ask: Ask): Promise<Page> {
   const { data, now } = ask
   const mayList = await ask.may(TO_LIST_RECONCILERS)
@@ -42,6 +44,7 @@ export async function overview(ask: Ask): Promise<Page> {
     regions: {
       ...(isAway && { notice: awayNote('NATS', away) }),
       failing: isAway || all.length === 0 ? html`` : await failing(ask, all, failingRows),
+      unready: isAway || !mayList ? html`` : await unready(ask, found, failingRows),
       totals: totals(all.flatMap(({ counts }) => counts ?? [])),
       reconcilers: section('Reconcilers', rows.length === 0 ? none : table('Reconcilers', HEAD, rows)),
     },
@@ -129,6 +132,8 @@ function stateBadgeOf(known: Pick<Known, 'object' | 'counts'>): Html {
   return badge(tone, word)
 }
 
+const FAILING_HEAD = ['State', 'Object', 'Reconciler', 'Namespace', 'Since', 'Cause']
+
 /** Reconcilers whose objects do not run, then objects that fail: one row for each cause, those of most objects first. */
 async function failing(ask: Ask, all: readonly Known[], rows: readonly Row[]): Promise<Html> {
   const kinds = await primaries(ask)
@@ -150,7 +155,7 @@ async function failing(ask: Ask, all: readonly Known[], rows: readonly Row[]): P
     )
   return section(
     'Failing',
-    html`${table('What fails', ['State', 'Object', 'Reconciler', 'Namespace', 'Since', 'Cause'], [...broken, ...shown])}
+    html`${table('What fails', FAILING_HEAD, [...broken, ...shown])}
 ${more > 0 && html`<p class="dim">… and ${more} more causes</p>`}`,
     rows.length > 0 ? link : undefined,
   )
@@ -189,3 +194,51 @@ async function causeRow(
     html`<span class="error clamp" title="${error}">${oneLine(error, 400)}</span>`,
   ]
 }
+
+/** Objects whose runs succeed, and that are not Ready for long: one row for each cause, those of most objects first. */
+async function unready(ask: Ask, reconcilers: readonly KubeObject[], failingRows: readonly Row[]): Promise<Html> {
+  const served = reconcilers.flatMap((object) => {
+    const spec = readReconciler(object)
+    if (isRefused(spec) || !keepsStatus(spec)) return []
+    const { group, version, resource } = spec.for
+    return [{ ref: { group, version, resource }, kind: kindPart(spec.for), name: object.metadata.name }]
+  })
+  const byKind = Map.groupBy(served, ({ kind }) => kind)
+  const refs = [...byKind.values()].flatMap(([first]) => first?.ref ?? [])
+  if (refs.length === 0) return html``
+  const { objects, isCut } = await ask.data.unready(refs)
+  const fails = new Set(failingRows.map(({ reconciler, namespace, name }) => keyOf(reconciler, namespace, name)))
+  const namesOf = ({ ref }: Unready) => (byKind.get(kindPart(ref)) ?? []).map(({ name }) => name)
+  const long = objects.filter(
+    (one) =>
+      ask.now.getTime() - Date.parse(one.since) >= LONG_MS &&
+      namesOf(one).every((name) => !fails.has(keyOf(name, one.namespace, one.name))),
+  )
+  const seen = await permitted(ask, long, ({ ref, namespace }) => toList(ref, namespace))
+  if (seen.length === 0) return html``
+  const causes = Map.groupBy(seen, ({ ref, namespace = '', name, why }) =>
+    JSON.stringify([kindPart(ref), namespace, why.replaceAll(name, '*')]),
+  )
+  const ranked = [...causes.values()]
+    .map((own) => own.toSorted((a, b) => a.since.localeCompare(b.since)))
+    .sort((a, b) => b.length - a.length)
+  const rows = ranked.slice(0, CAUSES_SHOWN).flatMap(([first, ...others]) => {
+    if (first === undefined) return []
+    const { ref, namespace, name, since, why } = first
+    const link = html`<a href="${objectPath(kindPart(ref), namespace, name)}"><bdi>${name}</bdi></a>`
+    const object = others.length === 0 ? link : html`${link} and ${shownNumber(others.length)} more`
+    const cause = html`<span class="clamp" title="${why}">${oneLine(why, 400)}</span>`
+    return [
+      [badge('wait', 'not ready'), object, namesOf(first).join(', '), namespace ?? '–', ago(since, ask.now), cause],
+    ]
+  })
+  const more = ranked.length - rows.length
+  return section(
+    'Not ready',
+    html`${table('What is not ready', FAILING_HEAD, rows)}
+${more > 0 && html`<p class="dim">… and ${more} more causes</p>`}${isCut && html`<p class="dim">Only the first 20,000 objects are shown.</p>`}`,
+  )
+}
+
+const keyOf = (reconciler: string, namespace: string | undefined, name: string): string =>
+  JSON.stringify([reconciler, namespace ?? null, name])
