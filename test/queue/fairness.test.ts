@@ -96,7 +96,7 @@ describe('a flood of one namespace', () => {
     await world.change(test.queue, key)
     await first.opened
     const left = holder.drain(60_000)
-    await enqueueAll(world, test.queue, keysOf('flood', 1000))
+    await enqueueAll(world, test.queue, keysOf('flood', 3000))
     await world.change(test.queue, key)
     const worker = world.serve(test.queue, soon, SLOTS)
     await until(() => expect(world.starts.length).toBeGreaterThan(LINE + NOTICE))
