@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import type { Effect, Performed, Refusal, RunLog } from '#contracts'
+import type { Effect, KeptStatus, Performed, Refusal, RunLog } from '#contracts'
 import type { Backoff, ReconcilerSpec, RelatedResource } from '#spec'
 import type { Kind, ObservedBy } from './kinds.ts'
 import type { ReconcileOutcome } from './outcome.ts'
@@ -122,8 +122,11 @@ type OutcomeOf<For, Change> =
   unknown extends ObservedBy<For>
     ? ReconcileOutcome<Literals, EffectOf<Change>>
     : For extends Resource<infer _Spec, infer Status>
-      ? ReconcileOutcome<z.input<Status>, EffectOf<Change>>
+      ? ReconcileOutcome<Fields<z.input<Status> & KeptStatus>, EffectOf<Change>>
       : Omit<ReconcileOutcome<never, EffectOf<Change>>, 'status' | 'conditions'>
+
+/** One type of all fields, so that the compiler names a wrong one in one line. */
+type Fields<T> = { [Field in keyof T]: T[Field] }
 
 /** Conditional for the same reason: `kind: 'addUser'` stays that literal. */
 type EffectOf<Change> = unknown extends Change ? Literals : Change

@@ -49,8 +49,8 @@ const CASES: [wrong: string, said: string][] = [
     `TS2322: Type '"Old"' is not assignable to type '"New" | "Up"'`,
   ],
   [
-    "reconciler({ ...website, reconcile: () => ({ status: { phase: 'Up', ready: 1, conditions: [] } }) })",
-    "TS2353: Object literal may only specify known properties, and 'conditions' does not exist",
+    "reconciler({ ...website, reconcile: () => ({ status: { phase: 'Up', ready: 1, conditions: [{ type: 'Ready', status: 'True', reason: 'Up' }] } }) })",
+    "TS2741: Property 'lastTransitionTime' is missing in type",
   ],
   [
     "reconciler({ ...website, reconcile: () => ({ status: { phase: 'New' } }) })",

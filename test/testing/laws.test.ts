@@ -246,6 +246,36 @@ describe('what a law finds', () => {
       'it ends otherwise after a pause, at the start',
     ],
     [
+      'a map that exists only while the Deployment is ready',
+      shopThat(({ owned }) => {
+        const isReady = (owned(Deployment)[0]?.status?.readyReplicas ?? 0) > 0
+        return { apply: [deployment(2), ...(isReady ? [config('one')] : [])] }
+      }),
+      'deletes nothing that is ready',
+      'ConfigMap default/one is deleted and made again as it was, if Deployment.apps default/web is deleted, at the start',
+    ],
+    [
+      'a time in the status without a timer',
+      shopThat(({ object: { metadata }, now }) => {
+        const due = new Date(Date.parse(metadata.creationTimestamp ?? '') + 7777_000)
+        return { status: { phase: now < due ? due.toISOString() : 'Due' } }
+      }),
+      'sets a timer for each time',
+      'at 2030-01-01T02:09:37.000Z it decides otherwise than now, and no timer is set, at the start',
+    ],
+    [
+      'a finalizer without a timer',
+      reconciler({
+        name: 'shop',
+        for: Shop,
+        owns,
+        reconcile: () => ({ apply: [config('one')] }),
+        finalize: () => ({ requeueAfter: 1_000_000 }),
+      }),
+      'ends its finalizer within its limit',
+      '"finalize" has not ended after 86400 s, if it is deleted at the start',
+    ],
+    [
       'a decision on what it happened to see',
       shopThat(({ object: { spec, status } }) => ({
         status: { phase: String(Math.max(Number(status.phase ?? 0), spec.size * spec.title.length)) },
@@ -258,5 +288,60 @@ describe('what a law finds', () => {
     const rows = lawsOf(reconciler, scenario).filter(([name]) => name.startsWith(law))
     expect(rows).toHaveLength(1)
     await expect(rows[0]![1]()).rejects.toThrow(message)
+  })
+})
+
+describe('the error of a law', () => {
+  const failing = reconciler({
+    name: 'shop',
+    for: Shop,
+    owns,
+    reconcile: () => ({ apply: [config('one'), config('two')], status: { phase: 'Open' } }),
+    finalize: () => ({ status: { phase: 'Gone', extra: 1 } as never }),
+  })
+  const leavesNothing = lawsOf(failing, scenario).find(([law]) => law.startsWith('leaves nothing'))![1]
+
+  it('begins with the cause, and ends with the way to repeat the case', async () => {
+    const lines = await leavesNothing().then(
+      () => [],
+      (error: Error) => error.message.split('\n'),
+    )
+    expect(lines).toEqual([
+      'TerminalError: reconciler shop returned an invalid outcome: status is {…}: Unrecognized key: "extra"',
+      'something is left if it is deleted before apply of ConfigMap one, at the start',
+      '  + [0]: "Shop.example.com default/corner"',
+      '  + [1]: "ConfigMap default/one"',
+      '  + [2]: "ConfigMap default/two"',
+      'to repeat this case alone, run this test with FAIRLEAD_CASE=0.0.1',
+    ])
+  })
+
+  it('is that of the case in FAIRLEAD_CASE, which is the only one', async () => {
+    const inCase = async (which: string) => {
+      process.env['FAIRLEAD_CASE'] = which
+      try {
+        await leavesNothing()
+        return undefined
+      } catch (error) {
+        return (error as Error).message.split('\n').at(-1)
+      } finally {
+        delete process.env['FAIRLEAD_CASE']
+      }
+    }
+    expect(await inCase('0.0.2')).toMatch(/FAIRLEAD_CASE=0\.0\.2$/)
+    expect(await inCase('0.0.99')).toBeUndefined()
+  })
+
+  it('has 25 differences at most', async () => {
+    let calls = 0
+    const many = shopThat(() => ({
+      apply: Array.from({ length: 40 }, (_, index) => config(`${index}`, { call: `${calls++}` })),
+    }))
+    const [, decides] = lawsOf(many, { ...scenario, steps: [] })[0]!
+    const lines = await decides().then(
+      () => [],
+      (error: Error) => error.message.split('\n'),
+    )
+    expect(lines.length).toBeLessThanOrEqual(2 + 1 + 25 + 1)
   })
 })
