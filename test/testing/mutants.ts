@@ -1,5 +1,6 @@
 import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { EtcdCluster } from '#functions/etcd'
 import { EtcdBackup } from '#functions/etcd/backup'
 import { ConfigMap, Pod, type Reconciler } from '#sdk'
 import { lawsOf, type Scenario, type Simulation } from '#testing'
@@ -7,6 +8,7 @@ import { scenario as tenantScenario } from '../../docs/examples/tenant-database/
 import { Workspace } from '../../docs/examples/workspace/resource.ts'
 import { scenarios as atScenarios } from '../functions/at/scenarios.ts'
 import { endAgent, STORED } from '../functions/etcd/backup/agent.ts'
+import { type Clusters, cluster, etcdModel, kubelets } from '../functions/etcd/operator/simulated.ts'
 import { scenario as memcachedScenario } from '../functions/memcached/scenario.ts'
 import { scenario as visitorsScenario } from '../functions/visitors/scenario.ts'
 
@@ -21,6 +23,7 @@ const at: Subject = { folder: 'functions/at', module: 'at.ts', exported: 'at' }
 const memcached: Subject = { folder: 'functions/memcached', module: 'memcached.ts', exported: 'memcached' }
 const visitors: Subject = { folder: 'functions/visitors', module: 'visitors.ts', exported: 'visitors' }
 const etcdBackup: Subject = { folder: 'functions/etcd', module: 'backup/etcd-backup.ts', exported: 'etcdBackup' }
+const etcd: Subject = { folder: 'functions/etcd', module: 'operator/etcd.ts', exported: 'etcd' }
 const workspace: Subject = { folder: 'docs/examples/workspace', module: 'workspace.ts', exported: 'workspace' }
 const tenant: Subject = {
   folder: 'docs/examples/tenant-database',
@@ -81,6 +84,14 @@ const backupScenario: Scenario = {
   ],
 }
 
+const etcdScenario: Scenario<typeof EtcdCluster, Clusters> = {
+  objects: [cluster('ex', { size: 1 })],
+  now: NOW,
+  external: etcdModel(),
+  cluster: (world) => kubelets(world),
+  steps: [['three members are wanted', (world) => world.edit({ spec: { size: 3 } })]],
+}
+
 function endIfRunning(world: Simulation, report: object): void {
   if (world.list(Pod).some(({ status }) => status?.phase === undefined)) endAgent(world, report)
 }
@@ -98,6 +109,7 @@ const atIs = (which: keyof typeof atScenarios) => ({ of: at, scenario: atScenari
 const memcachedIs = { of: memcached, scenario: memcachedScenario }
 const visitorsIs = { of: visitors, scenario: visitorsScenario }
 const backupIs = { of: etcdBackup, scenario: backupScenario }
+const etcdIs = { of: etcd, scenario: etcdScenario as Scenario }
 const workspaceIs = { of: workspace, scenario: workspaceScenario }
 const tenantIs = { of: tenant, scenario: tenantScenario as Scenario }
 
@@ -276,6 +288,22 @@ export const mutants: Mutant[] = [
     file: 'backup/agent-runs.ts',
     from: 'lastPod: pod.metadata.name,',
     to: '',
+    law: SAME,
+  },
+  {
+    ...etcdIs,
+    bug: 'the name of a member is made by the clock',
+    file: 'operator/replacement.ts',
+    from: 'nextName(object, leader.answer.index)',
+    to: 'nextName(object, `${Date.now()}`)',
+    law: SAME,
+  },
+  {
+    ...etcdIs,
+    bug: 'pods are deleted before a quorum has confirmed who is a member',
+    file: 'operator/decide.ts',
+    from: '(clusterID === undefined || isMember(pod)) && !drop',
+    to: '(members !== undefined && isMember(pod)) && !drop',
     law: SAME,
   },
   {
