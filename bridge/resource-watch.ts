@@ -314,7 +314,7 @@ export class ListingPhase {
     if (because === 'store-restarted') return 'NATS was restarted'
     if (because === 'swept') return undefined
     const revision = routes.revisionOf(coverageId)
-    return revision === undefined ? 'its Reconciler has changed' : `revision ${revision} of the function`
+    return `its Reconciler has changed${revision === undefined ? '' : `: revision ${revision} of the function`}`
   }
 }
 

@@ -40,8 +40,11 @@ export class FunctionError extends Error {
    * the cause.
    */
   readonly isAway: boolean
-  constructor(message: string, options: ErrorOptions & { afterSeconds?: number; isAway: boolean }) {
+  /** The answer names the function, so that no proxy has made it. */
+  readonly isSigned: boolean
+  constructor(message: string, options: ErrorOptions & { afterSeconds?: number; isAway: boolean; isSigned?: boolean }) {
     super(message, options)
+    this.isSigned = options.isSigned ?? false
     this.afterSeconds = options.afterSeconds
     this.isAway = options.isAway
   }
@@ -98,8 +101,11 @@ function askedFor({ stages, metadata, status }: Plan): string {
 
 /** The number of failures in a row before the object shows an error that may pass. Most such errors pass earlier. */
 const FAILURES_SHOWN_FROM = 5
-/** The number of failures of the function in a row before its object does not count as ready any more. */
-const DOUBTED_FROM = 2
+/**
+ * The failures of the function in a row at which its object does not count as ready any more: 2, 4, 8, … Whoever sets
+ * Ready to True meanwhile, as another function of the object may, is contradicted less and less often.
+ */
+const isDoubted = (failures: number): boolean => failures > 1 && Number.isInteger(Math.log2(failures))
 /** The deletion of a namespace takes seconds, or is blocked for days: frequent retries are useless. */
 const TERMINATING_RETRY_MS = 60_000
 /** Each attempt reads objects up to the limit. A change of one of these objects runs the key at once. */
@@ -141,19 +147,18 @@ export function consequenceOf(error: unknown, failing: Failing): Consequence {
   const { attempt, backoff, random, server } = failing
   const after = (afterMs: number) => ({ kind: 'error' as const, message, retryAt: { afterMs } })
   const backedOff = () => after(backoffMs(attempt, backoff, random))
-  const from = (failures: number, lasting: Error) => (attempt + 1 < failures ? undefined : failure(lasting))
-  const ofFunction = (lasting: Error) => ({
-    report: from(FAILURES_SHOWN_FROM, lasting),
-    doubt: from(DOUBTED_FROM, lasting),
-  })
+  const doubtBy = (lasting: Error) => (isDoubted(attempt + 1) ? failure(lasting) : undefined)
+  const reported = (lasting: Error) => (attempt + 1 < FAILURES_SHOWN_FROM ? undefined : failure(lasting))
+  const ofFunction = (lasting: Error) => ({ report: reported(lasting), doubt: doubtBy(lasting) })
   const asError = error instanceof Error ? error : new Error(message)
 
   if (error instanceof TerminalError) return { finish: { kind: 'terminal', message }, report: failure(error) }
   if (error instanceof RetryAfterError)
-    return { finish: after(error.afterSeconds * 1000), report: failure(error), doubt: from(DOUBTED_FROM, error) }
+    return { finish: after(error.afterSeconds * 1000), report: failure(error), doubt: doubtBy(error) }
   if (error instanceof FunctionError) {
     const finish = error.afterSeconds === undefined ? backedOff() : after(error.afterSeconds * 1000)
-    return { finish: { ...finish, isCounted: !error.isAway }, ...(error.isAway ? SILENT : ofFunction(error)) }
+    const shown = error.isSigned ? ofFunction(error) : { report: reported(error) }
+    return { finish: { ...finish, isCounted: !error.isAway }, ...(error.isAway ? SILENT : shown) }
   }
   if (error instanceof RefusedError) return { finish: backedOff(), report: failure(error) }
   if (error instanceof TooMuchStateError) return { finish: after(TOO_MUCH_STATE_RETRY_MS), report: failure(error) }

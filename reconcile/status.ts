@@ -222,13 +222,12 @@ function unreadyBy(current: Record<string, unknown>, updates: readonly Update[],
 }
 
 /**
- * Sets Ready to Unknown if the function has said True. The condition stays while the function fails for the same
- * reason, whatever the message, so that failures in a row cost one write.
+ * Sets Ready to Unknown if it is True. The condition stays while the function fails, whatever the reason, so that failures
+ * in a row cost one write.
  */
 function unsureBy(current: Record<string, unknown>, failure: Failure | undefined): Update[] {
   if (failure === undefined) return []
-  const { status, reason } = conditionIn(current, READY) ?? {}
-  const isSaid = statusBefore(current) !== undefined && status === 'Unknown' && reason === failure.reason
+  const isSaid = conditionIn(current, READY)?.status === 'Unknown' && statusBefore(current) !== undefined
   return isSaid || readySaid(current) !== 'True' ? [] : [overwritten('Unknown', FUNCTION_FAILS, failure)]
 }
 

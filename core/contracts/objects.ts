@@ -85,11 +85,7 @@ const condition = z.object({
 
 /** The part of every status that the dispatcher keeps; conditions are those of metav1. */
 export const keptStatus = z.object({
-  observedGeneration: z
-    .int()
-    .min(0)
-    .optional()
-    .describe('The generation of the object that this status was decided on.'),
+  observedGeneration: z.int().optional().describe('The generation of the object that this status was decided on.'),
   conditions: z
     .array(condition)
     .optional()

@@ -34,10 +34,16 @@ export function withPlace(error: unknown): unknown {
 /** The frame of toInvoke(). Frames after it are those of its caller, which may be a test of the author. */
 const OUTERMOST = /\bdecide \(.*[\\/]sdk[\\/]invoke\.[jt]s:/
 
+/** Of a frame; a message may have any lines. */
+const LONGEST_FRAME = 1000
+
 /** The frames follow the message, which may have lines that look like frames. */
-function framesOf({ message, stack = '' }: Error): string[] {
+function framesOf({ message, stack }: Error): string[] {
+  // Error.prepareStackTrace of a module may return anything.
+  if (typeof stack !== 'string') return []
   const at = stack.indexOf(message)
-  const frames = (at === -1 ? stack : stack.slice(at + message.length)).split('\n')
+  const lines = (at === -1 ? stack : stack.slice(at + message.length)).split('\n')
+  const frames = lines.filter((line) => line.length <= LONGEST_FRAME && line.startsWith('    at '))
   const last = frames.findIndex((frame) => OUTERMOST.test(frame))
   return last === -1 ? frames : frames.slice(0, last)
 }

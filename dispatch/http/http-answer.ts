@@ -96,7 +96,7 @@ function failureIn(answer: HttpAnswer, { reason, message: said }: Report, isSign
     if (code < 500 && code >= 400 && !PASSING.has(code)) return new TerminalError(said, { reason })
     if (afterSeconds !== undefined) return new RetryAfterError(said, { afterSeconds, reason })
   }
-  return new FunctionError(message, { afterSeconds, isAway: AWAY.has(code) })
+  return new FunctionError(message, { afterSeconds, isAway: AWAY.has(code), isSigned: true })
 }
 
 /**

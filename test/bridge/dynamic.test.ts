@@ -174,7 +174,7 @@ it('every key runs again in the low lane, once, when a second revision of the fu
   await createMap('b')
   await until(async () => bridge.enqueued.some(({ key }) => key === 'default.b'), { what: 'a later change has come' })
   expect(runs().slice(first)).toEqual(['low'])
-  expect(causes().slice(first)).toEqual(['revision r2 of the function'])
+  expect(causes().slice(first)).toEqual(['its Reconciler has changed: revision r2 of the function'])
   const later = bridge.enqueued.filter(({ key }) => key === 'default.b').map(({ cause }) => cause)
   expect(later[0]).toMatch(/^added ConfigMap\.v1 default\/b@\d+$/)
 })

@@ -78,14 +78,24 @@ describe('the consequence of a failure', () => {
       [undefined, 'RetryAfter', 'RetryAfter'],
     ],
     ['a function over HTTP that is not there', new FunctionError('refused', { isAway: true }), [undefined, undefined]],
+    [
+      'a function over HTTP that answers with an error',
+      new FunctionError('500', { isAway: false, isSigned: true }),
+      [undefined, 'FunctionError', 'FunctionError'],
+    ],
+    ['a proxy before it', new FunctionError('429', { isAway: false }), [undefined, undefined, undefined]],
     ['an API server in trouble', apiError(500), [undefined, undefined]],
     ['a refused write, which says so itself', new RefusedError('no', { reason: 'Invalid' }), [undefined, undefined]],
-  ])('makes its object doubtful from the second failure of the function in a row on: %s', (_, error, reasons) => {
-    const { server } = failedBy(error)
-    const doubtAt = (attempt: number) =>
-      consequenceOf(error, { attempt, backoff, random: () => 0.5, server }).doubt?.reason
-    expect([0, 1, 5].slice(0, reasons.length).map(doubtAt)).toEqual(reasons)
-  })
+  ])(
+    'makes its object doubtful at the second, fourth and eighth failure of the function in a row: %s',
+    (_, error, reasons) => {
+      const { server } = failedBy(error)
+      const doubtAt = (attempt: number) =>
+        consequenceOf(error, { attempt, backoff, random: () => 0.5, server }).doubt?.reason
+      expect([0, 1, 7].slice(0, reasons.length).map(doubtAt)).toEqual(reasons)
+      expect([2, 4, 5, 6].map(doubtAt)).toEqual([undefined, undefined, undefined, undefined])
+    },
+  )
 
   it('says where the function has thrown an error, unless its words are for the users of the object', () => {
     const placed = <E extends Error>(error: E): E => {

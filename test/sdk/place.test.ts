@@ -29,6 +29,14 @@ const throwing: Record<string, () => never> = {
   forged: () => {
     throw new Error('x\n    at hunter2 (/s3cret/package:1:1)')
   },
+  reworded: () => {
+    const error = new Error(`hunter2 (/s3cret/package:1:1)\n`.repeat(10_000))
+    error.message = 'x'
+    throw error
+  },
+  'without frames': () => {
+    throw Object.defineProperty(new TerminalError('no', { reason: 'No' }), 'stack', { value: [] })
+  },
   dependency: () => z.never().parse(1),
   'bad outcome': () => ({ apply: 7 }) as never,
   refusal: () => {
@@ -67,10 +75,17 @@ describe('an error that a function throws', () => {
     ['a class of its author', 'subclass', 'OutOfStock'],
     ['one whose name was changed', 'renamed', 'Error'],
     ['one whose message looks like a stack', 'forged', 'Error'],
+    ['one whose message was changed later', 'reworded', 'Error'],
     ['one that a dependency throws', 'dependency', String.raw`\w+`],
     ['one for the users of the object', 'refusal', 'TerminalError'],
   ])('has its class, file, line and column: %s', async (_, throws, name) => {
     expect(placeOf(await thrownBy(throws))).toMatch(new RegExp(`^${name} at ${HERE}$`))
+  })
+
+  it('stays what it is where its stack is no text', async () => {
+    const error = await thrownBy('without frames')
+    expect(error).toBeInstanceOf(TerminalError)
+    expect(placeOf(error)).toBeUndefined()
   })
 
   it('has no place where Fairlead throws it after the function', async () => {
