@@ -607,6 +607,11 @@ describe('explain', () => {
         ['RightsMissing problem', 'RightsMissing note'],
       ],
       [
+        'the right that the last try needed, then the try, and other rights as a note',
+        one({ missingRights: ['delete pods', 'create deployments.apps'], rows: [retried(FORBIDDEN)] }),
+        ['RightsMissing problem', 'Retrying problem', 'RightsMissing note'],
+      ],
+      [
         'the refused write, then a dead letter',
         refusedAnd({ letters }),
         ['QuotaExceeded problem', 'DeadLetter problem'],

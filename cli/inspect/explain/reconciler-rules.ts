@@ -232,17 +232,15 @@ export const overlapping: Rule = ({ reconcilers }) =>
   })
 
 /**
- * Reports rights that the account lacks. They are a note, unless the last run needed one of them. The finding of that
- * run's error names the right; there is a finding of its own only if no condition and no key shows the error.
+ * Reports rights that the account lacks. They are a note, unless the last run needed one of them. If the condition
+ * `Reconciled` has the error of that run, its finding names the right.
  */
 export const missingRights: Rule = ({ reconcilers, object: primary }) =>
   reconcilers.flatMap(({ object, missingRights: missing = [], rows = [], lastRun }): Finding[] => {
     const condition = conditionOf(primary, RECONCILED)
-    const shownErrors = [condition?.status === 'False' ? condition.message : '', ...rows.map(({ error }) => error)]
-    const told = new Set(shownErrors.flatMap(deniedIn))
-    const inLastRun = new Set(
-      [lastRun?.message, ...(lastRun?.refused ?? []).map(({ error }) => error)].flatMap(deniedIn),
-    )
+    const told = new Set(condition?.status === 'False' ? deniedIn(condition.message) : [])
+    const refusals = (lastRun?.refused ?? []).map(({ error }) => error)
+    const needed = new Set([lastRun?.message, ...refusals, ...rows.map(({ error }) => error)].flatMap(deniedIn))
     const untold = missing.filter((right) => !told.has(right))
     const { serviceAccount: account } = object.spec as { serviceAccount?: { namespace: string; name: string } }
     const who = account === undefined ? 'its account' : `the account ${account.namespace}/${account.name}`
@@ -252,11 +250,11 @@ export const missingRights: Rule = ({ reconcilers, object: primary }) =>
         : [{ ...problem(object, 'RightsMissing', `${who} may not ${rights.join(', ')}`, INSTALL), level }]
     return [
       ...lacking(
-        untold.filter((right) => inLastRun.has(right)),
+        untold.filter((right) => needed.has(right)),
         'problem',
       ),
       ...lacking(
-        untold.filter((right) => !inLastRun.has(right)),
+        untold.filter((right) => !needed.has(right)),
         'note',
       ),
     ]
