@@ -50,7 +50,18 @@ const LAST_RETRY_MS = 5000
  */
 const ANSWER_LATE_MS = 250
 
-/** Stores single changes in EVENTS, and enqueues their keys. */
+/**
+ * Stores single changes in EVENTS, and enqueues their keys.
+ *
+ *     publish            the way of one change; each step is repeated until it succeeds (#persistently)
+ *       #store           EVENTS: after the write of a run that is under way (#untilWritten)
+ *       #announce        WORK: the keys of the object and of its owners (routes), and of those that relate to it (relations)
+ *         #isEcho        leaves out the run that has written this version
+ *         #announceOne   a run of the key in this process notes the change; otherwise the key is queued
+ *       #remember        relations and predicates: this state is now the one before, because all keys are safe
+ *     enqueueRelated     the keys that a list owes, for all objects together
+ *     doubt              the queue may have lost keys: no state counts as known
+ */
 export class Publisher {
   readonly #deps: PublisherDeps
   #predicates = new UpdatePredicates()

@@ -64,7 +64,19 @@ interface Write {
 
 const STALE_READ_PAUSE_MS = 2
 
-/** The only writer of EVENTS. Each publish states the last sequence of its subject on which the decision was based. */
+/**
+ * The only writer of EVENTS. Each publish states the last sequence of its subject on which the decision was based.
+ *
+ *     put                    one write of an object after the other
+ *       #writeOrBury         what can never be stored becomes a dead letter
+ *         #write             until a publish is accepted:
+ *           #firstCopies     the copies that are stored: from memory, else by #read or #readAll
+ *           decideVersion    keep, or store after which sequence (version-conflict.ts, pure)
+ *           #publish         the compare-and-set; after a conflict, #copiesAfterConflict
+ *           #retireOthers    copies under former owners, after the copy that counts
+ *       #tell                the views of runs learn the result
+ *     redact                 replaces a stored object with a reference
+ */
 export class Writer {
   readonly #context: WriterContext
   /** Writes of one object wait for each other. */

@@ -16,7 +16,21 @@ import { tokenFrom } from './wire.ts'
  */
 const HANDBACK_MS = 2000
 
-/** Serves one Reconciler: takes tokens of both lanes while slots are free, and runs the handler under a lease. */
+/**
+ * Serves one Reconciler: takes tokens of both lanes while slots are free, and runs the handler under a lease.
+ *
+ *     #receive           a token that the server delivers
+ *     #takeOf            a key of a namespace whose turn it is, out of the order
+ *     announce           a change that this process has seen: a run notes it, or #takeDirectly
+ *     #takeDue           a timer that was set here
+ *       → #occupy        counts the slot
+ *         → #work        a run of the key notes the token, or
+ *           → #take      the lease, by compare-and-set (take.ts)
+ *           → HandlerRuns.run   the handler, renewals and the end of the run (handler-runs.ts, finish.ts)
+ *     drain              hands back what has not begun, and waits for the rest
+ *
+ * How many keys: slots of the process (slots.ts), of the lanes (allowances), and after lost leases (Capacity).
+ */
 export class QueueWorker implements Worker, Sharer {
   readonly #core: Core
   readonly #options: ServeOptions
