@@ -353,11 +353,12 @@ function refusesEmpty(pattern: unknown): boolean {
 }
 
 /**
- * Bounds of the fields that the dispatcher keeps in each status, which stored values fulfil although an earlier schema
- * did not demand it: controllers set conditions by type. The API server accepts a list that
- * has been stored with two conditions of one type, also after the change (apiextensions-apiserver, ValidateUpdate).
+ * Bounds of the fields that the dispatcher keeps in each status, which an earlier schema did not demand. A generation
+ * below 0 is read nevertheless, and controllers set conditions by type. The API server accepts a list that has been
+ * stored with two conditions of one type, also after the change (apiextensions-apiserver, ValidateUpdate).
  */
 const HELD: Record<string, string[]> = {
+  '.status.observedGeneration': ['minimum'],
   '.status.conditions': ['x-kubernetes-list-type', 'x-kubernetes-list-map-keys'],
 }
 

@@ -85,7 +85,11 @@ const condition = z.object({
 
 /** The part of every status that the dispatcher keeps; conditions are those of metav1. */
 export const keptStatus = z.object({
-  observedGeneration: z.int().optional().describe('The generation of the object that this status was decided on.'),
+  // Other controllers store -1 for an object that they have not seen: it is read, and never written.
+  observedGeneration: z
+    .int()
+    .optional()
+    .meta({ description: 'The generation of the object that this status was decided on.', minimum: 0 }),
   conditions: z
     .array(condition)
     .optional()

@@ -51,6 +51,11 @@ describe('reading an object', () => {
     expect(Shop.parse(object)).toMatchObject({ metadata: { name: 'a', strange: 1 }, extra: true })
   })
 
+  it('reads the generation -1, which controllers store for an object that they have not seen', () => {
+    const status = { open: true, observedGeneration: -1 }
+    expect(Shop.parse(shop({ spec: { size: 2 }, status })).status).toEqual(status)
+  })
+
   it.each<[string, Partial<KubeObject>, string]>([
     ['a wrong type', { spec: { size: 'three' } }, 'spec.size is "three": expected number, received string'],
     ['a missing field', { spec: {} }, 'spec.size is missing: expected number'],
