@@ -51,7 +51,7 @@ it('KEDA counts keys that are queued, and neither timers nor parked keys', async
   for (const key of ['n.timer', 'n.backoff', 'n.parked']) await queue.enqueue('at', key)
   await queue.enqueue('at', 'n.timer')
   await queue.enqueue('at', 'n.done', { lane: 'low' })
-  expect(await lags()).toEqual([3, 1])
+  await vi.waitFor(async () => expect(await lags()).toEqual([3, 1]), { timeout: 60_000, interval: 20 })
   expect(await isActive()).toBe(true)
 
   const inAnHour = new Date(Date.now() + 3_600_000)
@@ -68,7 +68,7 @@ it('KEDA counts keys that are queued, and neither timers nor parked keys', async
     timeout: 60_000,
   })
   await worker.drain(1000)
-  expect(await lags()).toEqual([0, 0])
+  await vi.waitFor(async () => expect(await lags()).toEqual([0, 0]), { timeout: 60_000, interval: 20 })
   expect(await isActive()).toBe(false)
 
   const other = serve()
