@@ -1,5 +1,4 @@
-import type { KubeObject } from '#contracts'
-import { isRecord } from './compare.ts'
+import { isRecord, type KubeObject } from '#contracts'
 import { called, type Family } from './world.ts'
 
 /** How an apply counts the fields that it takes back from other managers. */

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto'
+import { isRecord } from '#contracts'
 import { CONTESTS, METADATA_MANAGERS } from '#spec'
 
 /**
@@ -38,9 +39,6 @@ export function sameJson(one: unknown, other: unknown): boolean {
     fields.every((field) => Object.hasOwn(other, field) && sameJson(one[field], other[field]))
   )
 }
-
-export const isRecord = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** Returns sixteen characters that differ if the desired state differs, or the order of its fields. */
 export const fingerprint = (desired: unknown): string =>

@@ -1,5 +1,4 @@
-import { apiVersionOf, type KubeObject } from '#contracts'
-import { isRecord } from './compare.ts'
+import { apiVersionOf, isRecord, type KubeObject } from '#contracts'
 import type { Consequence } from './errors.ts'
 import { OUTCOME_FIELDS } from './outcome.ts'
 import type { Reconciled, Run } from './progress.ts'

@@ -1,5 +1,5 @@
 export { asTakenBack, CONTESTED_ANNOTATION, contestOf, delayMs, type TakenField, type Taking } from './brake.ts'
-export { type Difference, differences, fingerprint, isRecord, sameJson } from './compare.ts'
+export { type Difference, differences, fingerprint, sameJson } from './compare.ts'
 export { contentsReturned, isConfidential } from './confidential.ts'
 export { DESIRED_ANNOTATION } from './desired.ts'
 export {

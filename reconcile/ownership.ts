@@ -1,7 +1,6 @@
 import { hash } from 'node:crypto'
-import { controllerOf, type KubeObject } from '#contracts'
+import { controllerOf, isRecord, type KubeObject } from '#contracts'
 import { RETAINED_FOR, retainerOf } from '#spec'
-import { isRecord } from './compare.ts'
 import { called, type Family, findOwned, type OwnedObject } from './world.ts'
 
 /**

@@ -1,5 +1,5 @@
-import { type KubeObject, kindName, type Refusal } from '#contracts'
-import { fingerprint, isRecord } from './compare.ts'
+import { isRecord, type KubeObject, kindName, type Refusal } from '#contracts'
+import { fingerprint } from './compare.ts'
 import { RefusedError } from './errors.ts'
 import type { MetadataWrite } from './metadata.ts'
 import type { Plan, Write } from './plan.ts'

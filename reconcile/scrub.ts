@@ -1,5 +1,4 @@
-import type { KubeObject } from '#contracts'
-import { isRecord } from './compare.ts'
+import { isRecord, type KubeObject } from '#contracts'
 
 /** An object, or an object that a function returned and that may be incomplete. */
 export type Contents = Pick<KubeObject, 'apiVersion' | 'kind'> & Record<string, unknown>

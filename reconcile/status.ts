@@ -1,5 +1,5 @@
-import type { ConditionRemoval, ConditionUpdate, KubeObject } from '#contracts'
-import { isRecord, sameJson } from './compare.ts'
+import { type ConditionRemoval, type ConditionUpdate, isRecord, type KubeObject } from '#contracts'
+import { sameJson } from './compare.ts'
 import type { PlainOutcome } from './outcome.ts'
 
 /** The condition that reports the result of an object's last run. It is absent until a run fails. */
@@ -199,7 +199,7 @@ function statusBefore(current: Record<string, unknown>): ReadyStatus | undefined
 }
 
 /** Whether the dispatcher has set this condition Ready, because the function fails. */
-export const isDoubt = ({ status, message = '' }: { status: string; message?: string }): boolean =>
+export const isDoubt = ({ status, message = '' }: { status?: string; message?: string }): boolean =>
   status === 'Unknown' && message.startsWith(`${FUNCTION_FAILS}: `)
 
 /** Returns the status that the function has given its condition Ready; null: none. */
@@ -227,7 +227,8 @@ function unreadyBy(current: Record<string, unknown>, updates: readonly Update[],
  */
 function unsureBy(current: Record<string, unknown>, failure: Failure | undefined): Update[] {
   if (failure === undefined) return []
-  const isSaid = conditionIn(current, READY)?.status === 'Unknown' && statusBefore(current) !== undefined
+  const ready = conditionIn(current, READY)
+  const isSaid = ready !== undefined && isDoubt(ready)
   return isSaid || readySaid(current) !== 'True' ? [] : [overwritten('Unknown', FUNCTION_FAILS, failure)]
 }
 

@@ -6,6 +6,7 @@ import {
   type ConditionUpdate,
   type Effect,
   type EventReport,
+  isRecord,
   keptStatus,
   type Outcome,
   type OwnMetadata,
@@ -111,9 +112,6 @@ function withoutKept(returned: unknown, observed: unknown, reconciler: string): 
     status: Object.fromEntries(Object.entries(status).filter(([name]) => !kept.includes(name))),
   }
 }
-
-const isRecord = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 function toPlainOutcome(reconciler: string, returned: ReconcileOutcome): Outcome {
   const { apply, status, conditions, metadata, deleteObject, events, requeueAfter, requeueAt, effect } = returned

@@ -4,6 +4,7 @@ export {
   controllerOf,
   EVENT_TYPES,
   FUNCTION_HEADER,
+  isRecord,
   type KeptStatus,
   type KubeObject,
   keptStatus,

@@ -111,3 +111,7 @@ export const EVENT_TYPES = {
 } as const
 /** The header with the version of the function that answers. */
 export const REVISION_HEADER = 'fairlead-revision'
+
+/** Whether a value is an object with fields: neither null nor a list. */
+export const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import { isRecord } from './memory.ts'
+import { firstOwnPlace, isRecord } from '#contracts'
 
 /** The lines of differences that the error of a law shows. */
 const MOST_LINES = 25
@@ -42,10 +42,10 @@ function textOf(headline: string, { lines = [], because }: Found, repeat?: strin
   ].join('\n')
 }
 
-/** The first frame of a stack that is in a file of the author: neither of Node.js nor of a package. */
+/** The first frame of a stack that is in a file of the author. */
 function frameOf({ stack = '' }: Error): string[] {
-  const frames = stack.split('\n').filter((line) => /^ +at (?!async).*[/\\].+:\d+:\d+/.test(line))
-  const own = frames.find((line) => !/node:|node_modules|[/\\]sdk[/\\]|[/\\]reconcile[/\\]/.test(line))
+  const frames = stack.split('\n').filter((line) => line.startsWith('    at '))
+  const own = frames.find((frame) => firstOwnPlace([frame]) !== undefined)
   return own === undefined ? [] : [`  ${own.trim()}`]
 }
 

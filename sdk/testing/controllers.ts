@@ -225,16 +225,14 @@ function runJob(world: World, job: JobObject, seconds: number, isFailing: boolea
   if (lasts === Number.POSITIVE_INFINITY) return
   const end = new Date(Date.parse(startTime) + lasts * 1000)
   if (world.now < end) return end
-  const ended = { active: 0, ...(isFailing || limit < seconds ? { failed: 1 } : { succeeded: 1 }) }
-  const [type, reason] =
-    limit < seconds
-      ? ['Failed', 'DeadlineExceeded']
-      : isFailing
-        ? ['Failed', 'BackoffLimitExceeded']
-        : ['Complete', 'CompletionsReached']
-  const condition = { type, status: 'True', reason, lastTransitionTime: end.toISOString() }
-  const time = type === 'Complete' ? { completionTime: end.toISOString() } : {}
-  world.memory.patch(job, { status: { ...ended, ...time, conditions: [condition] } })
+  const lastTransitionTime = end.toISOString()
+  const endedBy = (type: string, reason: string) => [{ type, status: 'True', reason, lastTransitionTime }]
+  const failed = limit < seconds ? 'DeadlineExceeded' : isFailing ? 'BackoffLimitExceeded' : undefined
+  const ended =
+    failed === undefined
+      ? { succeeded: 1, completionTime: lastTransitionTime, conditions: endedBy('Complete', 'CompletionsReached') }
+      : { failed: 1, conditions: endedBy('Failed', failed) }
+  world.memory.patch(job, { status: { active: 0, ...ended } })
   return undefined
 }
 

@@ -1,9 +1,8 @@
-import type { KubeObject, Outcome, RunInput } from '#contracts'
+import { isRecord, type KubeObject, type Outcome, type RunInput } from '#contracts'
 import { CONTESTED, CONTESTED_ANNOTATION, deepFreeze, PAUSED, RECONCILED } from '#reconcile'
 import type { Reconciler } from '#sdk'
 import { CONTESTS } from '#spec'
 import { isOfKind } from './given.ts'
-import { isRecord } from './memory.ts'
 import { die, type Trial } from './scenario.ts'
 import { Crash } from './simulated-run.ts'
 import type { Simulation } from './simulation.ts'
@@ -263,17 +262,14 @@ export function stateOf({ memory, timer, failure, external }: Simulation): unkno
 const HISTORY = new Set(['uid', 'creationTimestamp', 'generation', 'observedGeneration', 'lastTransitionTime'])
 
 /** Removes counts and times of changes, which differ between the ways to the same state. */
-export const withoutHistory = (state: unknown): unknown =>
-  JSON.parse(JSON.stringify(state), (field, value: unknown) => (HISTORY.has(field) ? undefined : value))
+export const withoutHistory = (state: unknown): unknown => withoutFields(state, HISTORY)
 
 /** Removes the condition of an earlier pause, and the times of transitions, which a pause may hide. */
-export function withoutPause(state: unknown): unknown {
-  const isTime = (field: string) => field === 'lastTransitionTime'
-  const timeless: unknown = JSON.parse(JSON.stringify(state), (field, value: unknown) =>
-    isTime(field) ? undefined : value,
-  )
-  return withoutCondition(timeless, PAUSED)
-}
+export const withoutPause = (state: unknown): unknown =>
+  withoutCondition(withoutFields(state, new Set(['lastTransitionTime'])), PAUSED)
+
+const withoutFields = (state: unknown, fields: ReadonlySet<string>): unknown =>
+  JSON.parse(JSON.stringify(state), (field, value: unknown) => (fields.has(field) ? undefined : value))
 
 /** Removes the condition of an earlier failed run. */
 export const withoutFailure = (state: unknown): unknown => withoutCondition(state, RECONCILED)

@@ -1,5 +1,6 @@
 import {
   apiVersionOf,
+  isRecord,
   type KubeObject,
   kindName,
   type Outcome,
@@ -13,7 +14,7 @@ import { isFinalizing, markedBy, ownershipMark, RECONCILER_ANNOTATION, type Reco
 import { type Kind, manifest, type Reconciler, toInvoke } from '#sdk'
 import { identityOf, isOwnedBy, type ReconcilerSpec, relation, retainerOf } from '#spec'
 import { changesBetween, LawBroken } from './broken.ts'
-import { asStored, isRecord } from './memory.ts'
+import { asStored } from './memory.ts'
 
 /**
  * The input of one decision. `now` defaults to 2030-01-01T00:00:00Z, `attempt` to 0.

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import { ConflictError, controllerOf, type KubeObject } from '#contracts'
+import { ConflictError, controllerOf, isRecord, type KubeObject } from '#contracts'
 import type { TakenField } from '#reconcile'
 
 /** The fields that identify an object. */
@@ -193,9 +193,6 @@ const nameOf = ({ apiVersion, kind, metadata }: Identity): string =>
   `${kind}.${apiVersion} ${metadata.namespace ?? ''}/${metadata.name}`
 
 type Fields = Record<string, unknown>
-
-export const isRecord = (value: unknown): value is Fields =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** Applies a JSON merge patch (RFC 7386). */
 function merged(target: unknown, patch: unknown): unknown {

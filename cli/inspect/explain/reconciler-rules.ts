@@ -242,22 +242,16 @@ export const missingRights: Rule = ({ reconcilers, object: primary }) =>
     const refusals = (lastRun?.refused ?? []).map(({ error }) => error)
     const needed = new Set([lastRun?.message, ...refusals, ...rows.map(({ error }) => error)].flatMap(deniedIn))
     const untold = missing.filter((right) => !told.has(right))
+    const { problem: wanted = [], note: spare = [] } = Object.groupBy(untold, (right) =>
+      needed.has(right) ? 'problem' : 'note',
+    )
     const { serviceAccount: account } = object.spec as { serviceAccount?: { namespace: string; name: string } }
     const who = account === undefined ? 'its account' : `the account ${account.namespace}/${account.name}`
     const lacking = (rights: string[], level: Finding['level']): Finding[] =>
       rights.length === 0
         ? []
         : [{ ...problem(object, 'RightsMissing', `${who} may not ${rights.join(', ')}`, INSTALL), level }]
-    return [
-      ...lacking(
-        untold.filter((right) => needed.has(right)),
-        'problem',
-      ),
-      ...lacking(
-        untold.filter((right) => !needed.has(right)),
-        'note',
-      ),
-    ]
+    return [...lacking(wanted, 'problem'), ...lacking(spare, 'note')]
   })
 
 /** Returns the rights whose absence the API server names in a text: `create deployments.apps`. */
