@@ -67,7 +67,7 @@ class WatchingBridge implements Bridge {
   constructor(options: BridgeOptions) {
     this.#options = options
     this.#continuity = new StreamContinuity(options)
-    options.watermark?.onDoubt(() => this.#doubt())
+    options.watermark?.onLoss(() => this.#recheck())
     this.#scopes = new Scopes(options.kube)
     const { events, log, random = Math.random, shard = '' } = options
     const enqueue = (reconciler: string, key: string, lane: 'high' | 'low', cause: string) =>
@@ -257,12 +257,12 @@ class WatchingBridge implements Bridge {
   }
 
   /** Begins again at the cursors, as at a start, because NATS may have lost the last messages that it confirmed. */
-  #doubt(): void {
+  #recheck(): void {
     if (this.#isStopping) return
     this.#known = undefined
-    this.#publisher.doubt()
-    this.#relations.doubt(this.#routes)
-    for (const { watch } of this.#watches.values()) watch.doubt()
+    this.#publisher.forgetVersions()
+    this.#relations.recheck(this.#routes)
+    for (const { watch } of this.#watches.values()) watch.recheck()
   }
 
   /** Notices a stream whose last sequence has decreased although the connection was never interrupted. */

@@ -60,7 +60,7 @@ const ANSWER_LATE_MS = 250
  *         #announceOne   a run of the key in this process notes the change; otherwise the key is queued
  *       #remember        relations and predicates: this state is now the one before, because all keys are safe
  *     enqueueRelated     the keys that a list owes, for all objects together
- *     doubt              the queue may have lost keys: no state counts as known
+ *     forgetVersions     the queue may have lost keys: no state counts as known
  */
 export class Publisher {
   readonly #deps: PublisherDeps
@@ -101,7 +101,7 @@ export class Publisher {
    * Forgets the versions that it has observed, because enqueued keys may be lost. The next change of each object
    * counts.
    */
-  doubt(): void {
+  forgetVersions(): void {
     this.#predicates = new UpdatePredicates()
   }
 

@@ -59,7 +59,7 @@ export class Relations {
   }
 
   /** Reads the state again from EVENTS and the cursors, because enqueued keys may be lost. */
-  doubt(routes: Routes): void {
+  recheck(routes: Routes): void {
     this.#relations = new Map()
     this.#members = new Map()
     this.reroute(routes)

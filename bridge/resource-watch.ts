@@ -52,7 +52,7 @@ export class ResourceWatch {
   #demand: Relist | undefined
   /** The list that runs beside the watch. */
   #beside: { stop: AbortController; ended: Promise<void> } | undefined
-  #isDoubted = false
+  #mustRecheck = false
   #state: State = { phase: 'starting', attempt: 0 }
   #since: Date
 
@@ -121,8 +121,8 @@ export class ResourceWatch {
   }
 
   /** Begins again at the cursor, because later stored events or enqueued keys may be lost. */
-  doubt(): void {
-    this.#isDoubted = true
+  recheck(): void {
+    this.#mustRecheck = true
     this.#interrupt.abort()
   }
 
@@ -144,10 +144,10 @@ export class ResourceWatch {
   async #perform(state: State, signal: AbortSignal): Promise<Input> {
     const because = this.#demand
     if (this.#interrupt.signal.aborted) this.#interrupt = new AbortController()
-    if (this.#isDoubted) {
-      this.#isDoubted = false
+    if (this.#mustRecheck) {
+      this.#mustRecheck = false
       this.#demand = undefined
-      return { type: 'doubted' }
+      return { type: 'recheck' }
     }
     if (because !== undefined && state.phase !== 'starting') {
       this.#demand = undefined

@@ -6,10 +6,10 @@ import type { FailureKind, Relist, State } from './watch-state.ts'
 
 /** Marks in WORK, each behind the keys that this process enqueued before it. */
 export interface Watermark {
-  readonly certain: AbortSignal
+  readonly lostSignal: AbortSignal
   raise(): Promise<string>
   holds(mark: string): Promise<boolean>
-  onDoubt(listener: () => void): void
+  onLoss(listener: () => void): void
 }
 
 export interface BridgeOptions {

@@ -27,7 +27,7 @@ export class WatchProgress {
   readonly #ref: ResourceRef
   readonly #deps: WatchProgressDeps
   /** The part of each position of this watch that concerns the streams. */
-  #streams: StreamState = { incarnation: undefined, certain: AbortSignal.abort() }
+  #streams: StreamState = { incarnation: undefined, lostSignal: AbortSignal.abort() }
   #wasSynced = false
   /** How far the watch has read during the list that runs beside it. Undefined: there is no such list. */
   #beside: string | undefined
@@ -237,12 +237,12 @@ export class CursorWriter {
     const position = this.#checkpoint.safe
     if (position === undefined || position === this.#position || this.#isSwept) return
     const { continuity, now } = this.#deps
-    const { certain, incarnation, ...reached } = position
+    const { lostSignal, incarnation, ...reached } = position
     try {
-      certain.throwIfAborted()
+      lostSignal.throwIfAborted()
       const cursor = { ...reached, ...(incarnation !== undefined && { incarnation }), ...(await continuity.raise()) }
-      certain.throwIfAborted()
-      const sequence = await this.#move({ ...cursor, at: now().toISOString() }, certain)
+      lostSignal.throwIfAborted()
+      const sequence = await this.#move({ ...cursor, at: now().toISOString() }, lostSignal)
       if (sequence === undefined) {
         this.#isSwept = true
         this.#written = undefined
@@ -251,7 +251,7 @@ export class CursorWriter {
       this.#written = { ...cursor, sequence }
     } catch (error) {
       // The watch begins again at the stored cursor.
-      if (!certain.aborted) throw error
+      if (!lostSignal.aborted) throw error
     }
     this.#position = position
   }
@@ -399,8 +399,8 @@ export class StreamContinuity {
 
   /** Returns the state of the streams for positions that are read from now on. */
   async current(): Promise<StreamState> {
-    const certain = this.#watermark?.certain ?? this.#always
-    return { certain, incarnation: await this.#incarnation?.() }
+    const lostSignal = this.#watermark?.lostSignal ?? this.#always
+    return { lostSignal, incarnation: await this.#incarnation?.() }
   }
 
   /** Returns the mark behind all keys that were enqueued so far. */
@@ -420,7 +420,7 @@ export class StreamContinuity {
 export interface StreamState {
   incarnation: string | undefined
   /** Aborted when confirmed messages may be lost. Then no cursor may name the position. */
-  certain: AbortSignal
+  lostSignal: AbortSignal
 }
 
 /** A point of a watch. All changes before it are stored, and enqueued for the Reconcilers in `covers`. */

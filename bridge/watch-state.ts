@@ -34,7 +34,7 @@ export type Input =
   | { type: 'waited' }
   | { type: 'demanded'; because: Relist; mayWatch?: boolean }
   /** Confirmed messages may be lost. Only the cursor proves progress. */
-  | { type: 'doubted' }
+  | { type: 'recheck' }
 
 const HEALTHY_MS = 10_000
 const VERY_SHORT_MS = 1000
@@ -62,7 +62,7 @@ export function step(state: State, input: Input, random: number): State {
       return state.phase === 'watching' && isBeside(input.because, input)
         ? { ...state, lists: input.because }
         : listing(input.because)
-    case 'doubted':
+    case 'recheck':
       return { phase: 'starting', attempt: 0 }
     case 'waited':
       return state.phase === 'waiting' ? state.next : state

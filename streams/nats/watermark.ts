@@ -23,7 +23,7 @@ export class Watermark {
   readonly #nonce: () => string
   #process: string
   #last = 0
-  #certain = new AbortController()
+  #loss = new AbortController()
   #underWay: Promise<unknown> = Promise.resolve()
   #next: Promise<string> | undefined
 
@@ -34,17 +34,17 @@ export class Watermark {
     this.#nonce = nonce
     this.#process = nonce()
     // All servers may be down by now, and may have lost messages that they had not written to disk.
-    js.onDisconnect(() => this.#doubt())
+    js.onDisconnect(() => this.#lose())
     js.onReconnect(() => this.#tell())
   }
 
   /** Aborted as soon as messages that were confirmed before may be lost. From then on, the property is a new signal. */
-  get certain(): AbortSignal {
-    return this.#certain.signal
+  get lostSignal(): AbortSignal {
+    return this.#loss.signal
   }
 
-  /** Calls the listener when NATS answers again after `certain` was aborted. */
-  onDoubt(listener: () => void): void {
+  /** Calls the listener when NATS answers again after `lostSignal` was aborted. */
+  onLoss(listener: () => void): void {
     this.#listeners.add(listener)
   }
 
@@ -87,7 +87,7 @@ export class Watermark {
         }
         this.#process = this.#nonce()
         this.#last = 0
-        this.#doubt()
+        this.#lose()
         this.#tell()
       }
     }
@@ -97,9 +97,9 @@ export class Watermark {
     return `${this.#kept.mark}.${process}`
   }
 
-  #doubt(): void {
-    const before = this.#certain
-    this.#certain = new AbortController()
+  #lose(): void {
+    const before = this.#loss
+    this.#loss = new AbortController()
     before.abort()
   }
 

@@ -195,8 +195,8 @@ describe('a list', () => {
     expect(after(state, { type: 'demanded', because: 'store-restarted' })).toEqual(listing('store-restarted'))
   })
 
-  it('begins again at its cursor when what it published is in doubt', () => {
-    expect(after(watching(), { type: 'doubted' })).toEqual({ phase: 'starting', attempt: 0 })
+  it('begins again at its cursor when what it published may be lost', () => {
+    expect(after(watching(), { type: 'recheck' })).toEqual({ phase: 'starting', attempt: 0 })
   })
 })
 

@@ -33,38 +33,38 @@ async function lose(mark: string): Promise<void> {
   await js().remove(KEPT.stream, sequenceIn(mark))
 }
 
-const doubted = (watermark: Watermark) => new Promise<void>((resolve) => watermark.onDoubt(resolve))
+const lossOf = (watermark: Watermark) => new Promise<void>((resolve) => watermark.onLoss(resolve))
 
 it('a lost mark stays lost, whatever its process marks later', async () => {
   const watermark = new Watermark(js(), KEPT)
-  const { certain } = watermark
-  const told = doubted(watermark)
+  const { lostSignal } = watermark
+  const told = lossOf(watermark)
   const lost = await watermark.raise()
   await lose(lost)
   expect(await watermark.holds(lost)).toBe(false)
   const next = await watermark.raise()
   await told
-  expect(certain.aborted).toBe(true)
+  expect(lostSignal.aborted).toBe(true)
   expect(await watermark.holds(lost)).toBe(false)
   expect(await watermark.holds(next)).toBe(true)
 })
 
 it('a mark that was stored but never answered is no loss', async () => {
   const watermark = new Watermark(js(), KEPT)
-  const { certain } = watermark
+  const { lostSignal } = watermark
   const [process] = (await watermark.raise()).split('.')
   await js().publish(`${KEPT.mark}.${process}`, '', {})
   expect(await watermark.holds(await watermark.raise())).toBe(true)
-  expect(certain.aborted).toBe(false)
+  expect(lostSignal.aborted).toBe(false)
 })
 
-it('what was confirmed is in doubt when the connection drops, and the marks stay', async () => {
+it('what was confirmed may be lost when the connection drops, and the marks stay', async () => {
   await using mine = await connectJetStream({ servers: nats().url, name: 'mine' })
   const watermark = new Watermark(mine, KEPT)
-  const told = doubted(watermark)
+  const told = lossOf(watermark)
   const mark = await watermark.raise()
-  const { certain } = watermark
-  const dropped = once(certain, 'abort')
+  const { lostSignal } = watermark
+  const dropped = once(lostSignal, 'abort')
   await nats().restart()
   await dropped
   await told
