@@ -11,7 +11,7 @@ import type { BridgeOptions } from './types.ts'
 
 /** A change to store, or keys that must run although EVENTS has the object's version. */
 export type News =
-  | ({ verb: Verb; object: KubeObject } & Pick<PutOptions, 'disproves'>)
+  | ({ verb: Verb; object: KubeObject } & Pick<PutOptions, 'overrides'>)
   | ({ verb: undefined } & Omit<Change, 'owners' | 'counts'> & { owner: Owner | undefined })
 
 export interface Publication {
@@ -130,7 +130,7 @@ export class Publisher {
       ...(owner && { owner: { resource: owner.resource, name: owner.name } }),
       ...(isPartial && { referenceOnly: true }),
       lastState: news.verb === 'deleted' && routes.isFinalized(ref),
-      disproves: news.disproves,
+      overrides: news.overrides,
       traceparent,
       signal,
     })

@@ -125,7 +125,7 @@ function findingsOf(
   switch (verb) {
     case 'added':
     case 'modified':
-      return [{ key, news: { verb, object, disproves: disproved(before, object) ?? staleBeside(before) } }]
+      return [{ key, news: { verb, object, overrides: overriddenBy(before, object) ?? staleBeside(before) } }]
     case 'replaced':
       return [
         ...(before ? [{ key, news: ending(ref, key, before, events) }] : []),
@@ -134,7 +134,7 @@ function findingsOf(
     case 'same': {
       const isRepaired = before?.hasStaleCopy === true && (owner !== undefined || before.owner === undefined)
       if (before && (before.sequence < unsafeBelow || isRepaired))
-        return [{ key, news: { verb: 'modified', object, disproves: before.sequence } }]
+        return [{ key, news: { verb: 'modified', object, overrides: before.sequence } }]
       const isOwed = (coverageId: string) => !covers.has(coverageId)
       const only = before?.covered === true ? isOwed : undefined
       if (only && !routes.coverageIdsOf(ref).some(isOwed)) return []
@@ -158,7 +158,7 @@ function ending(ref: ResourceRef, key: string, gone: Known, events: EventStore):
   return async () => {
     const { primary } = gone.deleted ? {} : await events.observe({ primary: { ref, namespace, name } })
     const isUntold = primary?.uid === gone.uid && primary.resourceVersion === gone.resourceVersion
-    if (primary && isUntold) return { verb: 'deleted', object: primary.object, disproves: staleBeside(gone) }
+    if (primary && isUntold) return { verb: 'deleted', object: primary.object, overrides: staleBeside(gone) }
     return { verb: undefined, namespace, name, object: undefined, owner: gone.owner }
   }
 }
@@ -168,11 +168,11 @@ function deletionOf(ref: ResourceRef, kind: string, key: string, gone: Known): N
   const { namespace, name } = parseKey(key)
   const { uid, resourceVersion } = gone
   const metadata = { name, ...(namespace !== undefined && { namespace }), uid, resourceVersion }
-  return { verb: 'deleted', object: { apiVersion: apiVersionOf(ref), kind, metadata }, disproves: staleBeside(gone) }
+  return { verb: 'deleted', object: { apiVersion: apiVersionOf(ref), kind, metadata }, overrides: staleBeside(gone) }
 }
 
 /**
- * The sequence of a copy that has a stale copy beside it. A write that disproves it looks at all copies, and retires the
+ * The sequence of a copy that has a stale copy beside it. A write that overrides it looks at all copies, and replaces the
  * stale one.
  */
 const staleBeside = (before: Known | undefined): number | undefined =>
@@ -311,10 +311,10 @@ function isLater(one: Pick<Known, 'resourceVersion' | 'deleted'>, other: Known):
 }
 
 /**
- * Returns the sequence of a state in EVENTS that the listed object disproves. That is a deletion of the same version,
+ * Returns the sequence of a state in EVENTS that the listed object overrides. That is a deletion of the same version,
  * after which the object is back in a selection; or a later version, if the API server was restored from a backup.
  */
-export function disproved(before: Known | undefined, { metadata }: KubeObject): number | undefined {
+export function overriddenBy(before: Known | undefined, { metadata }: KubeObject): number | undefined {
   if (before === undefined) return undefined
   const order = compareVersions(metadata.resourceVersion ?? '', before.resourceVersion) ?? 1
   const isBack = before.deleted && before.uid === metadata.uid && order === 0
@@ -324,7 +324,7 @@ export function disproved(before: Known | undefined, { metadata }: KubeObject): 
 export function difference(before: Known | undefined, object: KubeObject, owner: OwnerKey | undefined): Difference {
   if (before === undefined || before.deleted) return 'added'
   const { uid, resourceVersion } = object.metadata
-  if (before.uid !== uid) return disproved(before, object) === undefined ? 'replaced' : 'added'
+  if (before.uid !== uid) return overriddenBy(before, object) === undefined ? 'replaced' : 'added'
   const sameOwner = owner === undefined || ownerPart(before.owner) === ownerPart(owner)
   return before.resourceVersion === resourceVersion && sameOwner ? 'same' : 'modified'
 }

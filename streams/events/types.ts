@@ -80,7 +80,7 @@ export interface PutOptions {
    * that message, and then found the object in its newest state. This happens if the object had only left the watched
    * set, the API server was restored from a backup, or the message may be swept.
    */
-  disproves?: number
+  overrides?: number
   /** Aborts the call; the outcome is then unknown. Left out: put() repeats until NATS has answered. */
   signal?: AbortSignal
 }

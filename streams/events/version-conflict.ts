@@ -28,7 +28,7 @@ export interface WantedVersion {
   resourceVersion: string
   verb: 'added' | 'modified' | 'deleted'
   /** See PutOptions. */
-  disproves?: number
+  overrides?: number
 }
 
 export type VersionDecision = {
@@ -41,7 +41,7 @@ export type VersionDecision = {
 
 /**
  * Decides whether a version may be stored, given all stored copies of that object. An older version never replaces a
- * newer one, and a deletion never replaces a version that was seen later, unless the caller disproves the stored
+ * newer one, and a deletion never replaces a version that was seen later, unless the caller overrides the stored
  * message. A version moves to an owner, never back to none.
  */
 export function decideVersion(copies: readonly StoredCopy[], wanted: WantedVersion): VersionDecision {
@@ -61,7 +61,7 @@ export function decideVersion(copies: readonly StoredCopy[], wanted: WantedVersi
     expected: copies.find(({ owner }) => owner === wanted.owner)?.sequence ?? 0,
     retire: [
       ...liveElsewhere(copies, wanted.owner, wanted.resourceVersion),
-      ...copies.filter((copy) => copy.owner !== wanted.owner && isDisproved(copy, wanted)),
+      ...copies.filter((copy) => copy.owner !== wanted.owner && isOverridden(copy, wanted)),
     ],
   }
 }
@@ -117,7 +117,7 @@ const VERSION = /^[1-9]\d*$/
 function reasonToKeep(holder: StoredCopy, wanted: WantedVersion): 'present' | 'newer' | undefined {
   const order = compareVersions(wanted.resourceVersion, holder.resourceVersion)
   // A version that does not compare is stored: a watch delivers in order, so the last write is the latest in the end.
-  if (order === undefined || order > 0 || isDisproved(holder, wanted)) return undefined
+  if (order === undefined || order > 0 || isOverridden(holder, wanted)) return undefined
   if (order < 0) return 'newer'
   const deletion = wanted.verb === 'deleted'
   if (holder.verb === 'deleted') return deletion ? 'present' : 'newer'
@@ -132,7 +132,7 @@ function reasonToKeep(holder: StoredCopy, wanted: WantedVersion): 'present' | 'n
 const isOlder = (copy: StoredCopy, holder: StoredCopy): boolean =>
   (compareVersions(copy.resourceVersion, holder.resourceVersion) ?? 0) < 0
 
-const isDisproved = ({ sequence }: StoredCopy, { disproves }: WantedVersion): boolean => sequence === disproves
+const isOverridden = ({ sequence }: StoredCopy, { overrides }: WantedVersion): boolean => sequence === overrides
 
 /**
  * Whether a copy counts before another: the later version does. In one version, a deletion counts before the object,

@@ -97,7 +97,7 @@ export class Writer {
       ref,
       object,
       options,
-      wanted: { owner: ownerPart(owner), resourceVersion, verb, disproves: options.disproves },
+      wanted: { owner: ownerPart(owner), resourceVersion, verb, overrides: options.overrides },
       identity: identityFilter({ ref, namespace, name }),
       subject: objectSubject({ ref, namespace, name, owner }),
     }
@@ -191,8 +191,8 @@ export class Writer {
    * read. Memory holds no deletions by other processes.
    */
   async #firstCopies(write: Write): Promise<StoredCopies> {
-    const { verb, disproves } = write.wanted
-    if (disproves !== undefined) return storedCopiesOf(await this.#readAll(write))
+    const { verb, overrides } = write.wanted
+    if (overrides !== undefined) return storedCopiesOf(await this.#readAll(write))
     return this.#context.memory.get(write.identity) ?? storedCopiesOf(verb === 'added' ? [] : await this.#read(write))
   }
 

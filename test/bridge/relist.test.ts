@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Identity } from '#events'
-import { difference, disproved, type Known, KnownObjects, known } from '../../bridge/relist.ts'
+import { difference, type Known, KnownObjects, known, overriddenBy } from '../../bridge/relist.ts'
 import { configMaps, object } from './objects.ts'
 
 const listed = object('ConfigMap', 'c', { uid: 'u1', resourceVersion: '50' })
@@ -32,15 +32,15 @@ describe('a listed object is', () => {
   })
 })
 
-it('a deletion is disproved by a listed object that is the very one, as it was then', () => {
-  expect(disproved(had({ deleted: true }), listed)).toBe(9)
+it('a deletion is overridden by a listed object that is the very one, as it was then', () => {
+  expect(overriddenBy(had({ deleted: true }), listed)).toBe(9)
   for (const other of [{ deleted: false }, { uid: 'u0' }, { resourceVersion: '49' }])
-    expect(disproved(had({ deleted: true, ...other }), listed)).toBeUndefined()
+    expect(overriddenBy(had({ deleted: true, ...other }), listed)).toBeUndefined()
 })
 
-it('what EVENTS has is disproved by a listed object of a version before: the API server was restored from a backup', () => {
+it('what EVENTS has is overridden by a listed object of a version before: the API server was restored from a backup', () => {
   for (const later of [{}, { deleted: true }, { uid: 'u2' }, { uid: 'u2', deleted: true }])
-    expect(disproved(had({ resourceVersion: '51', ...later }), listed)).toBe(9)
+    expect(overriddenBy(had({ resourceVersion: '51', ...later }), listed)).toBe(9)
   expect(difference(had({ resourceVersion: '51' }), listed, undefined)).toBe('modified')
   expect(difference(had({ resourceVersion: '51', uid: 'u2' }), listed, undefined)).toBe('added')
 })
