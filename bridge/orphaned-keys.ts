@@ -8,7 +8,7 @@ import type { OrphanedKeys } from './types.ts'
 
 export interface OrphanedKeysOptions {
   kube: Pick<KubeClient, 'list'>
-  queue: Pick<WorkQueue, 'stream' | 'reconcilers' | 'list' | 'purge' | 'enqueue' | 'declare' | 'retire'>
+  queue: Pick<WorkQueue, 'stream' | 'reconcilers' | 'list' | 'purge' | 'enqueue' | 'declare' | 'removeConsumers'>
   deadLetter: (dead: DeadMessage) => Promise<void>
   /** The shard of this process. Keys of Reconcilers that other shards serve are removed without a dead letter. Left out: none. */
   shard?: string
@@ -42,7 +42,7 @@ export function createOrphanedKeySweeper(options: OrphanedKeysOptions): Runnable
       if (isGone) absentSince.set(reconciler, since)
       if (!isGone || performance.now() - since < absentMs) continue
       await removeKeys(options, reconciler, { hasMoved: shards.has(reconciler) }, signal)
-      if (await retireIfEmpty(options, reconciler)) absentSince.delete(reconciler)
+      if (await removeConsumersIfEmpty(options, reconciler)) absentSince.delete(reconciler)
     }
   }
   const failed = (error: unknown) => {
@@ -127,12 +127,12 @@ async function isTakenAway(
  * declared again if a key was enqueued meanwhile. If the process is killed in between, such a key stays in WORK until
  * the Reconciler is created again.
  */
-async function retireIfEmpty(options: OrphanedKeysOptions, reconciler: string): Promise<boolean> {
+async function removeConsumersIfEmpty(options: OrphanedKeysOptions, reconciler: string): Promise<boolean> {
   const { queue, orphans, log } = options
   const isHeld = () => orphans?.isHeld(reconciler) ?? false
   const mustStay = async () => isHeld() || !(await isEmpty(queue, reconciler)) || (await mayBeBack(options, reconciler))
   if (await mustStay()) return false
-  await queue.retire(reconciler)
+  await queue.removeConsumers(reconciler)
   if (await mustStay()) {
     await queue.declare(reconciler)
     return false

@@ -162,7 +162,7 @@ export class Reader {
 
   /**
    * Remembers copies that `complete` filters show, because these show an object under each of its owners. Copies from a
-   * filter for one owner are not remembered: a writer that knew the object only from there would not retire its other
+   * filter for one owner are not remembered: a writer that knew the object only from there would not mark its other
    * copies.
    */
   #remember(copies: Copy[], complete: string[]): void {

@@ -33,7 +33,7 @@ export interface WantedVersion {
 
 export type VersionDecision = {
   /** Copies under other owners that this version, or the stored newer version, makes obsolete. */
-  retire: StoredCopy[]
+  obsolete: StoredCopy[]
 } & (
   | { act: 'store' /** Last sequence of the wanted owner's subject. */; expected: number }
   | { act: 'keep'; outcome: 'present' | 'newer'; holder: StoredCopy }
@@ -52,14 +52,14 @@ export function decideVersion(copies: readonly StoredCopy[], wanted: WantedVersi
       act: 'keep',
       outcome: keep,
       holder,
-      retire: liveElsewhere(copies, holder.owner, holder.resourceVersion).filter(
+      obsolete: liveElsewhere(copies, holder.owner, holder.resourceVersion).filter(
         (copy) => keep === 'present' || isOlder(copy, holder),
       ),
     }
   return {
     act: 'store',
     expected: copies.find(({ owner }) => owner === wanted.owner)?.sequence ?? 0,
-    retire: [
+    obsolete: [
       ...liveElsewhere(copies, wanted.owner, wanted.resourceVersion),
       ...copies.filter((copy) => copy.owner !== wanted.owner && isOverridden(copy, wanted)),
     ],
@@ -96,8 +96,8 @@ export const isSole = (
   copies.every((copy) => copy.owner === owner && (origin === undefined || copy.sole || copy.origin === undefined))
 
 /** Returns the owners that the object has left, or leaves now. Their keys must be enqueued. */
-export const leftOwners = (stored: StoredCopies, retired: readonly StoredCopy[], owner: string): string[] =>
-  [...new Set([...stored.formerOwners, ...retired.map((copy) => copy.owner)])].filter(
+export const leftOwners = (stored: StoredCopies, moved: readonly StoredCopy[], owner: string): string[] =>
+  [...new Set([...stored.formerOwners, ...moved.map((copy) => copy.owner)])].filter(
     (former) => former !== owner && former !== NO_OWNER,
   )
 

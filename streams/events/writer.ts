@@ -73,7 +73,7 @@ const STALE_READ_PAUSE_MS = 2
  *           #firstCopies     the copies that are stored: from memory, else by #read or #readAll
  *           decideVersion    keep, or store after which sequence (version-conflict.ts, pure)
  *           #publish         the compare-and-set; after a conflict, #copiesAfterConflict
- *           #retireOthers    copies under former owners, after the copy that counts
+ *           #markMoved       copies under former owners, after the copy that counts
  *       #tell                the views of runs learn the result
  *     redact                 replaces a stored object with a reference
  */
@@ -161,7 +161,7 @@ export class Writer {
       const decision = decideVersion(stored.copies, wanted)
       const completed = decision.act === 'keep' && this.#completes(write, decision) ? decision.holder : undefined
       if (decision.act === 'keep' && !completed)
-        return this.#retireOthers(write, stored, decision, decision.holder, decision.outcome)
+        return this.#markOthersMoved(write, stored, decision, decision.holder, decision.outcome)
       message ??= this.#message(write)
       const owner = completed?.owner ?? wanted.owner
       const expected = decision.act === 'store' ? decision.expected : decision.holder.sequence
@@ -173,7 +173,7 @@ export class Writer {
       if (sequence !== undefined) {
         write.stored = knownFrom(write, subject, sequence, message)
         const holder = { ...wanted, owner, sequence, origin, partial: isPartial(message), sole }
-        return this.#retireOthers(write, stored, decision, holder, 'stored')
+        return this.#markOthersMoved(write, stored, decision, holder, 'stored')
       }
       stored = await this.#copiesAfterConflict(write, expected, stored)
     }
@@ -196,37 +196,37 @@ export class Writer {
     return this.#context.memory.get(write.identity) ?? storedCopiesOf(verb === 'added' ? [] : await this.#read(write))
   }
 
-  /** Retires copies under other owners, after the copy that counts is confirmed. */
-  async #retireOthers(
+  /** Marks copies under other owners, as moved, after the copy that counts is confirmed. */
+  async #markOthersMoved(
     write: Write,
     stored: StoredCopies,
-    { retire }: VersionDecision,
+    { obsolete }: VersionDecision,
     holder: StoredCopy,
     outcome: PutResult['outcome'],
   ): Promise<PutResult> {
-    const retired = await this.#retire(write, retire)
-    const left = leftOwners(stored, [...retire, ...retired], holder.owner)
+    const moved = await this.#markMoved(write, obsolete)
+    const left = leftOwners(stored, [...obsolete, ...moved], holder.owner)
     this.#context.memory.set(write.identity, holder, left)
     const formerOwners = left.map(parseOwner).filter((owner) => owner !== undefined)
     return { outcome, sequence: holder.sequence, origin: holder.origin, formerOwners }
   }
 
   /**
-   * Retires copies. After a conflict, retires the copies that are stored by then, because the object may have moved
-   * since the copies were read. Returns the retired copies.
+   * Marks copies as moved. After a conflict, marks the copies that are stored by then, because the object may have moved
+   * since the copies were read. Returns the moved copies.
    */
-  async #retire(write: Write, copies: readonly StoredCopy[]): Promise<StoredCopy[]> {
-    const retired: StoredCopy[] = []
-    if (copies.length === 0) return retired
+  async #markMoved(write: Write, copies: readonly StoredCopy[]): Promise<StoredCopy[]> {
+    const moved: StoredCopy[] = []
+    if (copies.length === 0) return moved
     const note = referenceTo(objectEvent(this.#input(write, 'moved')), this.#context)
     const message = this.#kept(note.message, undefined, true)
     let pending = [...copies]
     for (let copy = pending.shift(); copy; copy = pending.shift()) {
       const subject = withOwnerPart(write.subject, copy.owner)
-      if ((await this.#publish(write, subject, message, copy.sequence)) !== undefined) retired.push(copy)
-      else pending = decideVersion(await this.#readAll(write), write.wanted).retire
+      if ((await this.#publish(write, subject, message, copy.sequence)) !== undefined) moved.push(copy)
+      else pending = decideVersion(await this.#readAll(write), write.wanted).obsolete
     }
-    return retired
+    return moved
   }
 
   #message(write: Write): NatsMessage {
@@ -289,8 +289,9 @@ export class Writer {
   }
 
   /**
-   * Reads copies after a conflict: all of them if this writer knew a copy under another owner, which it has to retire.
-   * With more than one replica, the answer may be older than the conflict; the next compare-and-set detects that.
+   * Reads copies after a conflict: all of them if this writer knew a copy under another owner, which it has to
+   * mark as moved. With more than one replica, the answer may be older than the conflict; the next compare-and-set
+   * detects that.
    */
   async #copiesAfterConflict(write: Write, refused: number, { copies: known }: StoredCopies): Promise<StoredCopies> {
     const isElsewhere = known.some((copy) => copy.owner !== write.wanted.owner && isPresent(copy))

@@ -87,7 +87,7 @@ export interface WorkQueue {
   announce(reconciler: string, key: string, options?: { lane?: Lane; cause?: string }): Announced
   serve(options: ServeOptions): Worker
   /** Deletes the consumers of a Reconciler. Queued keys stay, and are served once the Reconciler is declared again. */
-  retire(reconciler: string): Promise<void>
+  removeConsumers(reconciler: string): Promise<void>
   /** Returns the Reconcilers that any process has declared here. */
   reconcilers(): Promise<string[]>
   /** Returns whether a process serves the Reconciler: it waits for keys, or runs one. */
@@ -212,7 +212,7 @@ class JetStreamQueue implements WorkQueue {
     return worker
   }
 
-  retire(reconciler: string): Promise<void> {
+  removeConsumers(reconciler: string): Promise<void> {
     return deleteConsumers(this.#core.js, this.#core.names, reconciler)
   }
 

@@ -137,7 +137,7 @@ it('a stop does not wait for a key that cannot be purged', async () => {
 
 describe('the consumers of a Reconciler that is gone', () => {
   /** Until they are deleted. */
-  async function retire({ queue }: TestQueue, during: () => Promise<void> = async () => {}): Promise<void> {
+  async function removeConsumers({ queue }: TestQueue, during: () => Promise<void> = async () => {}): Promise<void> {
     const stop = new AbortController()
     const bound = {
       stream: queue.stream,
@@ -146,8 +146,8 @@ describe('the consumers of a Reconciler that is gone', () => {
       purge: queue.purge.bind(queue),
       enqueue: queue.enqueue.bind(queue),
       declare: queue.declare.bind(queue),
-      async retire(reconciler: string) {
-        await queue.retire(reconciler)
+      async removeConsumers(reconciler: string) {
+        await queue.removeConsumers(reconciler)
         await during()
       },
     }
@@ -163,9 +163,9 @@ describe('the consumers of a Reconciler that is gone', () => {
   }
 
   it('are deleted after its last key, and made again when it comes back', async () => {
-    await using test = await openTestQueue(nats.url, 'retired')
+    await using test = await openTestQueue(nats.url, 'removed')
     for (const key of KEYS.slice(0, 3)) await test.queue.enqueue(FN, key)
-    await retire(test)
+    await removeConsumers(test)
     expect(await entriesOf(test.queue)).toEqual([])
     await test.queue.enqueue(FN, KEYS[0]!)
     await test.queue.declare(FN)
@@ -185,7 +185,7 @@ describe('the consumers of a Reconciler that is gone', () => {
   it('are made again for a key that is enqueued while they are deleted, until it is buried too', async () => {
     await using test = await openTestQueue(nats.url, 'late')
     let times = 0
-    await retire(test, async () => {
+    await removeConsumers(test, async () => {
       if (times++ === 0) await test.queue.enqueue(FN, KEYS[0]!)
     })
     expect([times, await entriesOf(test.queue)]).toEqual([2, []])

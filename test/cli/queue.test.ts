@@ -290,7 +290,7 @@ describe('a key whose Reconciler does not exist', () => {
     expect(late).toContain(`\n\n${advice('It is being deleted, and waits for that finalizer.', 'late', 1)}`)
     expect(await show(test, 'a/idle')).toBe(advice('When it is deleted, it will wait for that finalizer.', 'idle', 0))
     expect(await show(test, 'a/free')).toBe('f a/free is idle: there is no Reconciler f, so nothing runs it.')
-    await test.queue.retire(FN)
+    await test.queue.removeConsumers(FN)
     expect(await show(test, 'a/idle')).toContain('There is no Reconciler f')
     await expect(show(test, 'a/free')).rejects.toThrow('no reconciler "f"')
   })

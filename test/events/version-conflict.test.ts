@@ -38,12 +38,12 @@ describe('resourceVersions', () => {
 describe('whether a version may be stored', () => {
   const a = 'ats~a'
   const b = 'ats~b'
-  const stores = (expected: number, retire: StoredCopy[] = []) => ({ act: 'store', expected, retire })
-  const keeps = (outcome: 'present' | 'newer', holder: StoredCopy, retire: StoredCopy[] = []) => ({
+  const stores = (expected: number, obsolete: StoredCopy[] = []) => ({ act: 'store', expected, obsolete })
+  const keeps = (outcome: 'present' | 'newer', holder: StoredCopy, obsolete: StoredCopy[] = []) => ({
     act: 'keep',
     outcome,
     holder,
-    retire,
+    obsolete,
   })
   const gone = copy(5, { verb: 'deleted' })
   const left = copy(5, { verb: 'moved', owner: a, sequence: 9 })
@@ -94,13 +94,13 @@ describe('whether a version may be stored', () => {
       keeps('present', copy(5, { owner: b }), [copy(4, { owner: a })]),
     ],
     [
-      'a deletion retires what a crash left',
+      'a deletion marks what a crash left',
       [copy(4, { owner: a }), copy(5, { owner: b })],
       wanted(6, { owner: b, verb: 'deleted' }),
       stores(7, [copy(4, { owner: a })]),
     ],
     [
-      'an older version retires what the newer one has left',
+      'an older version marks what the newer one has left',
       [copy(5, { owner: a }), copy(6, { owner: b })],
       wanted(5, { owner: a }),
       keeps('newer', copy(6, { owner: b }), [copy(5, { owner: a })]),
