@@ -81,7 +81,7 @@ export class Publisher {
     const began = performance.now()
     const news = await this.#persistently(ref, signal, () => findOut(publication))
     const stored = await this.#persistently(ref, signal, () => this.#store(publication, news, signal))
-    if (stored?.outcome === 'buried') return { safe: undefined }
+    if (stored?.outcome === 'deadLettered') return { safe: undefined }
     const noted = await this.#persistently(ref, signal, () => this.#announce(publication, news, stored, signal))
     this.#remember(publication, news)
     if (news.verb !== undefined && stored !== undefined) {

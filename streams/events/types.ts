@@ -85,14 +85,14 @@ export interface PutOptions {
   signal?: AbortSignal
 }
 
-/** The result of put(). After it, every new reader sees this version or a newer one, unless it was buried. */
+/** The result of put(). After it, every new reader sees this version or a newer one, unless it is dead-lettered. */
 export interface PutResult {
   /**
    * `stored`: this call stored it. `present`: this version was stored already, and others may have followed. `newer`: a
-   * later version was stored and stays. `buried`: NATS will never accept it, even as a reference, or an event cannot
+   * later version was stored and stays. `deadLettered`: NATS will never accept it, even as a reference, or an event cannot
    * have its name, so it went to DEAD, and no reader sees it.
    */
-  outcome: 'stored' | 'present' | 'newer' | 'buried'
+  outcome: 'stored' | 'present' | 'newer' | 'deadLettered'
   /** The sequence in EVENTS of the message that `outcome` is about. 0: there is none. */
   sequence: number
   /** The writer of that message. Undefined: a bridge wrote it. */

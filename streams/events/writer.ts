@@ -68,12 +68,12 @@ const STALE_READ_PAUSE_MS = 2
  * The only writer of EVENTS. Each publish states the last sequence of its subject on which the decision was based.
  *
  *     put                    one write of an object after the other
- *       #writeOrBury         what can never be stored becomes a dead letter
+ *       #writeOrDeadLetter   what can never be stored becomes a dead letter
  *         #write             until a publish is accepted:
  *           #firstCopies     the copies that are stored: from memory, else by #read or #readAll
  *           decideVersion    keep, or store after which sequence (version-conflict.ts, pure)
  *           #publish         the compare-and-set; after a conflict, #copiesAfterConflict
- *           #markMoved       copies under former owners, after the copy that counts
+ *           #markOthersMoved copies under former owners, after the copy that counts
  *       #tell                the views of runs learn the result
  *     redact                 replaces a stored object with a reference
  */
@@ -106,7 +106,7 @@ export class Writer {
 
   async #writeAndTell(write: Write): Promise<PutResult> {
     try {
-      const result = await this.#writeOrBury(write)
+      const result = await this.#writeOrDeadLetter(write)
       this.#tell(write, result)
       return result
     } catch (error) {
@@ -121,7 +121,7 @@ export class Writer {
     if (result === undefined) return views.end()
     const left = result.formerOwners.map((owner) => withOwnerPart(subject, ownerPart(owner)))
     for (const former of left) views.noted(identity, former, { kind: 'unclear' })
-    if (left.length > 0 || result.outcome === 'buried') views.noted(identity, subject, { kind: 'unclear' })
+    if (left.length > 0 || result.outcome === 'deadLettered') views.noted(identity, subject, { kind: 'unclear' })
     else if (stored) views.noted(identity, stored.subject, { kind: 'stored', known: stored })
     else views.noted(identity, subject, { kind: 'kept', sequence: result.sequence })
   }
@@ -138,7 +138,7 @@ export class Writer {
     }
   }
 
-  async #writeOrBury(write: Write): Promise<PutResult> {
+  async #writeOrDeadLetter(write: Write): Promise<PutResult> {
     const { object, subject, options } = write
     try {
       return await this.#write(write)
@@ -149,7 +149,7 @@ export class Writer {
       const [reason, bytes] = isTooLarge ? (['too-large', error.bytes] as const) : ([error.reason, 0] as const)
       const why = `the event of uid ${object.metadata.uid} cannot be stored: ${error.message}`
       await unlessAborted(this.#context.deadLettering.deadLetterUnstored(subject, reason, why, bytes), options.signal)
-      return { outcome: 'buried', sequence: 0, origin: undefined, formerOwners: [] }
+      return { outcome: 'deadLettered', sequence: 0, origin: undefined, formerOwners: [] }
     }
   }
 
@@ -196,7 +196,7 @@ export class Writer {
     return this.#context.memory.get(write.identity) ?? storedCopiesOf(verb === 'added' ? [] : await this.#read(write))
   }
 
-  /** Marks copies under other owners, as moved, after the copy that counts is confirmed. */
+  /** Marks copies under other owners as moved, after the copy that counts is confirmed. */
   async #markOthersMoved(
     write: Write,
     stored: StoredCopies,

@@ -161,7 +161,7 @@ describe('what can never be stored in EVENTS', () => {
   it('for its name goes to DEAD, which says so', async () => {
     await using test = await opened()
     const odd = object('a\u0007b\nc', 3, { uid: 'u', spec: 'secret' })
-    expect(await test.store.put(PODS, 'added', odd)).toMatchObject({ outcome: 'buried' })
+    expect(await test.store.put(PODS, 'added', odd)).toMatchObject({ outcome: 'deadLettered' })
     expect(await test.letters()).toMatchObject([
       {
         reason: 'invalid-attribute',
@@ -173,7 +173,7 @@ describe('what can never be stored in EVENTS', () => {
 
   it('goes to DEAD without its body, and is no failure', async () => {
     await using test = await opened()
-    expect(await test.store.put(PODS, 'added', endless)).toMatchObject({ outcome: 'buried', formerOwners: [] })
+    expect(await test.store.put(PODS, 'added', endless)).toMatchObject({ outcome: 'deadLettered', formerOwners: [] })
     const [letter, ...more] = await test.letters()
     expect(more).toEqual([])
     expect(letter).toMatchObject({ reason: 'too-large', data: Buffer.alloc(0), headers: {}, sequence: 0 })
