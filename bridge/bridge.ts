@@ -166,7 +166,7 @@ class WatchingBridge implements Bridge {
     this.#arrange()
     for (const { watch } of before) watch.reroute()
     this.#conditions.poke()
-    void this.#learnScopes()
+    void this.#discoverScopes()
   }
 
   /** Returns the demand of all Reconcilers, including refused and unprepared ones, which a user may correct. */
@@ -192,11 +192,11 @@ class WatchingBridge implements Bridge {
   }
 
   /** Asks which resources are cluster-scoped: these are not watched by namespace. */
-  async #learnScopes(): Promise<void> {
+  async #discoverScopes(): Promise<void> {
     const { signal } = this.#ended
     const refs = this.#routes.refs.filter((ref) => this.#routes.namespacesOf(ref) !== undefined)
     try {
-      await this.#scopes.learn(refs, signal)
+      await this.#scopes.discover(refs, signal)
     } catch (error) {
       if (!signal.aborted) this.#options.log.warn({ err: error }, 'which resources are cluster-scoped is not known yet')
     }
@@ -243,7 +243,7 @@ class WatchingBridge implements Bridge {
     const resource = resourceName(ref)
     if (failure.kind === 'absent') {
       this.#scopes.forget(ref)
-      void this.#learnScopes()
+      void this.#discoverScopes()
     }
     this.#options.observer?.interrupted?.({ resource, failure: failure.kind })
     const isNotInstalled = failure.kind === 'absent' && resource === resourceName(RECONCILERS)

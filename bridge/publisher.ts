@@ -157,10 +157,10 @@ export class Publisher {
   ): Promise<Promise<unknown>[]> {
     const { scopes, queue, relations } = this.#deps
     const change = this.#changeOf({ ref, routes, isListed }, news, stored)
-    await scopes.learn(routes.ownerRefs(ref, change.owners), signal)
+    await scopes.discover(routes.ownerRefs(ref, change.owners), signal)
     const changed = keyOfChange(change)
-    relations.learnPrimary(ref, changed, presentIn(news))
-    const isRenamed = (coverageId: string) => !relations.isSettled(ref, changed, coverageId)
+    relations.observePrimary(ref, changed, presentIn(news))
+    const isRenamed = (coverageId: string) => !relations.isConfirmed(ref, changed, coverageId)
     const targets = routes
       .targetsOf(ref, { ...change, isRenamed }, scopes.isClusterScoped)
       .filter(({ coverageId }) => only?.(coverageId) ?? true)
@@ -224,8 +224,8 @@ export class Publisher {
   #remember({ ref, routes }: Publication, news: News): void {
     const { namespace, name } = news.verb === undefined ? news : news.object.metadata
     const present = presentIn(news)
-    this.#deps.relations.settlePrimary(ref, keyOf(namespace, name), present)
-    this.#deps.relations.learnRelated(ref, keyOf(namespace, name), present)
+    this.#deps.relations.confirmPrimary(ref, keyOf(namespace, name), present)
+    this.#deps.relations.observeRelated(ref, keyOf(namespace, name), present)
     const isCompared = routes.primaryOf(ref).some(({ spec }) => spec.changes)
     this.#predicates.remember(idOf(ref, { namespace, name }), isCompared ? present : undefined)
   }
@@ -344,11 +344,11 @@ export class Scopes {
     this.#kube = kube
   }
 
-  /** Answers from the results of learn(). A resource that is not served counts as namespaced. */
+  /** Answers from the results of discover(). A resource that is not served counts as namespaced. */
   isClusterScoped = (ref: ResourceRef): boolean => this.#clusterScoped.get(resourceName(ref)) === true
 
   /** Sends one request for each unknown API group and version. */
-  async learn(refs: readonly ResourceRef[], signal: AbortSignal): Promise<void> {
+  async discover(refs: readonly ResourceRef[], signal: AbortSignal): Promise<void> {
     const unknown = refs.filter((ref) => !this.#clusterScoped.has(resourceName(ref)))
     for (const [path, asked] of Map.groupBy(unknown, discoveryPath)) {
       const served = await this.#ask(path, signal)

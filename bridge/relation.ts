@@ -33,12 +33,12 @@ export class Relation {
    * `isWider`: the watch includes objects of the related resource that do not match the relation. `index`: of that
    * resource.
    */
-  constructor(to: RelatedTo, isWider: boolean, index: MemberIndex, recalls: Recalls) {
+  constructor(to: RelatedTo, isWider: boolean, index: MemberIndex, reads: InitialReads) {
     const { related, reconciler } = to
     this.to = to
     this.#selects = selectionOf(related)
-    this.primaries = isByField(related) ? new NamingPrimaries(reconciler, related, recalls) : undefined
-    this.members = isWider && related.byName === undefined ? new Members(this, index, recalls) : undefined
+    this.primaries = isByField(related) ? new NamingPrimaries(reconciler, related, reads) : undefined
+    this.members = isWider && related.byName === undefined ? new Members(this, index, reads) : undefined
   }
 
   /**
@@ -57,14 +57,14 @@ export class Members {
   readonly #relation: Relation
   readonly #index: MemberIndex
   readonly #selects: ObjectSelector
-  readonly #recall: Recall
+  readonly #initialRead: InitialRead
 
-  constructor(relation: Relation, index: MemberIndex, recalls: Recalls) {
+  constructor(relation: Relation, index: MemberIndex, reads: InitialReads) {
     const { related } = relation.to
     this.#relation = relation
     this.#index = index
     this.#selects = selectionOf(related)
-    this.#recall = recalls.of(related, 'members', (key, { verb, object }, isCovered) => {
+    this.#initialRead = reads.of(related, 'members', (key, { verb, object }, isCovered) => {
       // The process that stored the event may have stopped before it enqueued the keys. The state before the event is
       // not known, so the object counts as a member.
       if (!isCovered || (verb !== 'deleted' && this.#selects(object))) index.add(key, relation)
@@ -72,12 +72,12 @@ export class Members {
   }
 
   get ready(): Promise<void> {
-    return this.#recall.ready
+    return this.#initialRead.ready
   }
 
   /** Whether the members are known. Until then, each object may be one. */
   get isRead(): boolean {
-    return this.#recall.isRead
+    return this.#initialRead.isRead
   }
 
   has(key: string): boolean {
@@ -88,8 +88,8 @@ export class Members {
    * Must be called after the keys that an object is related to were enqueued. Until then the object still counts as
    * related.
    */
-  learn(key: string, object: KubeObject | undefined): void {
-    this.#recall.learned(key)
+  observe(key: string, object: KubeObject | undefined): void {
+    this.#initialRead.noteObserved(key)
     if (object !== undefined && this.#selects(object)) this.#index.add(key, this.#relation)
     else this.#index.delete(key, this.#relation)
   }
@@ -128,40 +128,40 @@ export class NamingPrimaries {
   /** Primaries whose fields are not known, because EVENTS has only a reference to them. They may name any object. */
   readonly #unread = new Set<string>()
   /** Keys that were enqueued after the primary began to name its present objects. */
-  readonly #settled = new Set<string>()
-  readonly #recall: Recall
+  readonly #confirmed = new Set<string>()
+  readonly #initialRead: InitialRead
 
-  constructor(reconciler: Reconciler, related: RelatedResource, recalls: Recalls) {
+  constructor(reconciler: Reconciler, related: RelatedResource, reads: InitialReads) {
     this.#reconciler = reconciler
     this.#related = related
-    this.#recall = recalls.of(reconciler.spec.for, 'primaries', (key, event) => this.#take(key, event))
+    this.#initialRead = reads.of(reconciler.spec.for, 'primaries', (key, event) => this.#take(key, event))
   }
 
   get ready(): Promise<void> {
-    return this.#recall.ready
+    return this.#initialRead.ready
   }
 
   /**
    * Must be called before the keys of a primary are enqueued. From then on, a change of the objects that it names finds
    * it.
    */
-  learn(key: string, object: KubeObject | undefined): void {
-    this.#recall.learned(key)
-    if (this.#set(key, object)) this.#settled.delete(key)
+  observe(key: string, object: KubeObject | undefined): void {
+    this.#initialRead.noteObserved(key)
+    if (this.#set(key, object)) this.#confirmed.delete(key)
   }
 
   /** Must be called after the key was enqueued, or an active run of it knows of the change. */
-  settle(key: string, object: KubeObject | undefined): void {
-    if (object === undefined) this.#settled.delete(key)
-    else this.#settled.add(key)
+  confirm(key: string, object: KubeObject | undefined): void {
+    if (object === undefined) this.#confirmed.delete(key)
+    else this.#confirmed.add(key)
   }
 
   /**
    * Whether the key was enqueued after the primary began to name its present objects. Returns false also if this bridge
    * has not enqueued the key yet.
    */
-  isSettled(key: string): boolean {
-    return this.#settled.has(key)
+  isConfirmed(key: string): boolean {
+    return this.#confirmed.has(key)
   }
 
   /** Returns the keys of the primaries that name the object, or its namespace. */
@@ -244,7 +244,7 @@ export class NameIndex {
   }
 }
 
-export interface RecallDeps {
+export interface InitialReadDeps {
   events: EventStore
   log: RunLog
   signal: AbortSignal
@@ -255,53 +255,53 @@ type Take = (key: string, event: StoredEvent, isCovered: boolean) => void
 
 /**
  * Readings of EVENTS that begin together: one for each resource, however many relations take from it, and one more if it
- * has both primaries and members, which are learned at different times.
+ * has both primaries and members, which are observed at different times.
  */
-export class Recalls {
-  readonly #deps: RecallDeps
-  readonly #byUse = new Map<string, Recall>()
+export class InitialReads {
+  readonly #deps: InitialReadDeps
+  readonly #byUse = new Map<string, InitialRead>()
 
-  constructor(deps: RecallDeps) {
+  constructor(deps: InitialReadDeps) {
     this.#deps = deps
   }
 
   /** Must be called in the turn of the event loop in which the readings were made. */
-  of(ref: ResourceRef, use: 'primaries' | 'members', take: Take): Recall {
+  of(ref: ResourceRef, use: 'primaries' | 'members', take: Take): InitialRead {
     const id = `${use} ${resourceName(ref)}`
-    const recall = this.#byUse.get(id) ?? new Recall(ref, this.#deps)
-    this.#byUse.set(id, recall)
-    recall.takers.push(take)
-    return recall
+    const read = this.#byUse.get(id) ?? new InitialRead(ref, this.#deps)
+    this.#byUse.set(id, read)
+    read.takers.push(take)
+    return read
   }
 }
 
 const RETRY_MS = 1000
 
 /**
- * Reads the objects of a resource from EVENTS once, in the background. Skips objects that are learned during that time.
+ * Reads the objects of a resource from EVENTS once, in the background. Skips objects that are observed during that time.
  */
-export class Recall {
+export class InitialRead {
   readonly takers: Take[] = []
   readonly #ref: ResourceRef
-  readonly #deps: RecallDeps
-  /** Keys that were learned since the reading began. EVENTS may have older versions of these. */
-  #learned: Set<string> | undefined = new Set()
+  readonly #deps: InitialReadDeps
+  /** Keys that were observed since the reading began. EVENTS may have older versions of these. */
+  #observed: Set<string> | undefined = new Set()
   /** Resolves when all objects in EVENTS have been read. */
   readonly ready: Promise<void>
 
-  constructor(ref: ResourceRef, deps: RecallDeps) {
+  constructor(ref: ResourceRef, deps: InitialReadDeps) {
     this.#ref = ref
     this.#deps = deps
     this.ready = this.#load()
   }
 
   get isRead(): boolean {
-    return this.#learned === undefined
+    return this.#observed === undefined
   }
 
   /** Notes that a newer version of the object is known. */
-  learned(key: string): void {
-    this.#learned?.add(key)
+  noteObserved(key: string): void {
+    this.#observed?.add(key)
   }
 
   async #load(): Promise<void> {
@@ -311,7 +311,7 @@ export class Recall {
       return RETRY_MS
     }
     await retry(() => this.#read(), { signal, pauseMs }).then(
-      () => (this.#learned = undefined),
+      () => (this.#observed = undefined),
       // retry() ends only at the signal.
       () => undefined,
     )
@@ -324,10 +324,10 @@ export class Recall {
     const either = AbortSignal.any([done.signal, signal])
     for await (const event of events.follow({ ref: this.#ref }, either, () => done.abort())) {
       const key = keyOf(event.key.namespace, event.key.name)
-      if (event.verb === 'moved' || this.#learned?.has(key)) continue
+      if (event.verb === 'moved' || this.#observed?.has(key)) continue
       const covered = await isCovered(event)
-      // Meanwhile it may have been learned.
-      if (!this.#learned?.has(key)) for (const take of this.takers) take(key, event, covered)
+      // Meanwhile it may have been observed.
+      if (!this.#observed?.has(key)) for (const take of this.takers) take(key, event, covered)
     }
     signal.throwIfAborted()
   }

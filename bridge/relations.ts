@@ -3,7 +3,7 @@ import { keyOf } from '#events'
 import { forEachAtMost } from '#primitives'
 import { keysOf } from './key-batches.ts'
 import { isSelectedBy, type Reconciler } from './reconcilers.ts'
-import { FanOuts, MemberIndex, type NamingPrimaries, type RecallDeps, Recalls, Relation } from './relation.ts'
+import { FanOuts, type InitialReadDeps, InitialReads, MemberIndex, type NamingPrimaries, Relation } from './relation.ts'
 import { append, type Change, type RelatedTo, Routes, SelectorIndex } from './routing.ts'
 
 type Lane = 'high' | 'low'
@@ -28,7 +28,7 @@ const KEYS_AT_ONCE = 64
 
 /** Maps changes of related objects back to the keys of the primaries. */
 export class Relations {
-  readonly #deps: RecallDeps
+  readonly #deps: InitialReadDeps
   readonly #enqueue: Enqueue
   #relations = new Map<string, Relation>()
   /** The members of relations, by related resource. */
@@ -37,7 +37,7 @@ export class Relations {
   #routes = new Routes([])
   readonly #fanOuts = new FanOuts()
 
-  constructor(deps: RecallDeps, enqueue: Enqueue) {
+  constructor(deps: InitialReadDeps, enqueue: Enqueue) {
     this.#deps = deps
     this.#enqueue = enqueue
   }
@@ -46,11 +46,11 @@ export class Relations {
   reroute(routes: Routes): void {
     this.#routes = routes
     const kept = new Map<string, Relation>()
-    const recalls = new Recalls(this.#deps)
+    const reads = new InitialReads(this.#deps)
     for (const to of routes.refs.flatMap((ref) => routes.relatedTo(ref))) {
       const isWider = isWatchedWider(routes, to)
       const id = `${to.reconciler.coverageId} ${to.index} ${isWider}`
-      kept.set(id, this.#relations.get(id) ?? new Relation(to, isWider, this.#membersOf(to.related), recalls))
+      kept.set(id, this.#relations.get(id) ?? new Relation(to, isWider, this.#membersOf(to.related), reads))
     }
     for (const [id, relation] of this.#relations)
       if (relation.members && !kept.has(id)) this.#membersOf(relation.to.related).drop(relation)
@@ -65,24 +65,24 @@ export class Relations {
     this.reroute(routes)
   }
 
-  learnPrimary(ref: ResourceRef, key: string, object: KubeObject | undefined): void {
-    for (const primaries of this.#index.namedBy(ref)) primaries.learn(key, object)
+  observePrimary(ref: ResourceRef, key: string, object: KubeObject | undefined): void {
+    for (const primaries of this.#index.namedBy(ref)) primaries.observe(key, object)
   }
 
-  settlePrimary(ref: ResourceRef, key: string, object: KubeObject | undefined): void {
-    for (const primaries of this.#index.namedBy(ref)) primaries.settle(key, object)
+  confirmPrimary(ref: ResourceRef, key: string, object: KubeObject | undefined): void {
+    for (const primaries of this.#index.namedBy(ref)) primaries.confirm(key, object)
   }
 
   /**
    * Whether the Reconciler's key was enqueued after the primary began to name its present related objects. Before that,
    * changes of these objects caused no runs of the key.
    */
-  isSettled(ref: ResourceRef, key: string, coverageId: string): boolean {
-    return this.#index.namedBy(ref, coverageId).every((primaries) => primaries.isSettled(key))
+  isConfirmed(ref: ResourceRef, key: string, coverageId: string): boolean {
+    return this.#index.namedBy(ref, coverageId).every((primaries) => primaries.isConfirmed(key))
   }
 
-  learnRelated(ref: ResourceRef, key: string, object: KubeObject | undefined): void {
-    for (const { members } of this.#index.remembering(ref, key, object)) members?.learn(key, object)
+  observeRelated(ref: ResourceRef, key: string, object: KubeObject | undefined): void {
+    for (const { members } of this.#index.remembering(ref, key, object)) members?.observe(key, object)
   }
 
   /** Resolves when every key that the change concerns is enqueued, for the Reconcilers that are wanted. */

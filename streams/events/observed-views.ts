@@ -41,7 +41,7 @@ export class ObservedViews {
   noted(identity: string, subject: string, news: PutNews): void {
     if (this.#byFilter.size === 0) return
     for (const filter of [identity, ...childrenFiltersOf(subject)])
-      for (const view of this.#byFilter.get(filter) ?? []) view.learn(identity, news)
+      for (const view of this.#byFilter.get(filter) ?? []) view.observe(identity, news)
   }
 
   /** Closes all views, because other processes may have written. */
@@ -74,10 +74,10 @@ export class ObservedView implements View {
     for (const known of objects) this.#objects.set(known.identity, known)
     const meanwhile = this.#meanwhile ?? []
     this.#meanwhile = undefined
-    for (const [identity, news] of meanwhile) this.learn(identity, news)
+    for (const [identity, news] of meanwhile) this.observe(identity, news)
   }
 
-  learn(identity: string, news: PutNews): void {
+  observe(identity: string, news: PutNews): void {
     if (this.#meanwhile) return void this.#meanwhile.push([identity, news])
     if (!this.#follows(identity, news)) this.close()
   }

@@ -171,7 +171,7 @@ export class Reader {
       const [copy] = group
       if (copy === undefined || group.length > 1 || copy.verb === 'moved') continue
       const { subject, identity, message: _, ...held } = copy
-      if (matchers.some((matches) => matches(subject))) this.#context.memory.learn(identity, held)
+      if (matchers.some((matches) => matches(subject))) this.#context.memory.observe(identity, held)
     }
   }
 

@@ -174,7 +174,7 @@ export class Memory {
   }
 
   /** Stores a state that was read in passing, unless a later one is known. */
-  learn(identity: string, latest: StoredCopy): void {
+  observe(identity: string, latest: StoredCopy): void {
     const known = this.get(identity)
     if (known?.copies.some((copy) => copy.sequence >= latest.sequence || !isLater(latest, copy))) return
     this.set(identity, latest, known?.formerOwners ?? [])

@@ -74,7 +74,7 @@ const STALE_READ_PAUSE_MS = 2
  *           decideVersion    keep, or store after which sequence (version-conflict.ts, pure)
  *           #publish         the compare-and-set; after a conflict, #copiesAfterConflict
  *           #markOthersMoved copies under former owners, after the copy that counts
- *       #tell                the views of runs learn the result
+ *       #tell                the views of runs get the result
  *     redact                 replaces a stored object with a reference
  */
 export class Writer {

@@ -37,12 +37,12 @@ async function measured(count: number): Promise<Record<string, string>> {
   const change = { namespace: 'default', name: 'p', object, owners: [{ resource: 'widgets', name: 'w' }] }
   const before = process.cpuUsage()
   for (let index = 0; index < CHANGES; index++) {
-    relations.learnPrimary(PODS, 'default.p', object)
+    relations.observePrimary(PODS, 'default.p', object)
     const targets = routes.targetsOf(PODS, change, () => false)
-    for (const { coverageId } of targets) relations.isSettled(PODS, 'default.p', coverageId)
+    for (const { coverageId } of targets) relations.isConfirmed(PODS, 'default.p', coverageId)
     await relations.enqueue(PODS, change, { lane: 'high', cause: 'modified' }, () => true)
-    relations.settlePrimary(PODS, 'default.p', object)
-    relations.learnRelated(PODS, 'default.p', object)
+    relations.confirmPrimary(PODS, 'default.p', object)
+    relations.observeRelated(PODS, 'default.p', object)
   }
   const { user, system } = process.cpuUsage(before)
   return {

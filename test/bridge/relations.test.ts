@@ -479,7 +479,7 @@ it('each resource is read from EVENTS once for 100 relations that begin together
     const changed = versionOf('ConfigMap', name, version)
     const change = { namespace: 'default', name, object: changed, owners: [] }
     await relations.enqueue(configMaps, change, { lane: 'high', cause: 'test' }, () => true)
-    relations.learnRelated(configMaps, `default.${name}`, changed)
+    relations.observeRelated(configMaps, `default.${name}`, changed)
     return [...queued].sort()
   }
   expect(await queuedBy('covered', 11)).toEqual(['r7 default.w'])
