@@ -2,12 +2,13 @@ import { type ResourceRef, type RunLog, resourceName } from '#contracts'
 import { KeyedSerial } from '#primitives'
 import type { Publication, Publisher } from './publisher.ts'
 import type { Selection } from './reconcilers.ts'
-import type { Owed } from './relations.ts'
+import type { Pending } from './relations.ts'
 import type { ListedChange } from './relist.ts'
 import type { Checkpoint, Position } from './watch-progress.ts'
 
 /** The context of all changes that one list or watch reads. */
-export interface ReadContext extends Pick<Publication, 'routes' | 'lane' | 'isListed' | 'isOwed' | 'owedBecause'> {
+export interface ReadContext
+  extends Pick<Publication, 'routes' | 'lane' | 'isListed' | 'isPending' | 'pendingBecause'> {
   selection: Selection
 }
 
@@ -82,10 +83,10 @@ export class ChangePipeline {
    * Resolves when every listed object is stored. The cursor passes the list when all keys of these Reconcilers, by
    * coverage ID, that are related to the resource are enqueued.
    */
-  async catchUp(owed: Owed): Promise<void> {
+  async catchUp(pending: Pending): Promise<void> {
     const { markSafe, fail } = this.#begin()
     await this.idle()
-    void this.#deps.publisher.enqueueRelated(this.#ref, owed, this.#end.signal).then(markSafe, fail)
+    void this.#deps.publisher.enqueueRelated(this.#ref, pending, this.#end.signal).then(markSafe, fail)
   }
 
   /** Resolves when every change that was taken is confirmed or given up. */

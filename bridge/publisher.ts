@@ -5,7 +5,7 @@ import { isNotFound, type KubeClient } from '#kube'
 import { BoundedMap, doubling, endedWithin, retry, unlessAborted } from '#primitives'
 import type { Announced } from '#queue'
 import { PAUSED_ANNOTATION, type ReconcilerSpec } from '#spec'
-import type { Owed, Relations } from './relations.ts'
+import type { Pending, Relations } from './relations.ts'
 import type { Change, Owner, Routes, Target } from './routing.ts'
 import type { BridgeOptions } from './types.ts'
 
@@ -30,9 +30,9 @@ export interface Publication {
    * The Reconcilers, by coverage ID, for which enqueueRelated() follows. A change of a related object enqueues nothing
    * for them.
    */
-  isOwed?: (coverageId: string) => boolean
-  /** Returns why every key of a Reconciler that is owed a run is enqueued, in words. Undefined: the list found it. */
-  owedBecause?: (coverageId: string) => string | undefined
+  isPending?: (coverageId: string) => boolean
+  /** Returns why every key of such a Reconciler is enqueued, in words. Undefined: the list found it. */
+  pendingBecause?: (coverageId: string) => string | undefined
   /** EVENTS receives only metadata. */
   isPartial?: boolean
 }
@@ -59,7 +59,7 @@ const ANSWER_LATE_MS = 250
  *         #isEcho        leaves out the run that has written this version
  *         #announceOne   a run of the key in this process notes the change; otherwise the key is queued
  *       #remember        relations and predicates: this state is now the one before, because all keys are safe
- *     enqueueRelated     the keys that a list owes, for all objects together
+ *     enqueueRelated     the pending keys of a list, for all objects together
  *     forgetVersions     the queue may have lost keys: no state counts as known
  */
 export class Publisher {
@@ -109,8 +109,8 @@ export class Publisher {
    * Resolves when every key of these Reconcilers, by coverage ID, that is related to the resource is enqueued. Retries
    * until the signal.
    */
-  enqueueRelated(ref: ResourceRef, owed: Owed, signal: AbortSignal): Promise<void> {
-    return this.#persistently(ref, signal, () => this.#deps.relations.enqueueAll(ref, owed))
+  enqueueRelated(ref: ResourceRef, pending: Pending, signal: AbortSignal): Promise<void> {
+    return this.#persistently(ref, signal, () => this.#deps.relations.enqueueAll(ref, pending))
   }
 
   async #store(
@@ -150,7 +150,7 @@ export class Publisher {
    * the change is safe.
    */
   async #announce(
-    { ref, routes, lane, isListed, only, isOwed, owedBecause }: Publication,
+    { ref, routes, lane, isListed, only, isPending, pendingBecause }: Publication,
     news: News,
     stored: PutResult | undefined,
     signal: AbortSignal,
@@ -166,8 +166,9 @@ export class Publisher {
       .filter(({ coverageId }) => only?.(coverageId) ?? true)
       .filter((target) => isRenamed(target.coverageId) || !this.#isEcho(target, stored))
     const cause = causeOf(news, isListed)
-    const causeFor = (coverageId: string) => (isOwed?.(coverageId) ? owedBecause?.(coverageId) : undefined) ?? cause
-    const isWanted = (coverageId: string) => (only?.(coverageId) ?? true) && !(isOwed?.(coverageId) ?? false)
+    const causeFor = (coverageId: string) =>
+      (isPending?.(coverageId) ? pendingBecause?.(coverageId) : undefined) ?? cause
+    const isWanted = (coverageId: string) => (only?.(coverageId) ?? true) && !(isPending?.(coverageId) ?? false)
     const [announced] = await unlessAborted(
       Promise.all([
         Promise.all(

@@ -8,10 +8,10 @@ import { append, type Change, type RelatedTo, Routes, SelectorIndex } from './ro
 
 type Lane = 'high' | 'low'
 /** The Reconcilers, by coverage ID, whose every key a list enqueues, and why, in words. */
-export interface Owed {
-  isOwed: (coverageId: string) => boolean
+export interface Pending {
+  isPending: (coverageId: string) => boolean
   /** Undefined: the list found the key. */
-  owedBecause: (coverageId: string) => string | undefined
+  pendingBecause: (coverageId: string) => string | undefined
 }
 
 type Enqueue = (reconciler: string, key: string, lane: Lane, cause: string) => Promise<void>
@@ -96,12 +96,12 @@ export class Relations {
   }
 
   /** Resolves when every key of the wanted Reconcilers that are related to the resource is enqueued. */
-  async enqueueAll(ref: ResourceRef, { isOwed, owedBecause }: Owed): Promise<void> {
-    const wanted = this.#index.of(ref).filter(({ to }) => isOwed(to.reconciler.coverageId))
+  async enqueueAll(ref: ResourceRef, { isPending, pendingBecause }: Pending): Promise<void> {
+    const wanted = this.#index.of(ref).filter(({ to }) => isPending(to.reconciler.coverageId))
     const each = new Map(wanted.map(({ to }) => [to.reconciler.coverageId, to.reconciler]))
     await Promise.all(
       [...each.values()].map((reconciler) => {
-        const cause = owedBecause(reconciler.coverageId) ?? `listed ${resourceName(ref)}`
+        const cause = pendingBecause(reconciler.coverageId) ?? `listed ${resourceName(ref)}`
         return this.#everyKey(reconciler, undefined, { lane: 'low', cause })
       }),
     )

@@ -135,9 +135,9 @@ function findingsOf(
       const isRepaired = before?.hasStaleCopy === true && (owner !== undefined || before.owner === undefined)
       if (before && (before.sequence < unsafeBelow || isRepaired))
         return [{ key, news: { verb: 'modified', object, overrides: before.sequence } }]
-      const isOwed = (coverageId: string) => !covers.has(coverageId)
-      const only = before?.covered === true ? isOwed : undefined
-      if (only && !routes.coverageIdsOf(ref).some(isOwed)) return []
+      const isPending = (coverageId: string) => !covers.has(coverageId)
+      const only = before?.covered === true ? isPending : undefined
+      if (only && !routes.coverageIdsOf(ref).some(isPending)) return []
       // A Reconciler needs the whole object now.
       const isWanting = before?.partial === true && selection.metadataOfKind === undefined
       const { namespace, name } = object.metadata

@@ -274,8 +274,8 @@ export class ListingPhase {
     const unsafeBelow = cursor.written === undefined ? await cursor.begin() : 0
     const routes = this.#deps.routes()
     const selection = routes.selectionOf(this.#ref)
-    const isOwed = coverage.beginList(coverageIds())
-    const owedBecause = (coverageId: string) => this.#owedBecause(because, routes, coverageId)
+    const isPending = coverage.beginList(coverageIds())
+    const pendingBecause = (coverageId: string) => this.#pendingBecause(because, routes, coverageId)
     const plan: RelistPlan = {
       ref: this.#ref,
       namespace: this.#namespace,
@@ -290,14 +290,14 @@ export class ListingPhase {
       onBytes,
       signal,
     }
-    const context: ReadContext = { routes, lane: 'low', isListed: true, selection, isOwed, owedBecause }
+    const context: ReadContext = { routes, lane: 'low', isListed: true, selection, isPending, pendingBecause }
     const report = await this.#lister.list(plan, {
       publish: (found) => pipeline.publish(found, context),
       stored: () => pipeline.idle(),
     })
     signal.throwIfAborted()
     coverage.endList(coverageIds())
-    await pipeline.catchUp({ isOwed: (id) => isOwed(id) && coverage.covers([id]), owedBecause })
+    await pipeline.catchUp({ isPending: (id) => isPending(id) && coverage.covers([id]), pendingBecause })
     health.succeeded()
     signal.throwIfAborted()
     progress.listed(report.resourceVersion, streams)
@@ -309,7 +309,7 @@ export class ListingPhase {
   }
 
   /** Returns why a list runs every key of a Reconciler, in words. */
-  #owedBecause(because: Relist, routes: Routes, coverageId: string): string | undefined {
+  #pendingBecause(because: Relist, routes: Routes, coverageId: string): string | undefined {
     if (!this.#deps.progress.coverage.knows(coverageId)) return `first list of ${resourceName(this.#ref)}`
     if (because === 'store-restarted') return 'NATS was restarted'
     if (because === 'swept') return undefined

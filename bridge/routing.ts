@@ -5,11 +5,11 @@ import {
   holdsFinalizer,
   identityOf,
   labelsOfSelector,
-  owedRevision,
   ownerOf,
   RECONCILERS,
   type ReconcilerSpec,
   type RelatedResource,
+  wantedRevision,
 } from '#spec'
 import { type Ask, asksOf, namespacesOf, type Reconciler, type Selection, widest } from './reconcilers.ts'
 
@@ -101,7 +101,7 @@ export class Routes {
     this.#isReferenceOnly = isReferenceOnly
     for (const reconciler of reconcilers) {
       const { for: primary, owns, related } = reconciler.spec
-      this.#revisions.set(reconciler.coverageId, owedRevision(reconciler.object, reconciler.spec))
+      this.#revisions.set(reconciler.coverageId, wantedRevision(reconciler.object, reconciler.spec))
       for (const ask of asksOf(reconciler.spec))
         this.#open(ask.ref).asks.push({ ...ask, coverageId: reconciler.coverageId })
       const routes = this.#open(primary)

@@ -26,7 +26,6 @@ export {
   isRevision,
   LONGEST_RECONCILER_NAME,
   nameOfShard,
-  owedRevision,
   RELEASED,
   type Refused,
   type Revision,
@@ -35,6 +34,7 @@ export {
   SHARD_LABEL,
   shardOf,
   shownUrl,
+  wantedRevision,
 } from './read-reconciler.ts'
 export {
   type Backoff,

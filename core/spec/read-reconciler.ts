@@ -115,7 +115,7 @@ export function revisionsOf({ status }: Pick<KubeObject, 'status'>): Revision[] 
  * Returns the revision for which every object has to run again: the revision that the author has set, else the newest
  * if several are recorded.
  */
-export function owedRevision(object: KubeObject, { revision }: ReconcilerSpec): string | undefined {
+export function wantedRevision(object: KubeObject, { revision }: ReconcilerSpec): string | undefined {
   if (revision !== undefined) return revision
   const recorded = revisionsOf(object)
   return recorded.length > 1 ? recorded.at(-1)?.name : undefined
@@ -129,7 +129,7 @@ export function owedRevision(object: KubeObject, { revision }: ReconcilerSpec): 
 export function coverageId(object: KubeObject, spec: ReconcilerSpec): string {
   const { metadata } = object
   const { for: primary, owns, related, finalize, identity } = spec
-  const optional = [owedRevision(object, spec), finalize ? 'finalize' : undefined, identity && { identity }]
+  const optional = [wantedRevision(object, spec), finalize ? 'finalize' : undefined, identity && { identity }]
   const asked = JSON.stringify([metadata.uid, primary, owns, related, ...optional.filter((one) => one !== undefined)])
   return `${metadata.name}@${hash('sha256', asked, 'base64url').slice(0, 16)}`
 }
