@@ -108,10 +108,10 @@ export class IndexReader implements Disposable {
 
   async #read(): Promise<void> {
     const { js, isReplicated } = this.#options.context
-    const isAlone = !isReplicated()
+    const isUnreplicated = !isReplicated()
     const next = (): Promise<StoredMessage | undefined> =>
       this.#ask((stream, subject) =>
-        js.nextFrom(stream, this.#position + 1, subject, isAlone ? 'any replica' : 'leader'),
+        js.nextFrom(stream, this.#position + 1, subject, isUnreplicated ? 'any replica' : 'leader'),
       )
     const most = this.#isBuilt ? SINGLE_MESSAGES + this.index.size / OBJECTS_PER_SINGLE_MESSAGE : 0
     for (let count = 0; count < most; count++) {
@@ -121,13 +121,13 @@ export class IndexReader implements Disposable {
       await this.#apply([message])
     }
     // A replica that is behind may have sent the page, so the leader may have more.
-    const confirmed = isAlone ? 0 : await this.#ask((stream) => js.lastSequence(stream))
+    const confirmed = isUnreplicated ? 0 : await this.#ask((stream) => js.lastSequence(stream))
     for (;;) {
       const end = Math.max(confirmed, this.#options.end())
       const { messages, next: more } = await this.#page()
       await this.#apply(messages)
       if (more !== undefined) continue
-      if (isAlone) return this.#cover(end)
+      if (isUnreplicated) return this.#cover(end)
       if (this.#position >= confirmed) return this.#cover(0)
       const message = await next()
       if (message === undefined) return this.#cover(end)

@@ -49,9 +49,9 @@ export async function readPages(
   filters: readonly string[],
   { allowance, signal }: ReadTerms,
 ): Promise<Pages> {
-  const isAlone = !isReplicated()
+  const isUnreplicated = !isReplicated()
   const anchor = names.root + ANCHOR
-  const subjects = [...filters.map((filter) => names.root + filter), ...(isAlone ? [] : [anchor])]
+  const subjects = [...filters.map((filter) => names.root + filter), ...(isUnreplicated ? [] : [anchor])]
   const ask = async (first: number | undefined): Promise<LastOfEach> => {
     const maxBytes = first === undefined ? FIRST_PAGE_BYTES : NEXT_PAGE_BYTES
     allowance?.demand(maxBytes + LARGEST_MESSAGE_BYTES)
@@ -61,8 +61,8 @@ export async function readPages(
     }
     return persist(request, { signal, log })
   }
-  const isStale = ({ upToSequence = 0 }: LastOfEach): boolean => !isAlone && upToSequence < covered
-  const confirmed = isAlone ? 0 : persist(() => js.lastSequence(names.stream), { signal, log })
+  const isStale = ({ upToSequence = 0 }: LastOfEach): boolean => !isUnreplicated && upToSequence < covered
+  const confirmed = isUnreplicated ? 0 : persist(() => js.lastSequence(names.stream), { signal, log })
   const pages: StoredMessage[][] = []
   let [page, covered] = await Promise.all([ask(undefined), confirmed])
   for (let first: number | undefined; ; page = await ask(first)) {
@@ -77,7 +77,7 @@ export async function readPages(
     first = page.next
     // A follower may be ahead of what the leader has applied.
     if (first === undefined)
-      return { messages: withoutEarlier(pages), end: isAlone ? page.upToSequence : await confirmed }
+      return { messages: withoutEarlier(pages), end: isUnreplicated ? page.upToSequence : await confirmed }
   }
 }
 

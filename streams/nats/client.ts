@@ -82,7 +82,7 @@ export class JetStream {
   }
 
   /** Whether NATS has only one server: it cannot stop without the connection closing. */
-  get isAlone(): boolean {
+  get isSingleServer(): boolean {
     return this.nc.info?.cluster === undefined
   }
 

@@ -100,7 +100,7 @@ export class Puller {
     const { stream, consumer, expiresMs, free, expected, attentive } = this.#options
     const batch = free() - this.outstanding
     if (batch <= 0) return
-    const heartbeatMs = this.#js.isAlone && !attentive() ? expiresMs / 2 : Math.min(HEARTBEAT_MS, expiresMs / 2)
+    const heartbeatMs = this.#js.isSingleServer && !attentive() ? expiresMs / 2 : Math.min(HEARTBEAT_MS, expiresMs / 2)
     const waiting = { batch, expires: expiresMs * 1e6, idle_heartbeat: heartbeatMs * 1e6 }
     const body = JSON.stringify(expected() ? { batch, no_wait: true } : waiting)
     const { reply } = this.#expect(batch, heartbeatMs * SILENCE)

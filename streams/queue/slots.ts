@@ -268,9 +268,9 @@ export class LowLimit {
    */
   #measured(from: number, to: number): void {
     const [shortest, before] = this.#quickestMs
-    const isAlone = from >= this.#tookAt
+    const isSoleTake = from >= this.#tookAt
     this.#tookAt = to
-    if (isAlone && to > this.#periodEndsAt) {
+    if (isSoleTake && to > this.#periodEndsAt) {
       this.#quickestMs = [to - from, shortest]
       this.#periodEndsAt = to + PERIOD_MS
     } else this.#quickestMs = [Math.min(shortest, to - from), before]
