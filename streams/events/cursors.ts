@@ -40,7 +40,7 @@ export interface StoredCursor extends Cursor {
   sequence: number
 }
 
-export interface CursorContext {
+export interface CursorDeps {
   js: JetStream
   names: StreamNames
   deadLettering: DeadLettering
@@ -53,10 +53,10 @@ export interface CursorContext {
  * cursor only repeats work.
  */
 export class Cursors {
-  readonly #context: CursorContext
+  readonly #deps: CursorDeps
 
-  constructor(context: CursorContext) {
-    this.#context = context
+  constructor(deps: CursorDeps) {
+    this.#deps = deps
   }
 
   async get(ref: ResourceRef, scope: string | undefined): Promise<StoredCursor | undefined> {
@@ -65,13 +65,13 @@ export class Cursors {
   }
 
   async last(ref: ResourceRef, scope: string | undefined): Promise<StoredCursor | undefined> {
-    const { js, names, log } = this.#context
+    const { js, names, log } = this.#deps
     const message = await persist(() => js.lastOf(names.stream, names.root + cursorSubject(ref, scope)), { log })
-    return message && this.#context.deadLettering.readOrDeadLetter(message, () => this.#read(message))
+    return message && this.#deps.deadLettering.readOrDeadLetter(message, () => this.#read(message))
   }
 
   async set(ref: ResourceRef, scope: string | undefined, cursor: Cursor, signal?: AbortSignal): Promise<number> {
-    const { js, names, log } = this.#context
+    const { js, names, log } = this.#deps
     const subject = names.root + cursorSubject(ref, scope)
     const ack = await persist(() => js.publish(subject, JSON.stringify(cursor), {}), { signal, log })
     return ack.sequence
@@ -84,7 +84,7 @@ export class Cursors {
     after: number,
     signal?: AbortSignal,
   ): Promise<number | undefined> {
-    const { js, names, log } = this.#context
+    const { js, names, log } = this.#deps
     const subject = names.root + cursorSubject(ref, scope)
     try {
       const publish = () => js.publish(subject, JSON.stringify(cursor), { [EXPECTED]: after })
@@ -96,26 +96,26 @@ export class Cursors {
   }
 
   async *all(): AsyncGenerator<StoredCursor> {
-    const { js, names } = this.#context
+    const { js, names } = this.#deps
     for await (const message of js.scan(names.stream, this.#filter)) {
-      const cursor = await this.#context.deadLettering.readOrDeadLetter(message, () => this.#read(message))
+      const cursor = await this.#deps.deadLettering.readOrDeadLetter(message, () => this.#read(message))
       if (cursor) yield cursor
     }
   }
 
   async remove(sequence: number): Promise<void> {
-    const { js, names, log } = this.#context
+    const { js, names, log } = this.#deps
     await persist(() => js.remove(names.stream, sequence), { log })
   }
 
   get #filter(): string {
-    return `${this.#context.names.root}cursor.*.*.*.*`
+    return `${this.#deps.names.root}cursor.*.*.*.*`
   }
 
   async *follow(signal: AbortSignal): AsyncGenerator<StoredCursor> {
-    const { js, names } = this.#context
+    const { js, names } = this.#deps
     for await (const message of follow(js, names.stream, [this.#filter], signal)) {
-      const cursor = await this.#context.deadLettering.readOrDeadLetter(message, () => this.#read(message))
+      const cursor = await this.#deps.deadLettering.readOrDeadLetter(message, () => this.#read(message))
       if (cursor && !cursor.unlisted) yield cursor
     }
   }
@@ -124,6 +124,6 @@ export class Cursors {
     const cursor = parseJson(Buffer.from(data).toString()) as Cursor | null
     if (typeof cursor?.resourceVersion !== 'string')
       throw new PoisonEventError('invalid-data', 'a cursor has a resourceVersion')
-    return { ...cursor, ...parseCursorSubject(subject.slice(this.#context.names.root.length)), sequence }
+    return { ...cursor, ...parseCursorSubject(subject.slice(this.#deps.names.root.length)), sequence }
   }
 }

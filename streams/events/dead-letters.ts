@@ -179,7 +179,7 @@ const cleaned = (text: string): string =>
     .slice(0, MAX_ERROR_DATA)
     .toWellFormed()
 
-export interface DeadLetteringContext {
+export interface DeadLetteringDeps {
   js: JetStream
   names: StreamNames
   isReferenceOnly: (ref: ResourceRef) => boolean
@@ -194,10 +194,10 @@ const EMPTY = { headers: {}, data: new Uint8Array() }
 
 /** Moves unreadable messages from EVENTS to the dead letters, so that a reader can continue with the next message. */
 export class DeadLettering {
-  readonly #context: DeadLetteringContext
+  readonly #deps: DeadLetteringDeps
 
-  constructor(context: DeadLetteringContext) {
-    this.#context = context
+  constructor(deps: DeadLetteringDeps) {
+    this.#deps = deps
   }
 
   /**
@@ -224,7 +224,7 @@ export class DeadLettering {
     detail: string,
     bytes: number,
   ): Promise<void> {
-    const { names, deadLetter, log, now } = this.#context
+    const { names, deadLetter, log, now } = this.#deps
     const letter = { reason, detail, stream: names.stream, subject: names.root + subject }
     log.warn({ ...letter, bytes }, 'an event cannot be stored in EVENTS')
     await deadLetter?.({ ...letter, ...EMPTY, bytes, sequence: 0, storedAt: now() })
@@ -236,7 +236,7 @@ export class DeadLettering {
     reason: DeadMessage['reason'],
     why: string,
   ): Promise<undefined> {
-    const { js, names, deadLetter, log } = this.#context
+    const { js, names, deadLetter, log } = this.#deps
     const { stream } = names
     const mayKeep = this.#mayKeep(subject)
     const detail = mayKeep ? why : UNTOLD
@@ -252,7 +252,7 @@ export class DeadLettering {
 
   /** Whether the body may be kept. If EVENTS may hold only references of a kind, DEAD must not hold its objects. */
   #mayKeep(subject: string): boolean {
-    const { names, isReferenceOnly } = this.#context
+    const { names, isReferenceOnly } = this.#deps
     const bare = subject.slice(names.root.length)
     if (!bare.startsWith('k8s.')) return true
     try {

@@ -3,7 +3,7 @@ import type { PageFrom, StoredMessage } from '#nats'
 import { BoundedMap, Rounds } from '#primitives'
 import type { DeadLettering } from './dead-letters.ts'
 import { copyFrom, expiryOf, storedEventFrom } from './event.ts'
-import { LARGEST_MESSAGE_BYTES, NEXT_PAGE_BYTES, type PagesContext } from './pages.ts'
+import { LARGEST_MESSAGE_BYTES, NEXT_PAGE_BYTES, type PagesDeps } from './pages.ts'
 import { persist } from './stream.ts'
 import { NO_OWNER, NONE } from './subjects.ts'
 import type { Selection, StoredObject } from './types.ts'
@@ -18,12 +18,12 @@ const PREFIX_PARTS = 4
 const SINGLE_MESSAGES = 8
 const OBJECTS_PER_SINGLE_MESSAGE = 4096
 
-export interface IndexContext extends PagesContext {
+export interface IndexDeps extends PagesDeps {
   deadLettering: DeadLettering
 }
 
 export interface IndexReaderOptions {
-  context: IndexContext
+  deps: IndexDeps
   /** The objectFilter of a kind in a place, without the installation's prefix. */
   filter: string
   /** Returns the stream's last sequence, as far as earlier reads have shown it. */
@@ -107,7 +107,7 @@ export class IndexReader implements Disposable {
   }
 
   async #read(): Promise<void> {
-    const { js, isReplicated } = this.#options.context
+    const { js, isReplicated } = this.#options.deps
     const isUnreplicated = !isReplicated()
     const next = (): Promise<StoredMessage | undefined> =>
       this.#ask((stream, subject) =>
@@ -140,12 +140,12 @@ export class IndexReader implements Disposable {
     this.#position = Math.max(this.#position, end)
     if (this.#isBuilt) return
     this.#isBuilt = true
-    const { context, filter } = this.#options
-    context.log.debug({ filter, objects: this.index.size }, 'the index of a related kind is read')
+    const { deps, filter } = this.#options
+    deps.log.debug({ filter, objects: this.index.size }, 'the index of a related kind is read')
   }
 
   #page(): Promise<PageFrom> {
-    const { js } = this.#options.context
+    const { js } = this.#options.deps
     return this.#ask(async (stream, subject, signal) => {
       using _asked = await js.incoming.acquire(NEXT_PAGE_BYTES + LARGEST_MESSAGE_BYTES, signal)
       return await js.pageFrom(stream, subject, { first: this.#position + 1, maxBytes: NEXT_PAGE_BYTES })
@@ -153,20 +153,20 @@ export class IndexReader implements Disposable {
   }
 
   #ask<T>(request: (stream: string, subject: string, signal: AbortSignal) => Promise<T>): Promise<T> {
-    const { context, filter } = this.#options
-    const { names, log } = context
+    const { deps, filter } = this.#options
+    const { names, log } = deps
     const { signal } = this.#disposed
     return persist(() => request(names.stream, names.root + filter, signal), { signal, log })
   }
 
   async #apply(messages: readonly StoredMessage[]): Promise<void> {
-    const { context, selected } = this.#options
+    const { deps, selected } = this.#options
     for (const message of messages) {
-      const subject = message.subject.slice(context.names.root.length)
+      const subject = message.subject.slice(deps.names.root.length)
       const copy = copyFrom(message)
       const isThere = isPresent(copy)
       const event = isThere
-        ? await context.deadLettering.readOrDeadLetter(message, () => storedEventFrom(subject, message))
+        ? await deps.deadLettering.readOrDeadLetter(message, () => storedEventFrom(subject, message))
         : undefined
       this.#disposed.signal.throwIfAborted()
       const verb = isThere && event === undefined ? 'moved' : copy.verb

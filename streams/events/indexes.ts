@@ -2,7 +2,7 @@ import type { ResourceRef } from '#contracts'
 import type { StoredMessage } from '#nats'
 import { BoundedMap, unlessAborted } from '#primitives'
 import { copyFrom, storedEventFrom } from './event.ts'
-import { type IndexContext, IndexReader, type Located, type ObjectIndex } from './index-reader.ts'
+import { type IndexDeps, IndexReader, type Located, type ObjectIndex } from './index-reader.ts'
 import { type ReadTerms, readPages, sizeOf } from './pages.ts'
 import { objectFilter, resourcePrefix } from './subjects.ts'
 import type { SelectedQuery, Selection, StoredObject } from './types.ts'
@@ -19,7 +19,7 @@ interface Known {
   object: StoredObject
 }
 
-export interface SelectedReaderOptions extends IndexContext {
+export interface SelectedReaderOptions extends IndexDeps {
   tombstoneSeconds: number
 }
 
@@ -28,14 +28,14 @@ export interface SelectedReaderOptions extends IndexContext {
  * have not changed come from memory.
  */
 export class SelectedReader {
-  readonly #context: IndexContext
+  readonly #deps: IndexDeps
   readonly #indexes: Indexes
   #known = knownObjects()
 
-  constructor({ tombstoneSeconds, ...context }: SelectedReaderOptions) {
-    this.#context = context
+  constructor({ tombstoneSeconds, ...deps }: SelectedReaderOptions) {
+    this.#deps = deps
     this.#indexes = new Indexes({
-      context,
+      deps,
       tombstoneSeconds,
       selected: (subject, object, message) => remember(this.#known, subject, object, message),
       cleared: () => {
@@ -100,10 +100,10 @@ export class SelectedReader {
 
   /** Reads objects. False: one of them no longer exists there. */
   async #readAt(subjects: readonly string[], objects: Map<string, StoredObject>, terms: ReadTerms): Promise<boolean> {
-    const { names, deadLettering } = this.#context
+    const { names, deadLettering } = this.#deps
     // The map is replaced as soon as this answer may be older than a loss of messages.
     const known = this.#known
-    const { messages } = await readPages(this.#context, subjects, terms)
+    const { messages } = await readPages(this.#deps, subjects, terms)
     let count = 0
     for (const message of messages) {
       if (!isPresent(copyFrom(message))) continue
@@ -147,7 +147,7 @@ export interface Mark {
 }
 
 interface IndexesOptions {
-  context: IndexContext
+  deps: IndexDeps
   tombstoneSeconds: number
   selected: (subject: string, object: StoredObject, message: StoredMessage) => void
   /** Called when objects that were read earlier are no longer valid. */
@@ -176,7 +176,7 @@ export class Indexes {
   #highest = 0
 
   constructor(options: IndexesOptions) {
-    const { js } = options.context
+    const { js } = options.deps
     this.#options = options
     js.onDisconnect(() => this.clear())
     js.onReconnect(() => this.clear())
@@ -233,8 +233,8 @@ export class Indexes {
   }
 
   #create(filter: string): IndexReader {
-    const { context, selected, keptMs = KEPT_MS } = this.#options
-    const reader = new IndexReader({ context, filter, end: () => this.#end, selected })
+    const { deps, selected, keptMs = KEPT_MS } = this.#options
+    const reader = new IndexReader({ deps, filter, end: () => this.#end, selected })
     keepUpToDate(reader, {
       keptMs,
       refreshed: () => {
@@ -301,7 +301,7 @@ export class Indexes {
       if (this.#bytes <= capacityBytes || this.#readers.size === 1) return
       this.drop(other)
       if (Date.now() - usedAt > BUSY_MS) continue
-      const { log } = this.#options.context
+      const { log } = this.#options.deps
       log.warn({ filter: other, bytes: this.#bytes }, 'the indexes of related objects do not fit into memory together')
     }
   }

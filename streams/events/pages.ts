@@ -17,7 +17,7 @@ const STALE_READ_PAUSE_MS = 1
 /** The memory that must be free before a read of EVENTS begins. */
 export const FIRST_READ_BYTES = FIRST_PAGE_BYTES + LARGEST_MESSAGE_BYTES
 
-export interface PagesContext {
+export interface PagesDeps {
   js: JetStream
   names: StreamNames
   /** True: the stream has replicas, or may get them now. */
@@ -45,7 +45,7 @@ export const sizeOf = ({ data }: Pick<StoredMessage, 'data'>): number => data.le
  * pages would be missing if a replica that is behind sends the second page.
  */
 export async function readPages(
-  { js, names, isReplicated, log }: PagesContext,
+  { js, names, isReplicated, log }: PagesDeps,
   filters: readonly string[],
   { allowance, signal }: ReadTerms,
 ): Promise<Pages> {

@@ -4,7 +4,7 @@ import type { DeadLettering } from './dead-letters.ts'
 import { copyFrom, identityFrom, storedEventFrom } from './event.ts'
 import type { SelectedReader } from './indexes.ts'
 import type { KnownObject, ObservedView, ObservedViews } from './observed-views.ts'
-import { type PagesContext, type ReadTerms, readPages, sizeOf } from './pages.ts'
+import { type PagesDeps, type ReadTerms, readPages, sizeOf } from './pages.ts'
 import { ANCHOR, markPlace } from './stream.ts'
 import type { OwnerKey } from './subjects.ts'
 import {
@@ -22,7 +22,7 @@ import { isSelected, type Selection } from './types.ts'
 import type { Memory } from './version-conflict.ts'
 import { holderOf, isPresent, type StoredCopy } from './version-conflict.ts'
 
-export interface ReaderContext extends PagesContext {
+export interface ReaderDeps extends PagesDeps {
   memory: Memory
   views: ObservedViews
   cluster: string
@@ -46,18 +46,18 @@ const PUSHED_BYTES = 32 * 2 ** 20
 
 /** Reads EVENTS. Each read sees everything that was confirmed before it began. */
 export class Reader {
-  readonly #context: ReaderContext
+  readonly #deps: ReaderDeps
   readonly #selected: SelectedReader
 
-  constructor(context: ReaderContext, selected: SelectedReader) {
-    this.#context = context
+  constructor(deps: ReaderDeps, selected: SelectedReader) {
+    this.#deps = deps
     this.#selected = selected
   }
 
   async observe({ withView = false, ...query }: ObserveQuery): Promise<Observed> {
     const { primary, owned = [], related = [], news } = query
     if (!withView || related.length > 0) return this.#observeAll(query)
-    const view = this.#context.views.open({
+    const view = this.#deps.views.open({
       primary: identityFilter(primary),
       owned: owned.map((ref) => childrenFilter(ref, primary.namespace, ownerOf(primary))),
       news: news && { filter: identityFilter(news.of), known: news.known },
@@ -135,7 +135,7 @@ export class Reader {
       const { subject, verb } = this.#copy(message)
       // The object moved to another owner, so the copy there counts.
       if (verb === 'moved') continue
-      const identity = await this.#context.deadLettering.readOrDeadLetter(message, () => identityFrom(subject, message))
+      const identity = await this.#deps.deadLettering.readOrDeadLetter(message, () => identityFrom(subject, message))
       if (identity && includes(identity.key.namespace)) yield identity
     }
   }
@@ -153,7 +153,7 @@ export class Reader {
 
   async *follow(filter: ObjectFilter, signal: AbortSignal, caughtUp?: () => void): AsyncGenerator<StoredEvent> {
     for await (const message of this.#follow([objectFilter(filter)], signal, caughtUp)) {
-      const event = await this.#context.deadLettering.readOrDeadLetter(message, () =>
+      const event = await this.#deps.deadLettering.readOrDeadLetter(message, () =>
         storedEventFrom(this.#bare(message), message),
       )
       if (event) yield event
@@ -171,20 +171,20 @@ export class Reader {
       const [copy] = group
       if (copy === undefined || group.length > 1 || copy.verb === 'moved') continue
       const { subject, identity, message: _, ...held } = copy
-      if (matchers.some((matches) => matches(subject))) this.#context.memory.observe(identity, held)
+      if (matchers.some((matches) => matches(subject))) this.#deps.memory.observe(identity, held)
     }
   }
 
   /** Reads the last message of each matching subject. */
   async #last(filters: string[], terms: ReadTerms): Promise<{ copies: Copy[]; end: number | undefined }> {
     try {
-      const { messages, end } = await readPages(this.#context, filters, terms)
+      const { messages, end } = await readPages(this.#deps, filters, terms)
       return { copies: messages.map((message) => this.#copy(message)), end }
     } catch (error) {
       if (!(error instanceof JetStreamError) || error.code !== TOO_MANY) throw error
     }
     terms.allowance?.demand(PUSHED_BYTES)
-    using _asked = await this.#context.js.incoming.acquire(PUSHED_BYTES, terms.signal)
+    using _asked = await this.#deps.js.incoming.acquire(PUSHED_BYTES, terms.signal)
     return { copies: await this.#snapshot(filters, terms), end: undefined }
   }
 
@@ -211,7 +211,7 @@ export class Reader {
     caughtUp: (() => void) | undefined,
     headersOnly = false,
   ): AsyncGenerator<StoredMessage> {
-    const { js, names, cluster, log } = this.#context
+    const { js, names, cluster, log } = this.#deps
     const anchor = names.root + ANCHOR
     const subjects = filters.map((filter) => names.root + filter)
     let place = caughtUp && (await markPlace(js, names, cluster, { signal, log }))
@@ -231,14 +231,14 @@ export class Reader {
   }
 
   #bare({ subject }: StoredMessage): string {
-    return subject.slice(this.#context.names.root.length)
+    return subject.slice(this.#deps.names.root.length)
   }
 
   async #newsIn(copies: Copy[], known: number | undefined): Promise<Observed['news']> {
     const copy = holderOf(copies)
     if (copy === undefined) return 'absent'
     if (copy.sequence === known || copy.verb === 'moved') return undefined
-    return this.#context.deadLettering.readOrDeadLetter(copy.message, () => storedEventFrom(copy.subject, copy.message))
+    return this.#deps.deadLettering.readOrDeadLetter(copy.message, () => storedEventFrom(copy.subject, copy.message))
   }
 
   /** Returns the present objects. Deleted objects and notes that an object moved to another owner are left out. */
@@ -246,7 +246,7 @@ export class Reader {
     const objects: { subject: string; event: StoredObject }[] = []
     for (const { subject, message, verb } of holders(copies)) {
       if (!isPresent({ verb })) continue
-      const event = this.#context.deadLettering.readOrDeadLetter(message, () => storedEventFrom(subject, message))
+      const event = this.#deps.deadLettering.readOrDeadLetter(message, () => storedEventFrom(subject, message))
       const read = event instanceof Promise ? await event : event
       if (read) objects.push({ subject, event: read })
     }

@@ -53,17 +53,17 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
     memory.clear()
   })
   const deadLettering = new DeadLettering({ js, names, isReferenceOnly, deadLetter: options.deadLetter, log, now })
-  const context = { js, names, memory, views, cluster, deadLettering, log }
+  const deps = { js, names, memory, views, cluster, deadLettering, log }
   const writer = new Writer({
-    ...context,
+    ...deps,
     now,
     maxObjectBytes: maxObjectBytes(js, options),
     tombstoneSeconds,
     isReferenceOnly,
   })
-  const reading = { ...context, isReplicated: () => mayBeReplicated(js, replicas) }
+  const reading = { ...deps, isReplicated: () => mayBeReplicated(js, replicas) }
   const reader = new Reader(reading, new SelectedReader({ ...reading, tombstoneSeconds }))
-  const cursors = new Cursors(context)
+  const cursors = new Cursors(deps)
   await redact(references, reader, writer)
   return {
     cluster,
@@ -82,7 +82,7 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
     followCursors: (signal) => cursors.follow(signal),
     identities: (ref, scope, also) => reader.identities(ref, scope, also),
     selectedKeys: (ref, namespaces, one) => reader.selectedKeys(ref, namespaces, one),
-    sweep: (ref, scope, which) => sweep(context, reader.identities(ref, scope), which),
+    sweep: (ref, scope, which) => sweep(deps, reader.identities(ref, scope), which),
     endViews: () => views.end(),
     forget: (ref) => memory.forget(`${resourcePrefix(ref)}.`),
     follow: (filter, signal, caughtUp) => reader.follow(filter, signal, caughtUp),

@@ -36,7 +36,7 @@ import {
   type WantedVersion,
 } from './version-conflict.ts'
 
-export interface WriterContext extends TravelRules {
+export interface WriterDeps extends TravelRules {
   js: JetStream
   names: StreamNames
   memory: Memory
@@ -78,12 +78,12 @@ const STALE_READ_PAUSE_MS = 2
  *     redact                 replaces a stored object with a reference
  */
 export class Writer {
-  readonly #context: WriterContext
+  readonly #deps: WriterDeps
   /** Writes of one object wait for each other. */
   readonly #writes = new KeyedSerial()
 
-  constructor(context: WriterContext) {
-    this.#context = context
+  constructor(deps: WriterDeps) {
+    this.#deps = deps
   }
 
   /**
@@ -117,7 +117,7 @@ export class Writer {
 
   /** Updates the views with the result. Undefined: the object may have been stored, or not. */
   #tell({ identity, subject, stored }: Write, result: PutResult | undefined): void {
-    const { views } = this.#context
+    const { views } = this.#deps
     if (result === undefined) return views.end()
     const left = result.formerOwners.map((owner) => withOwnerPart(subject, ownerPart(owner)))
     for (const former of left) views.noted(identity, former, { kind: 'unclear' })
@@ -128,12 +128,12 @@ export class Writer {
 
   /** Replaces a message that holds a whole object with a reference. */
   async redact(subject: string): Promise<void> {
-    const { js, names, log } = this.#context
+    const { js, names, log } = this.#deps
     for (;;) {
       const message = await persist(() => js.lastOf(names.stream, names.root + subject), { log })
       if (message === undefined || isReference(message)) return
       const { verb, event, origin } = storedEventFrom(subject, message)
-      const reference = this.#kept(referenceTo(event, this.#context).message, origin, verb === 'deleted')
+      const reference = this.#kept(referenceTo(event, this.#deps).message, origin, verb === 'deleted')
       if ((await this.#publish({ options: {} }, subject, reference, message.sequence)) !== undefined) return
     }
   }
@@ -148,7 +148,7 @@ export class Writer {
       if (!isTooLarge && !(error instanceof PoisonEventError)) throw error
       const [reason, bytes] = isTooLarge ? (['too-large', error.bytes] as const) : ([error.reason, 0] as const)
       const why = `the event of uid ${object.metadata.uid} cannot be stored: ${error.message}`
-      await unlessAborted(this.#context.deadLettering.deadLetterUnstored(subject, reason, why, bytes), options.signal)
+      await unlessAborted(this.#deps.deadLettering.deadLetterUnstored(subject, reason, why, bytes), options.signal)
       return { outcome: 'deadLettered', sequence: 0, origin: undefined, formerOwners: [] }
     }
   }
@@ -182,7 +182,7 @@ export class Writer {
   /** Whether this write has the whole object and the stored copy only its metadata. */
   #completes(write: Write, { outcome, holder }: VersionDecision & { act: 'keep' }): boolean {
     const isCandidate = outcome === 'present' && holder.partial && write.wanted.verb !== 'deleted'
-    if (!isCandidate || write.options.referenceOnly || this.#context.isReferenceOnly(write.ref)) return false
+    if (!isCandidate || write.options.referenceOnly || this.#deps.isReferenceOnly(write.ref)) return false
     return !isPartial(this.#message(write))
   }
 
@@ -193,7 +193,7 @@ export class Writer {
   async #firstCopies(write: Write): Promise<StoredCopies> {
     const { verb, overrides } = write.wanted
     if (overrides !== undefined) return storedCopiesOf(await this.#readAll(write))
-    return this.#context.memory.get(write.identity) ?? storedCopiesOf(verb === 'added' ? [] : await this.#read(write))
+    return this.#deps.memory.get(write.identity) ?? storedCopiesOf(verb === 'added' ? [] : await this.#read(write))
   }
 
   /** Marks copies under other owners as moved, after the copy that counts is confirmed. */
@@ -206,7 +206,7 @@ export class Writer {
   ): Promise<PutResult> {
     const moved = await this.#markMoved(write, obsolete)
     const left = leftOwners(stored, [...obsolete, ...moved], holder.owner)
-    this.#context.memory.set(write.identity, holder, left)
+    this.#deps.memory.set(write.identity, holder, left)
     const formerOwners = left.map(parseOwner).filter((owner) => owner !== undefined)
     return { outcome, sequence: holder.sequence, origin: holder.origin, formerOwners }
   }
@@ -218,7 +218,7 @@ export class Writer {
   async #markMoved(write: Write, copies: readonly StoredCopy[]): Promise<StoredCopy[]> {
     const moved: StoredCopy[] = []
     if (copies.length === 0) return moved
-    const note = referenceTo(objectEvent(this.#input(write, 'moved')), this.#context)
+    const note = referenceTo(objectEvent(this.#input(write, 'moved')), this.#deps)
     const message = this.#kept(note.message, undefined, true)
     let pending = [...copies]
     for (let copy = pending.shift(); copy; copy = pending.shift()) {
@@ -232,20 +232,20 @@ export class Writer {
   #message(write: Write): NatsMessage {
     const { verb } = write.wanted
     const { referenceOnly: metadataOnly, lastState, origin } = write.options
-    const { event, message } = publicationOf(this.#input(write, verb), this.#context, { metadataOnly, lastState })
+    const { event, message } = publicationOf(this.#input(write, verb), this.#deps, { metadataOnly, lastState })
     write.event = event
     return this.#kept(message, origin, verb === 'deleted')
   }
 
   #input({ ref, object, options }: Write, verb: Verb | 'moved'): ObjectEventInput {
-    const { cluster, now } = this.#context
+    const { cluster, now } = this.#deps
     return { cluster, ref, verb, object, now: now(), traceparent: options.traceparent }
   }
 
   /** Returns the message with the headers that EVENTS stores besides the event. */
   #kept({ headers, data }: NatsMessage, origin: string | undefined, expires: boolean): NatsMessage {
     return {
-      headers: Object.assign(headers, storeHeaders(origin, expires ? this.#context.tombstoneSeconds : undefined)),
+      headers: Object.assign(headers, storeHeaders(origin, expires ? this.#deps.tombstoneSeconds : undefined)),
       data,
     }
   }
@@ -257,7 +257,7 @@ export class Writer {
     { headers, data }: NatsMessage,
     expected: number,
   ): Promise<number | undefined> {
-    const { js, names, log } = this.#context
+    const { js, names, log } = this.#deps
     const guarded = { ...headers, [EXPECTED]: expected }
     demandSize(guarded, data, js.nc.info?.max_payload)
     try {
@@ -283,7 +283,7 @@ export class Writer {
   }
 
   async #last({ options }: Write, filter: string): Promise<StoredCopy[]> {
-    const { js, names, log } = this.#context
+    const { js, names, log } = this.#deps
     const read = () => js.lastOfEach(names.stream, [names.root + filter])
     return (await persist(read, { signal: options.signal, log })).messages.map(copyFrom)
   }
