@@ -34,6 +34,7 @@ const codeByName: Record<string, number> = {
   ApiConnectionError: EXIT.kubernetes,
   ApiAnswerError: EXIT.kubernetes,
   NatsUnreachableError: EXIT.nats,
+  NatsUrlError: EXIT.nats,
   NoEventsError: EXIT.nats,
   NoRunsError: EXIT.nats,
   StreamLostError: EXIT.nats,

@@ -100,8 +100,8 @@ export interface ExistingServers {
 const TIMEOUT_MS = 5000
 
 /** NATS_URL names a server that does not answer. */
-class NatsUnreachableError extends Error {
-  override readonly name = 'NatsUnreachableError'
+class NatsUrlError extends Error {
+  override readonly name = 'NatsUrlError'
 }
 
 /**
@@ -138,7 +138,7 @@ async function natsAnswers(urls: string): Promise<void> {
   const attempts = urls.split(',').map((url) => portAnswers(new URL(url.includes('://') ? url : `nats://${url}`)))
   await Promise.any(attempts).catch((error: AggregateError) => {
     const [cause] = error.errors as Error[]
-    throw new NatsUnreachableError(cause?.message, { cause })
+    throw new NatsUrlError(cause?.message, { cause })
   })
 }
 
