@@ -12,7 +12,7 @@ import { Relations } from './relations.ts'
 import { Releases } from './releases.ts'
 import { ResourceWatch } from './resource-watch.ts'
 import { RESYNCS, Resyncs } from './resyncs.ts'
-import { type IsClusterScoped, type KeptAsk, Routes } from './routing.ts'
+import { type CoveredAsk, type IsClusterScoped, Routes } from './routing.ts'
 import { Sweeper, type SweeperDeps } from './sweeper.ts'
 import type { Bridge, BridgeOptions, BridgeStatus, ResourceStatus } from './types.ts'
 import { StreamContinuity } from './watch-progress.ts'
@@ -298,7 +298,7 @@ export function demandOf(
   served: readonly Reconciler[],
   refused: readonly RefusedReconciler[],
   isClusterScoped: IsClusterScoped,
-  kept: readonly KeptAsk[] = [],
+  kept: readonly CoveredAsk[] = [],
 ): (ref: ResourceRef, scope: string | undefined) => boolean {
   const routes = new Routes(served, undefined, kept)
   const places = routes.refs.flatMap((ref) => {

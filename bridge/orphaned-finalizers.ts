@@ -4,7 +4,7 @@ import { pause, unlessAborted, Wake } from '#primitives'
 import type { WorkQueue } from '#queue'
 import { finalizerOf, identityOf } from '#spec'
 import type { Reconciler } from './reconcilers.ts'
-import type { KeptAsk } from './routing.ts'
+import type { CoveredAsk } from './routing.ts'
 import type { OrphanedKeys, OrphanStatus } from './types.ts'
 import type { State } from './watch-state.ts'
 
@@ -73,7 +73,7 @@ export class OrphanedFinalizers implements OrphanedKeys {
     this.#wake.poke()
   }
 
-  asks(): KeptAsk[] {
+  asks(): CoveredAsk[] {
     return [...this.#orphans.values()].map(({ ask }) => ask)
   }
 
@@ -192,7 +192,7 @@ export class Orphan {
   }
 
   /** The resource to watch, so that EVENTS shows the changes of the objects. */
-  get ask(): KeptAsk {
+  get ask(): CoveredAsk {
     const { ref, namespaces } = this.record.finalizes
     return { ref, namespaces, metadataOnly: true, coverageId: `~${this.name}` }
   }

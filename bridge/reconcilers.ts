@@ -53,7 +53,7 @@ export function hasKey({ name, spec, selects }: Reconciler, object: KubeObject):
  * of the primary by default. For a Reconciler with `finalize` all primaries are watched, whatever it selects, because
  * it must observe that a primary has left its selection.
  */
-export function asksOf({ for: primary, finalize, owns, related }: ReconcilerSpec): Ask[] {
+export function asksOf({ for: primary, finalize, owns, related }: ReconcilerSpec): ResourceAsk[] {
   const { namespaces } = primary
   return [
     { ...(finalize ? {} : selectorsOf(primary)), namespaces, namesInBody: related.some(isNamedInBody), ref: primary },
@@ -67,13 +67,13 @@ export function asksOf({ for: primary, finalize, owns, related }: ReconcilerSpec
   ]
 }
 
-const selectorsOf = ({ selector, fieldSelector }: Pick<Ask, 'selector' | 'fieldSelector'>) => ({
+const selectorsOf = ({ selector, fieldSelector }: Pick<ResourceAsk, 'selector' | 'fieldSelector'>) => ({
   ...(selector !== undefined && { selector }),
   ...(fieldSelector !== undefined && { fieldSelector }),
 })
 
 /** The objects of one resource that one Reconciler asks for. */
-export interface Ask extends SelectedResource {
+export interface ResourceAsk extends SelectedResource {
   ref: ResourceRef & { kind: string }
   metadataOnly?: boolean
   /** The names of related objects are in fields outside of the metadata. */
@@ -95,7 +95,7 @@ const NAMESPACES_AT_MOST = 16
  * Returns the narrowest selection that includes all objects that the Reconcilers ask for. Each Reconciler then applies
  * its own selectors. `isReferenceOnly`: EVENTS stores only metadata in any case.
  */
-export function widest(asks: readonly Ask[], isReferenceOnly = false): Selection {
+export function widest(asks: readonly ResourceAsk[], isReferenceOnly = false): Selection {
   const labelSelector = common(asks.map(({ selector }) => selector))
   const fieldSelector = common(asks.map((ask) => ask.fieldSelector))
   const kind = common(asks.map(({ ref }) => ref.kind))
@@ -111,7 +111,7 @@ export function widest(asks: readonly Ask[], isReferenceOnly = false): Selection
 }
 
 /** Returns the namespaces to watch one by one. Undefined: one watch for all namespaces. */
-export function namespacesOf(asks: readonly Ask[]): string[] | undefined {
+export function namespacesOf(asks: readonly ResourceAsk[]): string[] | undefined {
   const named = asks.flatMap(({ namespaces }) => (namespaces ? [namespaces] : []))
   const union = new Set(named.flat())
   return asks.length > 0 && named.length === asks.length && union.size <= NAMESPACES_AT_MOST
@@ -124,7 +124,7 @@ export const isSameSelection = (a: Selection, b: Selection): boolean =>
 
 /** Whether the request selects by the same labels and fields as the Reconciler. It includes all objects otherwise. */
 export const isSelectedBy = (
-  { selector, fieldSelector }: Pick<Ask, 'selector' | 'fieldSelector'>,
+  { selector, fieldSelector }: Pick<ResourceAsk, 'selector' | 'fieldSelector'>,
   watched: Selection,
 ): boolean => watched.labelSelector === selector && watched.fieldSelector === fieldSelector
 

@@ -113,7 +113,7 @@ function findingsOf(
   { ref, routes, covers, selection, unsafeBelow }: RelistPlan,
   events: EventStore,
   key: string,
-  before: Known | undefined,
+  before: StoredState | undefined,
   object: KubeObject,
   type: 'PRESENT' | 'MODIFIED' | 'DELETED',
 ): ListedChange[] {
@@ -153,7 +153,7 @@ function findingsOf(
 }
 
 /** Returns the deletion of an object that no longer exists, or its keys if the deletion is stored already. */
-function ending(ref: ResourceRef, key: string, gone: Known, events: EventStore): () => Promise<News> {
+function ending(ref: ResourceRef, key: string, gone: StoredState, events: EventStore): () => Promise<News> {
   const { namespace, name } = parseKey(key)
   return async () => {
     const { primary } = gone.deleted ? {} : await events.observe({ primary: { ref, namespace, name } })
@@ -164,7 +164,7 @@ function ending(ref: ResourceRef, key: string, gone: Known, events: EventStore):
 }
 
 /** Returns a deletion that EVENTS has already, to be stored once more, because a stale copy is beside it. */
-function deletionOf(ref: ResourceRef, kind: string, key: string, gone: Known): News {
+function deletionOf(ref: ResourceRef, kind: string, key: string, gone: StoredState): News {
   const { namespace, name } = parseKey(key)
   const { uid, resourceVersion } = gone
   const metadata = { name, ...(namespace !== undefined && { namespace }), uid, resourceVersion }
@@ -175,7 +175,7 @@ function deletionOf(ref: ResourceRef, kind: string, key: string, gone: Known): N
  * The sequence of a copy that has a stale copy beside it. A write that overrides it looks at all copies, and replaces the
  * stale one.
  */
-const staleBeside = (before: Known | undefined): number | undefined =>
+const staleBeside = (before: StoredState | undefined): number | undefined =>
   before?.hasStaleCopy === true ? before.sequence : undefined
 
 const isChange = (news: ListedChange['news']): boolean => typeof news !== 'function' && news.verb !== undefined
@@ -268,7 +268,7 @@ async function* streamed(kube: KubeClient, path: string, options: ListObjectsOpt
 }
 
 /** The state of one object in EVENTS. */
-export interface Known {
+export interface StoredState {
   uid: string
   resourceVersion: string
   deleted: boolean
@@ -295,7 +295,7 @@ export interface CoveredUpTo {
   sequence: number
 }
 
-export function known(identity: Identity, coveredUpTo: CoveredUpTo | undefined): Known {
+export function known(identity: Identity, coveredUpTo: CoveredUpTo | undefined): StoredState {
   const { uid, resourceVersion, deleted, owner, referenceOnly: partial, sequence } = identity
   const covered = isCovered(identity, coveredUpTo)
   return { uid, resourceVersion, deleted, owner, partial, sequence, covered, hasStaleCopy: false }
@@ -305,7 +305,7 @@ export function known(identity: Identity, coveredUpTo: CoveredUpTo | undefined):
  * Whether the first of two copies in EVENTS is the later one, by the rule of its writers. At the same version, the
  * deletion is the later copy.
  */
-function isLater(one: Pick<Known, 'resourceVersion' | 'deleted'>, other: Known): boolean {
+function isLater(one: Pick<StoredState, 'resourceVersion' | 'deleted'>, other: StoredState): boolean {
   const order = compareVersions(one.resourceVersion, other.resourceVersion) ?? 1
   return order > 0 || (order === 0 && one.deleted)
 }
@@ -314,14 +314,18 @@ function isLater(one: Pick<Known, 'resourceVersion' | 'deleted'>, other: Known):
  * Returns the sequence of a state in EVENTS that the listed object overrides. That is a deletion of the same version,
  * after which the object is back in a selection; or a later version, if the API server was restored from a backup.
  */
-export function overriddenBy(before: Known | undefined, { metadata }: KubeObject): number | undefined {
+export function overriddenBy(before: StoredState | undefined, { metadata }: KubeObject): number | undefined {
   if (before === undefined) return undefined
   const order = compareVersions(metadata.resourceVersion ?? '', before.resourceVersion) ?? 1
   const isBack = before.deleted && before.uid === metadata.uid && order === 0
   return isBack || order < 0 ? before.sequence : undefined
 }
 
-export function difference(before: Known | undefined, object: KubeObject, owner: OwnerKey | undefined): Difference {
+export function difference(
+  before: StoredState | undefined,
+  object: KubeObject,
+  owner: OwnerKey | undefined,
+): Difference {
   if (before === undefined || before.deleted) return 'added'
   const { uid, resourceVersion } = object.metadata
   if (before.uid !== uid) return overriddenBy(before, object) === undefined ? 'replaced' : 'added'
@@ -349,7 +353,7 @@ export class KnownObjects {
   readonly #owners = new CompactMap()
 
   /** Adds an object. Keeps the latest of several copies, and notes that there are others. */
-  add(key: string, known: Known): void {
+  add(key: string, known: StoredState): void {
     const text = this.#objects.get(key)
     if (text === undefined) return void this.#objects.set(key, this.#packed(known))
     const before = this.#unpacked(text)
@@ -360,25 +364,25 @@ export class KnownObjects {
   }
 
   /** Returns the object and removes it. */
-  take(key: string): Known | undefined {
+  take(key: string): StoredState | undefined {
     const text = this.#objects.get(key)
     if (text === undefined) return undefined
     this.#objects.delete(key)
     return this.#unpacked(text)
   }
 
-  *remaining(): Generator<[key: string, known: Known]> {
+  *remaining(): Generator<[key: string, known: StoredState]> {
     for (const [key, text] of this.#objects.entries()) yield [key, this.#unpacked(text)]
   }
 
-  #packed({ uid, resourceVersion, deleted, owner, covered, partial, sequence, hasStaleCopy }: Known): string {
+  #packed({ uid, resourceVersion, deleted, owner, covered, partial, sequence, hasStaleCopy }: StoredState): string {
     const position = owner === undefined ? '' : this.#owners.set(ownerPart(owner), '')
     const flags =
       (deleted ? DELETED : 0) | (covered ? COVERED : 0) | (partial ? PARTIAL : 0) | (hasStaleCopy ? STALE_COPY : 0)
     return [flags, sequence, uid, resourceVersion, position].join(' ')
   }
 
-  #unpacked(text: string): Known {
+  #unpacked(text: string): StoredState {
     const [flags, sequence, uid = '', resourceVersion = '', owner = ''] = text.split(' ')
     const has = (flag: number): boolean => (Number(flags) & flag) !== 0
     return {

@@ -11,7 +11,7 @@ import {
   type RelatedResource,
   wantedRevision,
 } from '#spec'
-import { type Ask, asksOf, namespacesOf, type Reconciler, type Selection, widest } from './reconcilers.ts'
+import { asksOf, namespacesOf, type Reconciler, type ResourceAsk, type Selection, widest } from './reconcilers.ts'
 
 /** The purposes of one watched resource. */
 interface ResourceRoutes {
@@ -22,7 +22,7 @@ interface ResourceRoutes {
   /** Reconcilers that own objects of this resource, by the resource of their primaries. */
   ownedBy: Map<string, Reconciler[]>
   relatedTo: RelatedTo[]
-  asks: KeptAsk[]
+  asks: CoveredAsk[]
   /** Results that are computed at the first request. */
   known: { selection?: Selection; namespaces?: { all: string[] | undefined }; coverageIds: Map<string, string[]> }
 }
@@ -38,7 +38,7 @@ const noRoutes = (ref: ResourceRef): ResourceRoutes => ({
 })
 
 /** An ask under a coverage ID. The ID belongs to a Reconciler, or to an ask without keys. */
-export interface KeptAsk extends Ask {
+export interface CoveredAsk extends ResourceAsk {
   coverageId: string
 }
 
@@ -96,7 +96,7 @@ export class Routes {
   constructor(
     reconcilers: readonly Reconciler[],
     isReferenceOnly: (ref: ResourceRef) => boolean = () => false,
-    kept: readonly KeptAsk[] = [],
+    kept: readonly CoveredAsk[] = [],
   ) {
     this.#isReferenceOnly = isReferenceOnly
     for (const reconciler of reconcilers) {

@@ -143,7 +143,7 @@ export interface Publication {
   message: NatsMessage
 }
 
-interface Known {
+interface PublicationOptions {
   /** True: only the metadata of the object are known. */
   metadataOnly?: boolean
   /** True: a Reconciler needs the last state of a deleted object. */
@@ -157,7 +157,7 @@ interface Known {
 export function publicationOf(
   input: ObjectEventInput,
   rules: TravelRules,
-  { metadataOnly, lastState }: Known = {},
+  { metadataOnly, lastState }: PublicationOptions = {},
 ): Publication {
   const event = objectEvent(input)
   if (rules.isReferenceOnly(input.ref)) return referenceTo(event, rules)

@@ -13,7 +13,7 @@ const VIEW_CAPACITY_BYTES = 16 * 2 ** 20
 /** The number of subjects in one request. */
 const AT_ONCE = 256
 
-interface Known {
+interface KnownMessage {
   sequence: number
   bytes: number
   object: StoredObject
@@ -44,13 +44,13 @@ export class SelectedReader {
     })
   }
 
-  mark(): Mark {
-    return this.#indexes.mark()
+  endBefore(): StreamEnd {
+    return this.#indexes.endBefore()
   }
 
-  /** Notes the end of the stream. False: repeat all reads since the mark. */
-  reached(mark: Mark, end: number): boolean {
-    return this.#indexes.reached(mark, end)
+  /** Notes the end of the stream. False: repeat all reads since then. */
+  reached(before: StreamEnd, end: number): boolean {
+    return this.#indexes.reached(before, end)
   }
 
   read(queries: readonly SelectedQuery[], terms: ReadTerms): Promise<StoredObject[][]> {
@@ -119,10 +119,10 @@ export class SelectedReader {
 }
 
 /** Objects keyed by subject; the most recently used ones are kept. */
-const knownObjects = () => new BoundedMap<string, Known>(VIEW_CAPACITY_BYTES, ({ bytes }) => bytes)
+const knownObjects = () => new BoundedMap<string, KnownMessage>(VIEW_CAPACITY_BYTES, ({ bytes }) => bytes)
 
 function remember(
-  known: BoundedMap<string, Known>,
+  known: BoundedMap<string, KnownMessage>,
   subject: string,
   object: StoredObject,
   message: StoredMessage,
@@ -140,7 +140,7 @@ const KEPT_MS = 3_600_000
 const OLDEST = 0.5
 
 /** The known end of the stream at one moment. */
-export interface Mark {
+export interface StreamEnd {
   generation: object
   /** The stream had this sequence. */
   highest: number
@@ -246,16 +246,16 @@ export class Indexes {
     return reader
   }
 
-  /** Returns a mark. Call it before a read that shows the end of the stream. */
-  mark(): Mark {
+  /** Returns the known end of the stream. Call it before a read that shows the end of the stream. */
+  endBefore(): StreamEnd {
     return { generation: this.#generation, highest: this.#highest }
   }
 
   /**
-   * Notes the end of the stream. False: the stream was set back since the mark, or the connection was lost, so the data
+   * Notes the end of the stream. False: the stream was set back since then, or the connection was lost, so the data
    * that an index has read are not valid.
    */
-  reached({ generation, highest }: Mark, end: number): boolean {
+  reached({ generation, highest }: StreamEnd, end: number): boolean {
     if (generation !== this.#generation) return false
     if (end < highest) {
       this.clear()

@@ -74,13 +74,13 @@ export class Reader {
     const { allowance, signal } = query
     const terms = { allowance, signal }
     const selected = related.filter(isSelected)
-    const mark = this.#selected.mark()
+    const before = this.#selected.endBefore()
     const [first, selections] = await Promise.all([
       this.#observe({ ...query, related: related.filter((one) => !isSelected(one)) }, view),
       this.#selected.read(selected, terms),
     ])
     const { end, ...observed } = first
-    const isCurrent = end === undefined || this.#selected.reached(mark, end)
+    const isCurrent = end === undefined || this.#selected.reached(before, end)
     const found = isCurrent ? selections : await this.#selected.read(selected, terms)
     return { ...observed, related: related.map((one) => (isSelected(one) ? found : observed.related).shift() ?? []) }
   }

@@ -18,7 +18,7 @@ const PAUSE_MS = 50
  */
 export class Watermark {
   readonly #js: JetStream
-  readonly #kept: Kept
+  readonly #marked: MarkedStream
   readonly #listeners = new Set<() => void>()
   readonly #nonce: () => string
   #process: string
@@ -28,9 +28,9 @@ export class Watermark {
   #next: Promise<string> | undefined
 
   /** `nonce` returns names of processes. No two calls may return the same, in any process. */
-  constructor(js: JetStream, kept: Kept, nonce = () => nuid.next()) {
+  constructor(js: JetStream, marked: MarkedStream, nonce = () => nuid.next()) {
     this.#js = js
-    this.#kept = kept
+    this.#marked = marked
     this.#nonce = nonce
     this.#process = nonce()
     // All servers may be down by now, and may have lost messages that they had not written to disk.
@@ -66,7 +66,7 @@ export class Watermark {
   /** Returns true if the stream has everything that was confirmed before the mark was made. */
   async holds(mark: string): Promise<boolean> {
     const [process = '', sequence] = mark.split('.')
-    const last = await this.#js.lastOf(this.#kept.stream, this.#subjectOf(process))
+    const last = await this.#js.lastOf(this.#marked.stream, this.#subjectOf(process))
     return last !== undefined && last.sequence >= Number(sequence)
   }
 
@@ -79,7 +79,7 @@ export class Watermark {
         return `${this.#process}.${this.#last}`
       } catch (error) {
         if (!isWrongSequence(error)) throw error
-        const found = await this.#js.lastOf(this.#kept.stream, subject)
+        const found = await this.#js.lastOf(this.#marked.stream, subject)
         if (found && found.sequence > this.#last) {
           // A mark of this process whose confirmation got lost.
           this.#last = found.sequence
@@ -94,7 +94,7 @@ export class Watermark {
   }
 
   #subjectOf(process: string): string {
-    return `${this.#kept.mark}.${process}`
+    return `${this.#marked.mark}.${process}`
   }
 
   #lose(): void {
@@ -113,7 +113,7 @@ export class StreamLostError extends Error {
   override readonly name = 'StreamLostError'
 }
 
-export interface Kept {
+export interface MarkedStream {
   stream: string
   /** The subject of one message that exists from the beginning. If it is missing, the stream was emptied. */
   mark: string
@@ -128,10 +128,10 @@ export interface Kept {
  */
 export function incarnationOf(
   js: JetStream,
-  streams: readonly Kept[],
+  streams: readonly MarkedStream[],
   { marks }: { marks: boolean },
 ): () => Promise<string> {
-  const lives = streams.map((kept) => lifeOf(js, kept, marks))
+  const lives = streams.map((marked) => lifeOf(js, marked, marks))
   const ask = async () => (await Promise.all(lives.map((life) => life()))).join(' ')
   // Only one request runs at a time. Otherwise the older answer could arrive last, and the stream would appear to have
   // fallen behind.
@@ -150,8 +150,8 @@ export function incarnationOf(
   }
 }
 
-function lifeOf(js: JetStream, kept: Kept, marks: boolean): () => Promise<string> {
-  const { stream } = kept
+function lifeOf(js: JetStream, marked: MarkedStream, marks: boolean): () => Promise<string> {
+  const { stream } = marked
   let highest = 0
   let fallenBehind = 0
   let known: { created: string; mark: number | undefined } | undefined
@@ -160,7 +160,7 @@ function lifeOf(js: JetStream, kept: Kept, marks: boolean): () => Promise<string
     if (found === undefined || (known && known.created !== found.created))
       throw new StreamLostError(`stream ${stream} was deleted: start again, and everything is listed and runs again`)
     const { config, created, state } = found
-    const mark = await markOf(js, kept, marks && known?.mark === undefined)
+    const mark = await markOf(js, marked, marks && known?.mark === undefined)
     if (known?.mark !== undefined && known.mark !== mark)
       throw new StreamLostError(`stream ${stream} was emptied: start again, and everything is listed and runs again`)
     known = { created, mark }
@@ -181,7 +181,7 @@ async function findInfo(js: JetStream, stream: string): Promise<StreamInfo | und
 }
 
 /** Returns the sequence of the mark. */
-async function markOf(js: JetStream, { stream, mark }: Kept, makes: boolean): Promise<number | undefined> {
+async function markOf(js: JetStream, { stream, mark }: MarkedStream, makes: boolean): Promise<number | undefined> {
   const found = await js.lastOf(stream, mark)
   if (found !== undefined || !makes) return found?.sequence
   try {

@@ -50,7 +50,7 @@ export class HandlerRuns {
     for (const run of this.#leased) run.takeBack()
   }
 
-  async run(key: string, held: HeldKey, claim: Claim, isDraining: boolean): Promise<void> {
+  async run(key: string, held: HeldKey, claim: KeyClaim, isDraining: boolean): Promise<void> {
     const { reconciler, onFinished } = this.#options
     const { message } = claim
     const enqueuedAt = this.#core.clock.dateOf(queuedAt(this.#core, claim))
@@ -104,7 +104,7 @@ export class HandlerRuns {
 }
 
 /** The input for taking a key. */
-export interface Claim {
+export interface KeyClaim {
   input: Pick<TakeInput, 'token' | 'direct' | 'seen' | 'waiting' | 'isDue'>
   /** The token of the key, as it is stored. */
   message: StoredMessage | undefined
@@ -120,18 +120,18 @@ export interface Claim {
 }
 
 /** Returns when the key began to wait, in the server's time. */
-const queuedAt = ({ clock }: Core, claim: Claim): number =>
+const queuedAt = ({ clock }: Core, claim: KeyClaim): number =>
   claim.message?.storedAt ?? dueAt(claim) ?? clock.timeOf(claim.cameAt)
 
 /** Returns when the timer that caused this claim was due, in the server's time. Undefined: no timer caused it. */
-export const dueAt = ({ message, input }: Claim): number | undefined =>
+export const dueAt = ({ message, input }: KeyClaim): number | undefined =>
   input.isDue ? input.waiting?.at : message && dueOf(message)
 
 /** Takes the key under a lease. Undefined: the key must not run now, or not in this process. */
 export async function takeKey(
   core: Core,
   of: { reconciler: string; key: string },
-  claim: Claim,
+  claim: KeyClaim,
   signal: AbortSignal,
 ): Promise<HeldKey | undefined> {
   const { js, names, clock, terms, observer, log, instance } = core

@@ -60,13 +60,13 @@ export type TakeResult =
   | { kind: 'dropped'; because: 'delivery too old' | 'lease nearly over' }
 
 /** A delivery that is about to become a lease. */
-interface Claim extends TakeInput, Failures {
+interface LeaseClaim extends TakeInput, Failures {
   writes: number
   cutShort?: boolean
   causes?: Causes
 }
 
-export type TakeStep = { claim: Claim; io: Io } & (
+export type TakeStep = { claim: LeaseClaim; io: Io } & (
   | { name: 'take' | 'steal'; record: NewRecord }
   | { name: 'look' | 'dismiss' }
   | { name: 'mark'; sameLane: boolean }
@@ -119,12 +119,12 @@ export const take: Machine<TakeInput, TakeStep, TakeResult> = {
   },
 }
 
-function takeFresh(claim: Claim, now: number): Next {
+function takeFresh(claim: LeaseClaim, now: number): Next {
   if (now > claim.freshUntil) return end({ kind: 'dropped', because: 'delivery too old' })
   return writeRunning('take', claim, undefined, now)
 }
 
-function onRecord(claim: Claim, record: KeyRecord | undefined, now: number): Next {
+function onRecord(claim: LeaseClaim, record: KeyRecord | undefined, now: number): Next {
   if (record && isRunOf(record, claim.nonce)) return taken(claim, { record, writes: claim.writes }, now)
   // The timer has fired, or another process has taken it: a token or a run has followed from it.
   if (claim.isDue) return end({ kind: 'occupied' })
@@ -133,15 +133,20 @@ function onRecord(claim: Claim, record: KeyRecord | undefined, now: number): Nex
   return steal(claim, record, now)
 }
 
-const look = (claim: Claim): TakeStep => ({ name: 'look', claim, io: { do: 'readRecord' } })
+const look = (claim: LeaseClaim): TakeStep => ({ name: 'look', claim, io: { do: 'readRecord' } })
 
-function steal(claim: Claim, waiting: KeyRecord, now: number): TakeStep {
+function steal(claim: LeaseClaim, waiting: KeyRecord, now: number): TakeStep {
   const cutShort = claim.cutShort === true || waiting.reason === 'CutShort'
   return writeRunning('steal', { ...claim, ...worst(claim, waiting), cutShort }, waiting, now)
 }
 
 /** TAKE of an idle key, or STEAL: the same write removes the waiting record. */
-function writeRunning(name: 'take' | 'steal', claim: Claim, waiting: KeyRecord | undefined, now: number): TakeStep {
+function writeRunning(
+  name: 'take' | 'steal',
+  claim: LeaseClaim,
+  waiting: KeyRecord | undefined,
+  now: number,
+): TakeStep {
   const record: NewRecord = {
     state: 'running',
     generation: generationOf('running', claim.nonce, claim.writes),
@@ -170,7 +175,7 @@ function writeRunning(name: 'take' | 'steal', claim: Claim, waiting: KeyRecord |
  * because each write that ends the record replaces it. A token of the other lane stays until the owner's release
  * replaces it, or until it is delivered again.
  */
-function mark(claim: Claim, running: KeyRecord): Next {
+function mark(claim: LeaseClaim, running: KeyRecord): Next {
   const sameLane = running.lane === claim.token.lane
   if (!sameLane && running.otherLaneWaits) return end({ kind: 'marked' })
   const { causes, ...before } = withoutSequence(running)
@@ -188,7 +193,7 @@ function mark(claim: Claim, running: KeyRecord): Next {
   return { name: 'mark', sameLane, claim: { ...claim, writes: claim.writes + 1 }, io: { do: 'publish', message } }
 }
 
-const dismiss = (claim: Claim): TakeStep => ({
+const dismiss = (claim: LeaseClaim): TakeStep => ({
   name: 'dismiss',
   claim,
   io: { do: 'acknowledge', confirmed: false },
@@ -201,7 +206,7 @@ function afterStored(step: TakeStep & { name: 'take' | 'steal' }, answer: Answer
   return taken(claim, held, now)
 }
 
-function taken(claim: Claim, held: HeldKey, now: number): Next {
+function taken(claim: LeaseClaim, held: HeldKey, now: number): Next {
   if (claim.seen) return remove(claim, held, claim.seen)
   if (!claim.direct) return acknowledge(claim, held)
   return nearlyOver(held.record, claim.terms, now)
@@ -209,16 +214,21 @@ function taken(claim: Claim, held: HeldKey, now: number): Next {
     : end({ kind: 'leased', held })
 }
 
-const acknowledge = (claim: Claim, held: HeldKey): TakeStep => ({
+const acknowledge = (claim: LeaseClaim, held: HeldKey): TakeStep => ({
   name: 'acknowledge',
   claim,
   held,
   io: { do: 'acknowledge', confirmed: true },
 })
 
-const barrier = (claim: Claim, held: HeldKey): TakeStep => ({ name: 'barrier', claim, held, io: { do: 'readToken' } })
+const barrier = (claim: LeaseClaim, held: HeldKey): TakeStep => ({
+  name: 'barrier',
+  claim,
+  held,
+  io: { do: 'readToken' },
+})
 
-const remove = (claim: Claim, held: HeldKey, { sequence }: { sequence: number }): TakeStep => ({
+const remove = (claim: LeaseClaim, held: HeldKey, { sequence }: { sequence: number }): TakeStep => ({
   name: 'remove',
   claim,
   held,

@@ -1,7 +1,7 @@
 import { ConnectionClosedError, type Delivery } from '#nats'
 import { endedWithin, pause } from '#primitives'
 import type { Core } from './core.ts'
-import { type Claim, dueAt, HandlerRuns, OwnTimers, takeKey } from './handler-runs.ts'
+import { dueAt, HandlerRuns, type KeyClaim, OwnTimers, takeKey } from './handler-runs.ts'
 import type { Janitor } from './janitor.ts'
 import { LaneInHand } from './lane.ts'
 import type { HeldKey } from './machine.ts'
@@ -151,7 +151,7 @@ export class QueueWorker implements Worker, Sharer {
     const { clock, ackWaitMs } = this.#core
     inHand.delivered(place.key, delivery)
     this.#lastLane = inHand.lane
-    const claim: Claim = {
+    const claim: KeyClaim = {
       input: { token: tokenFrom(delivery, inHand.lane) },
       message: delivery,
       cameAt: clock.moment(),
@@ -207,7 +207,7 @@ export class QueueWorker implements Worker, Sharer {
   }
 
   /** Returns a claim without a token. */
-  #claimWithout(input: Claim['input']): Claim {
+  #claimWithout(input: KeyClaim['input']): KeyClaim {
     const { clock, ackWaitMs } = this.#core
     return { input, message: undefined, cameAt: clock.moment(), freshMs: ackWaitMs / 4, delivery: undefined }
   }
@@ -225,7 +225,7 @@ export class QueueWorker implements Worker, Sharer {
   }
 
   /** Runs the key and never rejects. After a failure, the token is delivered again, or the watchdog queues the key. */
-  async #work(key: string, claim: Claim): Promise<void> {
+  async #work(key: string, claim: KeyClaim): Promise<void> {
     const { reconciler } = this.#options
     try {
       if (claim.delivery && (await this.#runs.of(key)?.note(claim.input.token.causes, claim.delivery))) return
@@ -239,7 +239,7 @@ export class QueueWorker implements Worker, Sharer {
   }
 
   /** Takes the key. If it was taken before its timer is due, resolves when the timer is due. */
-  async #take(key: string, claim: Claim): Promise<HeldKey | undefined> {
+  async #take(key: string, claim: KeyClaim): Promise<HeldKey | undefined> {
     const { signal } = this.#abandon
     const { clock, slots } = this.#core
     const began = performance.now()

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import type { Identity } from '#events'
-import { difference, type Known, KnownObjects, known, overriddenBy } from '../../bridge/relist.ts'
+import { difference, KnownObjects, known, overriddenBy, type StoredState } from '../../bridge/relist.ts'
 import { configMaps, object } from './objects.ts'
 
 const listed = object('ConfigMap', 'c', { uid: 'u1', resourceVersion: '50' })
-const had = (more: Partial<Known> = {}): Known => ({
+const had = (more: Partial<StoredState> = {}): StoredState => ({
   uid: 'u1',
   resourceVersion: '50',
   deleted: false,
@@ -74,11 +74,11 @@ describe('the keys of a version are known to be enqueued', () => {
   })
 })
 
-const copy = (resourceVersion: string, more: Partial<Known> = {}) =>
+const copy = (resourceVersion: string, more: Partial<StoredState> = {}) =>
   had({ resourceVersion, owner, sequence: Number(resourceVersion), ...more })
 const other = { owner: { ...owner, name: 'b' } }
 
-it.each<[string, Known, Known, boolean]>([
+it.each<[string, StoredState, StoredState, boolean]>([
   ['an older copy under another owner', copy('7'), copy('5', other), true],
   ['an older copy under no owner', copy('7'), copy('5', { owner: undefined }), true],
   ['a present copy under another owner beside a deletion', copy('7', { deleted: true }), copy('5', other), true],

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import type { KubeObject, ResourceRef } from '#contracts'
 import { Rounds } from '#primitives'
 import { finalizerOf, isRefused, parseSelector, RECONCILERS, RETAINED_FOR, readReconciler } from '#spec'
-import { type Ask, namespacesOf, parseReconciler, type Reconciler, widest } from '../../bridge/reconcilers.ts'
+import { namespacesOf, parseReconciler, type Reconciler, type ResourceAsk, widest } from '../../bridge/reconcilers.ts'
 import { Registry } from '../../bridge/registry.ts'
 import { FanOuts, NameIndex } from '../../bridge/relation.ts'
 import { type Owner, Routes } from '../../bridge/routing.ts'
@@ -365,10 +365,10 @@ describe('a Reconciler is routed again', () => {
   })
 })
 
-const ask = (more: Partial<Ask> = {}): Ask => ({ ref: pods, ...more })
+const ask = (more: Partial<ResourceAsk> = {}): ResourceAsk => ({ ref: pods, ...more })
 
 describe('of several who ask for one resource', () => {
-  it.each<[string, Ask[], ReturnType<typeof widest>]>([
+  it.each<[string, ResourceAsk[], ReturnType<typeof widest>]>([
     [
       'one gets what it asks for',
       [ask({ selector: 'a=b', fieldSelector: 'c=d' })],
@@ -388,7 +388,7 @@ describe('of several who ask for one resource', () => {
     expect(widest(asks)).toEqual(selection)
   })
 
-  it.each<[string, Ask[], boolean]>([
+  it.each<[string, ResourceAsk[], boolean]>([
     ['metadata, whoever asks', [ask(), ask({ selector: 'a=b' }), ask({ fieldSelector: 'metadata.name=a' })], true],
     ['whole objects where one selects by another field', [ask(), ask({ fieldSelector: 'type=Opaque' })], false],
     ['whole objects where names of others are in its body', [ask(), ask({ namesInBody: true })], false],
@@ -396,7 +396,7 @@ describe('of several who ask for one resource', () => {
     expect(widest(asks, true).metadataOfKind).toBe(isMetadata ? 'Pod' : undefined)
   })
 
-  it.each<[string, Ask[], string[] | undefined]>([
+  it.each<[string, ResourceAsk[], string[] | undefined]>([
     [
       'each namespace is watched that one of them names',
       [ask({ namespaces: ['b'] }), ask({ namespaces: ['a', 'b'] })],

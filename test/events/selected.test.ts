@@ -78,7 +78,7 @@ function indexesOf({ js }: Store, prefix: string, { log = silent, ...limits }: L
     now: () => new Date(),
   })
   return new Indexes({
-    context: { js, names, isReplicated: () => false, log, deadLettering },
+    deps: { js, names, isReplicated: () => false, log, deadLettering },
     tombstoneSeconds: 3600,
     selected: () => undefined,
     cleared: () => undefined,
