@@ -294,19 +294,20 @@ export class UpdatePredicates {
 
   /** Whether an update passes one of these predicates of spec.changes. */
   hasChanged(id: string, object: KubeObject, predicates: readonly Predicate[]): boolean {
-    const before = this.#known.get(id)?.split(' ')
-    if (before === undefined) return true
-    const now = digest(object).split(' ')
+    const known = this.#known.get(id)
+    if (known === undefined) return true
+    const before = unpacked(known)
+    const now = comparedOf(object)
     return (
-      ALWAYS.some((at) => before[at] !== now[at]) ||
-      predicates.some((predicate) => isUnknown(predicate, object) || before[AT[predicate]] !== now[AT[predicate]])
+      ALWAYS.some((field) => before[field] !== now[field]) ||
+      predicates.some((predicate) => isUnknown(predicate, object) || before[FIELD[predicate]] !== now[FIELD[predicate]])
     )
   }
 
   /** Remembers a version after all its keys were enqueued. */
   remember(id: string, object: KubeObject | undefined): void {
     if (object === undefined) this.#known.delete(id)
-    else this.#known.set(id, digest(object))
+    else this.#known.set(id, packed(comparedOf(object)))
   }
 }
 
@@ -316,17 +317,45 @@ export class UpdatePredicates {
 const isUnknown = (predicate: Predicate, { metadata }: KubeObject): boolean =>
   predicate === 'Generation' && metadata.generation === undefined
 
-const AT: Record<Predicate, number> = { Generation: 2, Labels: 3, Annotations: 4 }
+/** The fields of an object that are compared, as texts without a blank. */
+interface Compared {
+  uid: string
+  deletion: string
+  generation: string
+  labels: string
+  annotations: string
+  pause: string
+}
+
+const FIELD: Record<Predicate, keyof Compared> = {
+  Generation: 'generation',
+  Labels: 'labels',
+  Annotations: 'annotations',
+}
 /**
  * Fields that count for every predicate: another object of the name, the beginning of a deletion, and the beginning or
  * end of a pause.
  */
-const ALWAYS = [0, 1, 5]
+const ALWAYS: readonly (keyof Compared)[] = ['uid', 'deletion', 'pause']
 
-function digest({ metadata }: KubeObject): string {
-  const { uid, deletionTimestamp, generation, labels, annotations } = metadata
-  const pause = annotations?.[PAUSED_ANNOTATION] === 'true' ? 'paused' : '-'
-  return [uid, deletionTimestamp ?? '-', generation, digestOf(labels), digestOf(annotations), pause].join(' ')
+function comparedOf({ metadata }: KubeObject): Compared {
+  const { uid = '', deletionTimestamp = '', generation = '', labels, annotations } = metadata
+  return {
+    uid,
+    deletion: deletionTimestamp,
+    generation: String(generation),
+    labels: digestOf(labels),
+    annotations: digestOf(annotations),
+    pause: annotations?.[PAUSED_ANNOTATION] === 'true' ? 'paused' : '',
+  }
+}
+
+const packed = ({ uid, deletion, generation, labels, annotations, pause }: Compared): string =>
+  [uid, deletion, generation, labels, annotations, pause].join(' ')
+
+function unpacked(text: string): Compared {
+  const [uid = '', deletion = '', generation = '', labels = '', annotations = '', pause = ''] = text.split(' ')
+  return { uid, deletion, generation, labels, annotations, pause }
 }
 
 /** Returns a digest of a map. The API server sends its entries in order. */
