@@ -9,6 +9,8 @@ import { join } from 'node:path'
  */
 const FIRST = 10_000
 const LAST = 32_000
+/** `fetch` connects to none of its "bad ports" (https://fetch.spec.whatwg.org/#port-blocking). One is in the range. */
+const REFUSED_BY_FETCH = 10_080
 
 /**
  * Returns different ports that are free on all given hosts. Other calls do not return them until a server had time to
@@ -20,7 +22,7 @@ export async function freePorts(count: number, hosts: readonly string[] = ['127.
   for (let attempt = 0; found.length < count; attempt++) {
     if (attempt > 1000) throw new Error(`no ${count} free ports between ${FIRST} and ${LAST} on ${hosts.join(', ')}`)
     const port = FIRST + Math.floor(Math.random() * (LAST - FIRST))
-    if (reservations.take(port) && (await isFree(port, hosts))) found.push(port)
+    if (port !== REFUSED_BY_FETCH && reservations.take(port) && (await isFree(port, hosts))) found.push(port)
   }
   return found
 }

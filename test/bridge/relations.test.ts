@@ -78,7 +78,7 @@ async function untilCovered({ events }: Started, reconcilers: readonly string[],
   await until(isCovered, { what: `the cursors cover ${reconcilers.join()}` })
 }
 
-/** Resolves when the bridge has stored and enqueued that version of an object in `default`, or its deletion. */
+/** Resolves when the bridge has stored and enqueued that version of an object, or its deletion. */
 const untilKnown = (
   { events, bridge }: Started,
   ref: typeof widgets,
@@ -87,7 +87,7 @@ const untilKnown = (
 ) =>
   until(
     async () =>
-      (await stored(events, ref)).get(`default.${metadata.name}`) === version &&
+      (await stored(events, ref)).get(`${metadata.namespace ?? '_'}.${metadata.name}`) === version &&
       bridge.status().resources.every(({ unconfirmed }) => unconfirmed === 0),
     { what: `${metadata.name} is stored` },
   )
@@ -317,10 +317,8 @@ describe('a change of a related object runs', () => {
       await untilKnown(bridge, configMaps, await change('default', 'm'))
       expect(['class', 'labelled', 'widget'].map((name) => bridge.keysOf(name))).toEqual([['_.s'], [], ['default.w']])
       expect(await enqueuedBy(bridge, 'labelled', () => change('one', 'm'))).toEqual(['_.s'])
-      const { metadata } = await kube.patch<KubeObject>(classPath, { metadata: { labels: { in: 'two' } } }, 'merge')
-      await until(async () => (await stored(bridge.events, CLASSES)).get('_.s') === metadata.resourceVersion, {
-        what: 'its label is stored',
-      })
+      const labelled = await kube.patch<KubeObject>(classPath, { metadata: { labels: { in: 'two' } } }, 'merge')
+      await untilKnown(bridge, CLASSES, labelled)
       expect(await enqueuedBy(bridge, 'labelled', () => change('one', 'm'))).toEqual([])
     }
     await using bridge = await start(prefix)

@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process'
 import { rmdir } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { promisify } from 'node:util'
-import { expect, it } from 'vitest'
+import { expect, it, vi } from 'vitest'
 import { freePorts, requirePort } from '../../packages/lab/ports.ts'
 import { shortTempDir } from '../support/servers.ts'
 
@@ -15,6 +15,12 @@ it('gives no port twice, however many ask at once', async () => {
 
 it('gives only ports that outgoing connections are never given', async () => {
   for (const port of await freePorts(50)) expect(port).toSatisfy((it: number) => it >= 10_000 && it < 32_000)
+})
+
+it('gives no port that fetch refuses to connect to', async () => {
+  const random = vi.spyOn(Math, 'random').mockReturnValueOnce(80.5 / 22_000)
+  expect(await freePorts(1)).not.toEqual([10_080])
+  random.mockRestore()
 })
 
 it('says what a taken port was wanted for', async () => {
