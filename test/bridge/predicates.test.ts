@@ -22,6 +22,11 @@ describe('an update counts for who looks at the generation only', () => {
     expect(predicates.hasChanged('w', object(metadata), ['Generation'])).toBe(counts)
   })
 
+  it('always, where the version before is not known: a run too many, not one too few', () => {
+    const labelled = object({ labels: { a: 'b' } })
+    expect(new UpdatePredicates().hasChanged('w', labelled, ['Generation'])).toBe(true)
+  })
+
   it('always, where the kind has no generation', () => {
     const predicates = new UpdatePredicates()
     predicates.remember('w', object({ generation: undefined }))

@@ -4,7 +4,7 @@ import type { Finish, WorkQueue } from '#queue'
 import { randomFrom } from '../support/random.ts'
 import { DONE, entriesOf, FN, freshPrefix, gate, inOneHour, statesOf, until, useShippedNats, World } from './support.ts'
 
-const { open } = useShippedNats('fairlead-dispatcher')
+const { open, admin } = useShippedNats('fairlead-dispatcher')
 const of = (key: string) => ({ reconciler: FN, key })
 const failed = (): Finish => ({ kind: 'error', message: 'broken', retryAt: inOneHour() })
 
@@ -173,3 +173,21 @@ it('names the process that runs a key, and the place of one that is queued', asy
   expect(lanes).toEqual({ high: 4, low: 0 })
   expect(Math.abs(Date.now() - (oldest?.getTime() ?? 0))).toBeLessThan(30_000)
 })
+
+it.each(['high', 'low'] as const)(
+  'a worker goes on when somebody has deleted its consumer: of the %s lane too, no key is lost or stuck',
+  async (lane) => {
+    const prefix = freshPrefix()
+    await using test = await open(prefix)
+    const world = new World()
+    const worker = world.serve(test.queue)
+    await world.change(test.queue, 'n.before', lane)
+    await until(() => expect(world.dealtWith.get('n.before')).toBe(1))
+    await admin().admin.consumers.delete(`${prefix}_WORK`, `${FN}-${lane}`)
+    await world.change(test.queue, 'n.after', lane)
+    await test.queue.janitor(FN).pass()
+    await until(() => expect(world.dealtWith.get('n.after')).toBe(1))
+    expect(world.runsOf('n.before')).toBe(1)
+    await worker.drain(1000)
+  },
+)

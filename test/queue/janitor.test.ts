@@ -87,7 +87,7 @@ describe('timers that a process of an earlier version has put to sleep', () => {
   it('fire once each, none before it is due', async () => {
     const prefix = freshPrefix()
     await using test = await open(prefix)
-    const at = inMs(6000)
+    const at = inMs(3000)
     await left(test, prefix, at)
     const world = new World()
     const early: string[] = []

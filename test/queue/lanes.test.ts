@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Lease } from '#queue'
+import { type Lease, LeaseLostError } from '#queue'
 import {
   allowances,
   type LaneShare,
@@ -103,9 +103,7 @@ describe('slots', () => {
 
   it.each([
     [1, 1],
-    [2, 1],
     [4, 3],
-    [16, 12],
   ])('of %i, initial lists alone take %i: a change need not wait for them', async (slots, most) => {
     await using test = await open()
     const held = new HeldRuns()
@@ -124,9 +122,7 @@ describe('slots', () => {
 
   it.each([
     [1, 5],
-    [2, 5],
     [4, 8],
-    [16, 8],
   ])('of %i: a permanent stream of changes lets the low lane have a quarter', async (slots, waiting) => {
     await using test = await open()
     const world = new World()
@@ -440,4 +436,55 @@ it('a token that comes when every slot is busy is given back once, not in a loop
   await until(async () => expect(await statesOf(test.queue)).toEqual([]))
   expect(await deliveries()).toBeLessThanOrEqual(9 + 4)
   await worker.drain(1000)
+})
+
+it('a worker that loses its leases holds half as many keys at once, and all again when runs end in time', async () => {
+  const prefix = freshPrefix()
+  let starved: Promise<void> | undefined
+  await using test = await open(prefix, { onIo: () => starved })
+  await using other = await open(prefix)
+  const enqueue = (name: string) =>
+    Promise.all(keysNamed(name, 8).map((key) => other.queue.enqueue(FN, key, { lane: 'high' })))
+  let held = 0
+  let work: (lease: { hold(): void }) => Promise<void> = async (lease) =>
+    until(() => expect(() => lease.hold()).toThrow(LeaseLostError))
+  const fenced: string[] = []
+  const worker = test.queue.serve({
+    reconciler: FN,
+    slots: 8,
+    handler: async (lease) => {
+      held++
+      try {
+        await work(lease)
+        return DONE
+      } finally {
+        held--
+      }
+    },
+    onFinished: ({ key }, result) => void (result === 'fenced' && fenced.push(key)),
+  })
+
+  await enqueue('a')
+  await until(() => expect(held).toBe(8))
+  const { opened: fed, open: feed } = gate()
+  starved = fed
+  await until(() => expect(held).toBe(0))
+
+  const first = gate()
+  work = () => first.opened
+  starved = undefined
+  feed()
+  await until(() => expect(fenced).toHaveLength(8))
+  await until(() => expect(held).toBe(8 / 2))
+  await fence(other)
+  expect(held).toBe(8 / 2)
+  first.open()
+  await until(async () => expect(await statesOf(other.queue)).toEqual([]))
+
+  const second = gate()
+  work = () => second.opened
+  await enqueue('b')
+  await until(() => expect(held).toBe(8))
+  second.open()
+  await worker.drain(5000)
 })

@@ -267,20 +267,6 @@ describe('law 5: a waiting key keeps its place', () => {
     await worker.drain(1000)
   })
 
-  it('in a long backlog: a key that changes all the time coalesces, and all others come through', async () => {
-    await using test = await open()
-    const world = new World()
-    const keys = keysNamed('k', 300)
-    await Promise.all(keys.map((key) => world.change(test.queue, key)))
-    const worker = world.serve(test.queue, undefined, 8)
-    while (world.dealtWith.size < keys.length) await world.change(test.queue, 'n.k150')
-    await until(() => expect(world.dealtWith).toEqual(world.versions))
-    expect(keys.filter((key) => key !== 'n.k150').every((key) => world.runsOf(key) === 1)).toBe(true)
-    expect(world.runsOf('n.k150')).toBeLessThan(world.versions.get('n.k150')!)
-    await until(async () => expect(await statesOf(test.queue)).toEqual([]))
-    await worker.drain(1000)
-  })
-
   it('a dirty release moves it to the tail, once per run', async () => {
     const prefix = freshPrefix()
     await using a = await open(prefix)
@@ -352,24 +338,6 @@ describe('how runs end', () => {
     await worker.drain(1000)
   })
 
-  it('a handler that throws is an error with backoff, and the message can be read', async () => {
-    await using test = await open()
-    const worker = test.queue.serve({
-      reconciler: FN,
-      slots: 1,
-      // Whenever it is looked at, it has been tried once.
-      backoff: { initialSeconds: 600, maxSeconds: 600, jitter: 0 },
-      handler: () => Promise.reject(new Error('böse\nzweite Zeile')),
-    })
-    await test.queue.enqueue(FN, 'n.a')
-    await until(async () =>
-      expect(await entriesOf(test.queue)).toContainEqual(
-        expect.objectContaining({ state: 'waiting', reason: 'Error', error: 'böse\nzweite Zeile', attempt: 1 }),
-      ),
-    )
-    await worker.drain(1000)
-  })
-
   it('an error of any length is stored, for a key as long as the names of Kubernetes', async () => {
     await using test = await open()
     const key = `${'n'.repeat(63)}.${'k'.repeat(253)}`
@@ -377,24 +345,6 @@ describe('how runs end', () => {
     await test.queue.enqueue(FN, key)
     await until(async () => expect(await entriesOf(test.queue)).toMatchObject([{ key, state: 'parked' }]))
     expect((await entriesOf(test.queue))[0]?.error?.length).toBeLessThan(10_000)
-    await worker.drain(1000)
-  })
-
-  it('terminal parks the key until something changes', async () => {
-    await using test = await open()
-    const world = new World()
-    const worker = world.serve(test.queue, () =>
-      world.starts.length === 1 ? { kind: 'terminal', message: 'no such day' } : DONE,
-    )
-    await world.change(test.queue, 'n.a')
-    await until(async () =>
-      expect(await entriesOf(test.queue)).toMatchObject([
-        { state: 'parked', error: 'no such day', reason: 'Terminal' },
-      ]),
-    )
-    await world.change(test.queue, 'n.a')
-    await until(async () => expect(await statesOf(test.queue)).toEqual([]))
-    expect(world.starts).toEqual(['n.a', 'n.a'])
     await worker.drain(1000)
   })
 })
@@ -483,35 +433,6 @@ describe('drain', () => {
     await until(() => expect(world.dealtWith).toEqual(world.versions))
     expect(world.starts).toEqual(['n.deaf', 'n.deaf'])
     await successor.drain(1000)
-  })
-
-  it('leaves a key that the handler hands back to the next worker, as it was', async () => {
-    const prefix = freshPrefix()
-    await using a = await open(prefix)
-    await using b = await open(prefix)
-    const attempts: number[] = []
-    const first = a.queue.serve({
-      reconciler: FN,
-      slots: 1,
-      handler: async ({ attempt }) => {
-        attempts.push(attempt)
-        if (attempt === 0) return { kind: 'error', message: 'once', retryAt: new Date() }
-        void first.drain(1000)
-        return { kind: 'handback' }
-      },
-    })
-    await a.queue.enqueue(FN, 'n.a')
-    await until(async () => expect(attempts).toEqual([0, 1]))
-    await first.drain(1000)
-    expect(await entriesOf(b.queue)).toMatchObject([{ state: 'queued', attempt: 1 }])
-    const second = b.queue.serve({
-      reconciler: FN,
-      slots: 1,
-      handler: async ({ attempt }) => (attempts.push(attempt), DONE),
-    })
-    await until(async () => expect(await statesOf(b.queue)).toEqual([]))
-    expect(attempts).toEqual([0, 1, 1])
-    await second.drain(1000)
   })
 })
 
@@ -622,35 +543,6 @@ describe('the causes of a run', () => {
     letGo()
     expect(await safe).toBe('run')
     expect(causesIn(world)).toEqual([['first', 'third']])
-    await worker.drain(1000)
-  })
-
-  it('of a key that is taken without a token, and of one that nobody tells', async () => {
-    await using test = await open()
-    const world = new World()
-    const worker = world.serve(test.queue)
-    await test.queue.announce(FN, 'n.a', { cause: 'an edit' }).safe
-    await until(() => expect(causesIn(world)).toEqual([['an edit']]))
-    await world.change(test.queue, 'n.b')
-    await until(() => expect(causesIn(world)).toEqual([['an edit'], []]))
-    await worker.drain(1000)
-  })
-
-  it('survive the process that has taken the key', async () => {
-    const prefix = freshPrefix()
-    await using lost = await open(prefix)
-    await using next = await open(prefix)
-    await lost.queue.enqueue(FN, 'n.a', { cause: 'an edit' })
-    const held = pausedWork()
-    lost.queue.serve({ reconciler: FN, slots: 1, handler: held.work })
-    await held.began
-    await lost.js.close()
-    const world = new World()
-    const worker = world.serve(next.queue)
-    await until(() =>
-      expect(world.leases.map(({ causes, cutShort }) => [causes, cutShort])).toEqual([[['an edit'], true]]),
-    )
-    held.letGo()
     await worker.drain(1000)
   })
 })

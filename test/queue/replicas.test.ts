@@ -1,10 +1,24 @@
 import { describe, expect, it } from 'vitest'
+import type { JetStream } from '#nats'
 import type { Finish, Lease } from '#queue'
 import { seededRandom } from '../support/random.ts'
-import { DONE, FN, freshPrefix, inMs, inOneHour, keysNamed, statesOf, until, useShippedNats, World } from './support.ts'
+import {
+  DONE,
+  FN,
+  freshPrefix,
+  inMs,
+  inOneHour,
+  keysNamed,
+  statesOf,
+  type TestQueue,
+  until,
+  useShippedNats,
+  useTestNats,
+  World,
+} from './support.ts'
 
 const random = seededRandom('lengths of runs of replicas.test.ts')
-const { nats, open } = useShippedNats('fairlead-dispatcher', { replicas: 3 })
+const { nats, open, admin } = useShippedNats('fairlead-dispatcher', { replicas: 3 })
 
 it('on one replica in a cluster, a run begins when its token is gone: the stream may get replicas at any time', async () => {
   const asked: string[] = []
@@ -59,22 +73,6 @@ describe('on three replicas', () => {
     await Promise.all(workers.map((worker) => worker.drain(1000)))
   })
 
-  it('a flood of one namespace does not hold up another one', async () => {
-    const prefix = freshPrefix()
-    await using a = await open(prefix, {}, nats().urls[0])
-    await using b = await open(prefix, {}, nats().urls[1])
-    const world = new World()
-    const flood = Array.from({ length: 600 }, (_, index) => `flood.k${index}`)
-    const tenant = Array.from({ length: 10 }, (_, index) => `tenant.k${index}`)
-    for (const keys of [flood, tenant]) await Promise.all(keys.map((key) => world.change(a.queue, key)))
-    const workers = [a, b].map(({ queue }) => world.serve(queue, () => DONE, 4))
-    await until(() => expect(world.dealtWith).toEqual(world.versions))
-    await until(async () => expect(await statesOf(a.queue)).toEqual([]))
-    expect(world.starts.findLastIndex((key) => key.startsWith('tenant'))).toBeLessThan(400)
-    expect(world.overlaps).toEqual([])
-    await Promise.all(workers.map((worker) => worker.drain(1000)))
-  })
-
   it('law 1: a change after a purge is never taken for the one that was thrown away', async () => {
     await using test = await open()
     const purgeAndChange = async (key: string) => {
@@ -105,5 +103,45 @@ describe('on three replicas', () => {
     await worker.drain(1000)
     await Promise.all([...nats().names.keys()].map((server) => nats().restart(server)))
     await until(async () => expect(await statesOf(test.queue)).toEqual(['n.later waiting']))
+  })
+})
+
+/** Returns, for each request for work, the interval in seconds at which the server has to send heartbeats. */
+async function heartbeats(watching: JetStream): Promise<number[]> {
+  const asked: number[] = []
+  watching.nc.subscribe('$JS.API.CONSUMER.MSG.NEXT.>', {
+    callback: (_, message) => void asked.push(message.json<{ idle_heartbeat: number }>().idle_heartbeat / 1e9),
+  })
+  await watching.flush()
+  return asked
+}
+
+async function whatIdleWorkersAsk(test: TestQueue, watching: JetStream): Promise<Set<number>> {
+  const asked = await heartbeats(watching)
+  const worker = new World().serve(test.queue)
+  // Two lanes.
+  await until(() => expect(asked.length).toBeGreaterThanOrEqual(2))
+  await worker.drain(0)
+  return new Set(asked)
+}
+
+describe('a worker that has nothing to do', () => {
+  it('hears of it every 2 s from a cluster, where the leader may go away', async () => {
+    await using test = await open()
+    expect(await whatIdleWorkersAsk(test, admin())).toEqual(new Set([2]))
+  })
+
+  const alone = useTestNats()
+  it('hears of it every 15 s from a single server, or every 2 s if it has other work to expect', async () => {
+    await using test = await alone.open()
+    await using other = await alone.open()
+    expect(await whatIdleWorkersAsk(test, other.js)).toEqual(new Set([15]))
+    for (const key of ['n.a', 'n.b', 'n.c']) await test.queue.enqueue(FN, key)
+    const asked = await heartbeats(other.js)
+    const world = new World()
+    const worker = world.serve(test.queue, () => DONE, 1)
+    await until(() => expect(world.starts).toHaveLength(3))
+    expect(asked).toContain(2)
+    await worker.drain(1000)
   })
 })

@@ -54,22 +54,3 @@ it('from 1 to 8 processes and back under load no key is run twice at a time, and
   expect(world.overlaps()).toEqual([])
   expect(world.runs().filter(({ end }) => end === undefined)).toEqual([])
 })
-
-it('at SIGTERM runs that end within the grace end, the others are handed back at once, not at the end of their leases', async () => {
-  await using test = await open('sigterm')
-  const world = new FileWorld(`${dir}/sigterm`)
-  const settings = settingsOf('sigterm', world)
-  const endless = { ...settings, workMs: 3_600_000, graceMs: 200 }
-  const worker = await startWorker(endless)
-  for (const key of keysNamed('k', 5)) await world.change(test.queue, FN, key)
-  await until(() => expect(world.runs()).toHaveLength(5))
-  await kill(worker, 'SIGTERM')
-  expect(worker.exitCode).toBe(0)
-  const left = await entriesOf(test.queue)
-  expect(left.map(({ key, state, attempt }) => `${key} ${state} ${attempt}`).sort()).toEqual(
-    keysNamed('k', 5).map((key) => `${key} queued 0`),
-  )
-  const next = await startWorker(settings)
-  await until(() => expect(world.dealtWith()).toEqual(world.versions))
-  await kill(next, 'SIGTERM')
-})

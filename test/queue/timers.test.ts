@@ -1,9 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import type { Entry, Finish, Lease } from '#queue'
+import type { Io } from '../../streams/queue/record.ts'
 import {
   DONE,
   entriesOf,
   freshPrefix,
+  inMs,
   keysNamed,
   pausedWork,
   statesOf,
@@ -136,7 +138,14 @@ describe('a step of this machine’s clock', () => {
     ['back', -2 * HOUR_MS],
   ])('%s moves no timer that is armed, and none that is armed after it', async (_, step) => {
     let stepped = 0
-    await using test = await open(undefined, { now: () => Date.now() + stepped })
+    const armed = Promise.withResolvers<void>()
+    const onFinish = (_: string, kind: string) => {
+      if (kind !== 'requeue') return
+      stepped = step
+      armed.resolve()
+    }
+    const observer = { onEnqueue() {}, onTake() {}, onFinish }
+    await using test = await open(undefined, { now: () => Date.now() + stepped, observer })
     const world = new World()
     const firedAt = new Map<string, number>()
     const worker = world.serve(test.queue, ({ key, fired }) => {
@@ -144,8 +153,7 @@ describe('a step of this machine’s clock', () => {
       return fired ? DONE : { kind: 'requeue', at: new Date(Date.now() + stepped + 900) }
     })
     await world.change(test.queue, 'n.before')
-    await until(async () => expect(await statesOf(test.queue)).toEqual(['n.before waiting']))
-    stepped = step
+    await armed.promise
     const armedAfter = Date.now()
     await world.change(test.queue, 'n.after')
     await until(() => expect([...firedAt.keys()]).toEqual(['n.before', 'n.after']))
@@ -205,6 +213,100 @@ describe('a step of this machine’s clock', () => {
     }
     run.letGo()
     await until(async () => expect(await statesOf(test.queue)).toEqual([]))
+    await worker.drain(1000)
+  })
+})
+
+/** What is asked of the stream, by key. */
+function recorder() {
+  const asked: string[] = []
+  const onIo = (io: Io) => void asked.push(io.do === 'publish' ? `publish ${io.message.role}` : io.do)
+  return { asked, onIo }
+}
+
+/** Its first run asks for another one at that time. */
+async function armedHere(test: TestQueue, dueInMs: number) {
+  const world = new World()
+  const due = inMs(dueInMs)
+  const begun: number[] = []
+  const worker = world.serve(test.queue, () => {
+    begun.push(Date.now())
+    return begun.length === 1 ? { kind: 'requeue', at: due } : DONE
+  })
+  await test.queue.announce('f', 'n.a').safe
+  await until(() => expect(begun).toHaveLength(1))
+  return { world, worker, due, begun, lease: (run: number): Lease | undefined => world.leases[run] }
+}
+
+describe('a timer that is due in the process that has set it', () => {
+  it('costs one write until its run begins, and no token', async () => {
+    const { asked, onIo } = recorder()
+    await using test = await open(undefined, { onIo })
+    const costs: string[][] = []
+    const begun: { fired: boolean; early: number }[] = []
+    let due = 0
+    const worker = new World().serve(test.queue, ({ fired }) => {
+      costs.push(asked.splice(0))
+      begun.push({ fired, early: due - Date.now() })
+      due = Date.now() + 300
+      return { kind: 'requeue', at: new Date(due) }
+    })
+    await test.queue.announce('f', 'n.a').safe
+    // A process that is busy at that moment leaves its timer to the server. Each run sets another one.
+    await until(() => expect(costs).toContainEqual(['publish record', 'publish record']))
+    expect(begun.slice(1).filter(({ fired, early }) => !fired || early > 0)).toEqual([])
+    expect(await test.queue.depth('f')).toMatchObject({ queued: 0 })
+    await worker.drain(1000)
+  })
+
+  it('is left to the server if it is the retry of a run that failed: another process may have more luck', async () => {
+    const { asked, onIo } = recorder()
+    await using test = await open(undefined, { onIo })
+    const attempts: number[] = []
+    const worker = new World().serve(test.queue, ({ attempt }) => {
+      attempts.push(attempt)
+      return attempts.length > 1 ? DONE : { kind: 'error', message: 'not yet', retryAt: { afterMs: 200 } }
+    })
+    await test.queue.announce('f', 'n.a').safe
+    await until(() => expect(attempts).toEqual([0, 1]))
+    expect(asked).toContain('acknowledge')
+    await worker.drain(1000)
+  })
+
+  it('is left to the server while no slot is free', async () => {
+    await using test = await open()
+    const world = new World()
+    const { promise: letGo, resolve: free } = Promise.withResolvers<void>()
+    const worker = world.serve(
+      test.queue,
+      async ({ key, fired }) => {
+        if (key === 'n.a') return fired ? DONE : { kind: 'requeue', at: { afterMs: 1000 } }
+        await letGo
+        return DONE
+      },
+      1,
+    )
+    await test.queue.announce('f', 'n.a').safe
+    await until(() => expect(world.runsOf('n.a')).toBe(1))
+    await test.queue.announce('f', 'n.b').safe
+    await until(async () => expect(await test.queue.depth('f')).toMatchObject({ queued: 1, running: 1 }))
+    free()
+    await until(() => expect(world.runsOf('n.a')).toBe(2))
+    await worker.drain(1000)
+  })
+})
+
+describe('a change of a key that waits for a timer of this process', () => {
+  it('costs one write until its run begins', async () => {
+    const { asked, onIo } = recorder()
+    await using test = await open(undefined, { onIo })
+    const { worker, begun, lease } = await armedHere(test, 60_000)
+    await until(async () => expect(await test.queue.depth('f')).toMatchObject({ waiting: 1 }))
+    asked.length = 0
+    await test.queue.announce('f', 'n.a').safe
+    expect(asked).toEqual(['publish record'])
+    await until(() => expect(begun).toHaveLength(2))
+    expect(lease(1)).toMatchObject({ fired: false })
     await worker.drain(1000)
   })
 })

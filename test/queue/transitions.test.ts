@@ -1,3 +1,7 @@
+/**
+ * What the model does not look at: attempts, errors, lanes of timers, causes, and what a command answers. The order of the
+ * steps and each guard of the protocol are its own: model.test.ts.
+ */
 import { describe, expect, it } from 'vitest'
 import { type Answer, type Io, type KeyRecord, type Publish, withCauses } from '../../streams/queue/record.ts'
 import { deadTokens, timerAgain, tokenAgain, tokenOf } from '../../streams/queue/tokens.ts'
@@ -5,15 +9,12 @@ import { transitions } from './model/configs.ts'
 
 const NOW = 1_000_000
 const terms = { leaseMs: 10_000, replicated: false }
-const r3 = { leaseMs: 10_000, replicated: true }
 const token = { lane: 'high' as const, sequence: 7, attempt: 2 }
 const input = { token, nonce: 'me', freshUntil: NOW + 5000, terms }
 
 const stored = (sequence: number): Answer => ({ kind: 'stored', sequence })
 const conflict: Answer = { kind: 'conflict' }
 const unknown: Answer = { kind: 'unknown' }
-const busy: Answer = { kind: 'busy' }
-const acknowledged: Answer = { kind: 'acknowledged' }
 const record = (fields: Partial<KeyRecord> = {}): Answer => ({ kind: 'record', record: recordOf(fields) })
 const absent: Answer = { kind: 'record', record: undefined }
 
@@ -62,170 +63,44 @@ function messageOf(step: AnyStep): Publish {
   if (io.do === 'publish') return io.message
   throw new Error(`asks for ${io.do}`)
 }
+const take = (start: object, ...answers: Answer[]) => after(transitions.take, start, ...answers)
 const expectedRecord = (sequence: number) => ({ of: 'record', sequence })
 
-describe('ENQUEUE', () => {
+it('ENQUEUE creates the token only if there is none, and repeats itself until the answer is definite', () => {
   const start = tokenOf('low', 3)
-  it('creates the token only if there is none', () => {
-    expect(start).toEqual({
-      role: 'token',
-      lane: 'low',
-      attempt: 3,
-      expected: { of: 'token', sequence: 0 },
-    })
-  })
-  it('coalesces into one that waits', () => {
-    expect(resultOf(after(transitions.once, start, conflict))).toBe('conflict')
-    expect(resultOf(after(transitions.once, start, stored(1)))).toBe('stored')
-  })
-  it('repeats itself until the answer is definite', () => {
-    const step = after(transitions.once, start, unknown, busy, unknown)
-    expect(ioOf(step)).toEqual(ioOf(after(transitions.once, start)))
-  })
-})
-
-describe('TAKE without a token', () => {
-  const direct = { ...input, direct: true }
-  it('gives out the lease as soon as the record stands', () => {
-    expect(resultOf(after(transitions.take, direct, stored(9)))).toMatchObject({ kind: 'leased' })
-    expect(resultOf(after(transitions.take, { ...direct, terms: r3 }, stored(9)))).toMatchObject({ kind: 'leased' })
-  })
-  it('takes a waiting key with its timer', () => {
-    const waiting = record({ state: 'waiting', generation: 'w-1' })
-    expect(messageOf(after(transitions.take, direct, conflict, waiting))).toMatchObject({ cancels: 'w-1' })
-  })
-  it('leaves a key that runs to whoever queues it', () => {
-    expect(resultOf(after(transitions.take, direct, conflict, record()))).toEqual({ kind: 'occupied' })
-  })
-  it('does not run when the answer comes at the end of the lease', () => {
-    expect(resultOf(after(transitions.take, direct, [stored(9), NOW + 8001]))).toMatchObject({ kind: 'dropped' })
-  })
-})
-
-describe('TAKE of a timer that this process has set', () => {
-  const waiting = recordOf({ state: 'waiting', generation: 'w-me-1', owner: 'before', attempt: 3, reason: 'Error' })
-  const known = { ...input, direct: true, waiting }
-  const due = { ...known, isDue: true }
-  it('takes the record over without reading it', () => {
-    expect(messageOf(after(transitions.take, due))).toMatchObject({
-      role: 'record',
-      record: { state: 'running', owner: 'me', attempt: 3 },
-      expected: expectedRecord(20),
-      cancels: 'w-me-1',
-    })
-    expect(resultOf(after(transitions.take, due, stored(30)))).toMatchObject({ kind: 'leased' })
-  })
-  it('leaves the key alone when the record does not stand any more', () => {
-    expect(resultOf(after(transitions.take, due, conflict, absent))).toEqual({ kind: 'occupied' })
-    expect(resultOf(after(transitions.take, due, conflict, record()))).toEqual({ kind: 'occupied' })
-    const other = record({ state: 'waiting', generation: 'w-other-1' })
-    expect(resultOf(after(transitions.take, due, conflict, other))).toEqual({ kind: 'occupied' })
-  })
-  it('after an ambiguous answer finds that it has the key', () => {
-    expect(resultOf(after(transitions.take, due, unknown, conflict, record({ owner: 'me' })))).toMatchObject({
-      kind: 'leased',
-    })
-  })
-  it('for a change goes on in the ordinary way when the record does not stand any more', () => {
-    expect(messageOf(after(transitions.take, known, conflict))).toMatchObject({ expected: expectedRecord(0) })
-    expect(resultOf(after(transitions.take, known, conflict, stored(31)))).toMatchObject({ kind: 'leased' })
-    expect(resultOf(after(transitions.take, known, conflict, conflict, record()))).toEqual({ kind: 'occupied' })
-  })
-  it('is not taken too late', () => {
-    expect(resultOf(after(transitions.take, { ...due, freshUntil: NOW - 1 }))).toMatchObject({ kind: 'dropped' })
-  })
-})
-
-describe('ABSORB', () => {
-  const held = { record: recordOf({ owner: 'me' }), writes: 1 }
-  const onR1 = { held, terms }
-  const onR3 = { held, terms: r3 }
-  it('reads only after the acknowledgement is confirmed, and on replicas after the token has gone', () => {
-    expect(ioOf(after(transitions.absorb, onR1))).toEqual({ do: 'acknowledge', confirmed: true })
-    expect(resultOf(after(transitions.absorb, onR1, acknowledged))).toBe('gone')
-    expect(ioOf(after(transitions.absorb, onR3, acknowledged))).toEqual({ do: 'readToken' })
-    const still = after(transitions.absorb, onR3, acknowledged, { kind: 'token', present: true })
-    expect(ioOf(still)).toEqual({ do: 'acknowledge', confirmed: true })
-  })
-  it('repeats itself until the answer is definite', () => {
-    expect(ioOf(after(transitions.absorb, onR1, unknown, unknown))).toMatchObject({ do: 'acknowledge' })
-  })
-  it('acknowledges nothing after the lease', () => {
-    const over = { record: recordOf({ owner: 'me', at: NOW }), writes: 1 }
-    expect(resultOf(after(transitions.absorb, { ...onR1, held: over }))).toBe('late')
-  })
+  expect(start).toEqual({ role: 'token', lane: 'low', attempt: 3, expected: { of: 'token', sequence: 0 } })
+  expect(messageOf(after(transitions.once, start, unknown, { kind: 'busy' }))).toEqual(start)
+  expect(resultOf(after(transitions.once, start, unknown, conflict))).toBe('conflict')
 })
 
 describe('TAKE', () => {
-  it('writes the record where there is none, as a schedule for the end of the lease', () => {
-    expect(messageOf(after(transitions.take, input))).toMatchObject({
-      role: 'record',
-      record: { state: 'running', owner: 'me', lane: 'high', attempt: 2, at: NOW + 10_000, dirty: false },
-      expected: expectedRecord(0),
-    })
+  const waiting = { state: 'waiting', generation: 'w-x-1', owner: 'before', attempt: 5, reason: 'Error' } as const
+  const own = { ...input, direct: true, waiting: recordOf(waiting) }
+  const written = { role: 'record', record: { state: 'running', owner: 'me', lane: 'high', at: NOW + 10_000 } }
+  it.each([
+    ['of an idle key has the attempt of its token', take(input), 2, 0],
+    ['of a key that waits has the higher attempt', take(input, conflict, record(waiting)), 5, 20],
+    ['of a parked key too', take(input, conflict, record({ state: 'parked', attempt: 1 })), 2, 20],
+    ['of a timer of this process reads nothing', take({ ...own, isDue: true }), 5, 20],
+  ])('%s', (_, step, attempt, sequence) => {
+    expect(messageOf(step)).toMatchObject({ ...written, expected: expectedRecord(sequence) })
+    expect(messageOf(step)).toMatchObject({ record: { attempt } })
   })
-  it('acknowledges, confirmed, only what has a record', () => {
-    expect(ioOf(after(transitions.take, input, stored(9)))).toEqual({ do: 'acknowledge', confirmed: true })
+  it.each<[string, object, Answer[], object]>([
+    ['a change of a key that runs is left to whoever queues it', {}, [conflict, record()], { kind: 'occupied' }],
+    ['a change is no part of a lease that is nearly over', {}, [stored(9)], { kind: 'dropped' }],
+    ['a due timer that has fired is left alone', { ...own, isDue: true }, [conflict, absent], { kind: 'occupied' }],
+    ['a delivery that is too old is dropped', { freshUntil: NOW - 1 }, [], { kind: 'dropped' }],
+  ])('%s', (what, more, answers, result) => {
+    const now = what.includes('nearly over') ? NOW + 8001 : NOW
+    const asked = answers.map((answer): [Answer, number] => [answer, now])
+    expect(resultOf(after(transitions.take, { ...input, direct: true, ...more }, ...asked))).toMatchObject(result)
   })
-  it('gives out the lease after the acknowledgement', () => {
-    expect(resultOf(after(transitions.take, input, stored(9), acknowledged))).toMatchObject({
-      kind: 'leased',
-      held: { record: { owner: 'me', sequence: 9 } },
-    })
+  it('again has another generation, when the record is gone at the second look', () => {
+    expect(messageOf(take(input, conflict, absent))).toMatchObject({ record: { generation: 'r-me-1' } })
   })
-  it('on replicas waits until the leader has lost the token', () => {
-    const onR3 = { ...input, terms: r3 }
-    const asked = after(transitions.take, onR3, stored(9), acknowledged)
-    expect(ioOf(asked)).toEqual({ do: 'readToken' })
-    const still = after(transitions.take, onR3, stored(9), acknowledged, { kind: 'token', present: true })
-    expect(ioOf(still)).toEqual({ do: 'acknowledge', confirmed: true })
-    const gone = after(transitions.take, onR3, stored(9), acknowledged, { kind: 'token', present: false })
-    expect(resultOf(gone)).toMatchObject({ kind: 'leased' })
-  })
-  it('drops a lease that is nearly over, and leaves the token and the record as they are', () => {
-    const late = NOW + 8001
-    expect(resultOf(after(transitions.take, input, stored(9), [acknowledged, late]))).toEqual({
-      kind: 'dropped',
-      because: 'lease nearly over',
-    })
-    expect(resultOf(after(transitions.take, input, [unknown, late]))).toMatchObject({ kind: 'dropped' })
-  })
-  it('does not begin with a delivery that is too old', () => {
-    const old = { ...input, freshUntil: NOW - 1 }
-    expect(resultOf(after(transitions.take, old))).toEqual({ kind: 'dropped', because: 'delivery too old' })
-    const again = after(transitions.take, input, conflict, [absent, NOW + 5001])
-    expect(resultOf(again)).toEqual({ kind: 'dropped', because: 'delivery too old' })
-  })
-  it('repeats an ambiguous publish with the same generation, and knows it again', () => {
-    const first = messageOf(after(transitions.take, input))
-    expect(messageOf(after(transitions.take, input, unknown))).toEqual(first)
-    const mine = record({ owner: 'me', generation: 'r-me-0', sequence: 12, dirty: true })
-    const found = after(transitions.take, input, unknown, conflict, mine, acknowledged)
-    expect(resultOf(found)).toMatchObject({ kind: 'leased', held: { record: { sequence: 12, dirty: true } } })
-  })
-  it('takes again, with another generation, when the record is gone at the second look', () => {
-    const again = messageOf(after(transitions.take, input, conflict, absent))
-    expect(again).toMatchObject({ record: { generation: 'r-me-1' }, expected: expectedRecord(0) })
-  })
-})
-
-describe('STEAL', () => {
-  it('replaces a waiting record in one write and keeps the higher attempt', () => {
-    const waiting = record({ state: 'waiting', generation: 'w-x-1', attempt: 5, sequence: 20 })
-    const step = after(transitions.take, input, conflict, waiting)
-    expect(messageOf(step)).toMatchObject({
-      record: { state: 'running', owner: 'me', attempt: 5 },
-      expected: expectedRecord(20),
-      cancels: 'w-x-1',
-    })
-  })
-  it('wakes a parked key as well', () => {
-    const parked = record({ state: 'parked', generation: 'p-x-1' })
-    expect(messageOf(after(transitions.take, input, conflict, parked))).toMatchObject({ cancels: 'p-x-1' })
-  })
-  it('takes again when the record has changed', () => {
-    const step = after(transitions.take, input, conflict, record({ state: 'waiting' }), conflict)
-    expect(messageOf(step)).toMatchObject({ role: 'record', expected: expectedRecord(0) })
+  it('of a change goes on in the ordinary way when the timer of this process does not stand any more', () => {
+    expect(messageOf(take(own, conflict))).toMatchObject({ expected: expectedRecord(0) })
   })
 })
 
@@ -233,37 +108,25 @@ describe('MARK', () => {
   const { sequence: _, ...recordFields } = recordOf({ at: NOW + 4321, since: NOW - 99 })
   const running = { attempt: 1, at: NOW + 4321, since: NOW - 99, owner: 'other', generation: 'r-other-4' }
   it('leaves owner and end of lease as they are, and raises the attempt', () => {
-    expect(messageOf(after(transitions.take, input, conflict, record(running)))).toEqual({
+    expect(messageOf(take(input, conflict, record(running)))).toEqual({
       role: 'record',
-      record: {
-        ...recordFields,
-        attempt: 2,
-        dirty: true,
-        generation: 'r-me-1',
-      },
+      record: { ...recordFields, attempt: 2, dirty: true, generation: 'r-me-1' },
       expected: expectedRecord(20),
       cancels: 'r-other-4',
     })
   })
   it('is written even over a record that is dirty already', () => {
-    const step = after(transitions.take, input, conflict, record({ ...running, dirty: true }))
-    expect(messageOf(step)).toMatchObject({ role: 'record', record: { dirty: true } })
-  })
-  it('acknowledges the token only after it is stored', () => {
-    const step = after(transitions.take, input, conflict, record(running), stored(30))
-    expect(ioOf(step)).toEqual({ do: 'acknowledge', confirmed: false })
+    const marked = record({ ...running, dirty: true })
+    expect(messageOf(take(input, conflict, marked))).toMatchObject({ role: 'record', record: { dirty: true } })
   })
   it('takes again when the record has changed', () => {
-    const step = after(transitions.take, input, conflict, record(running), conflict)
-    expect(messageOf(step)).toMatchObject({ record: { owner: 'me' }, expected: expectedRecord(0) })
+    expect(messageOf(take(input, conflict, record(running), conflict))).toMatchObject({ record: { owner: 'me' } })
   })
-  it('never acknowledges a token of the other lane: the release puts a fresh one in its place', () => {
+  it('of the other lane is written once', () => {
     const low = { ...input, token: { ...token, lane: 'low' as const } }
-    const step = after(transitions.take, low, conflict, record(running))
-    expect(messageOf(step)).toMatchObject({ record: { lane: 'high', dirty: false, otherLaneWaits: true } })
-    expect(resultOf(after(transitions.take, low, conflict, record(running), stored(30)))).toEqual({ kind: 'marked' })
+    expect(messageOf(take(low, conflict, record(running)))).toMatchObject({ record: { otherLaneWaits: true } })
     const known = record({ ...running, otherLaneWaits: true })
-    expect(resultOf(after(transitions.take, low, conflict, known))).toEqual({ kind: 'marked' })
+    expect(resultOf(take(low, conflict, known))).toEqual({ kind: 'marked' })
   })
 })
 
@@ -272,23 +135,14 @@ const held = (fields: Partial<KeyRecord> = {}) => ({
   writes: 1,
 })
 
+it('ABSORB repeats itself until the answer is definite', () => {
+  expect(ioOf(after(transitions.absorb, { held: held(), terms }, unknown, unknown))).toMatchObject({
+    do: 'acknowledge',
+  })
+})
+
 describe('RENEW', () => {
   const start = { held: held({ dirty: true }), terms }
-  it('keeps what others have noted', () => {
-    expect(messageOf(after(transitions.renew, start))).toMatchObject({
-      record: { owner: 'me', dirty: true, at: NOW + 10_000, generation: 'r-me-1', since: NOW - 2000 },
-      expected: expectedRecord(20),
-      cancels: 'r-me-0',
-    })
-  })
-  it('adopts a mark that came in between', () => {
-    const marked = record({ owner: 'me', generation: 'r-x-0', sequence: 25, otherLaneWaits: true })
-    expect(messageOf(after(transitions.renew, start, conflict, marked))).toMatchObject({
-      record: { otherLaneWaits: true, generation: 'r-me-2' },
-      expected: expectedRecord(25),
-      cancels: 'r-x-0',
-    })
-  })
   it('of a run that has changed something forgets the runs before it that were cut short, and keeps a suspect one', () => {
     const cut = { held: held({ cuts: 4, losses: 9, suspect: true }), terms }
     expect(messageOf(after(transitions.renew, cut))).toMatchObject({ record: { cuts: 4, suspect: true } })
@@ -387,20 +241,11 @@ describe('FINISH', () => {
       cuts,
     )
   })
-  it('handback queues a key that nobody marked', () => {
-    const step = after(transitions.finish, { held: held(), ending: handback })
-    expect(messageOf(step)).toMatchObject({ role: 'token', lane: 'high', attempt: 3 })
-  })
   it('replaces the token of the other lane only if none of its own lane was dropped', () => {
     const laneOf = (fields: Partial<KeyRecord>) =>
       messageOf(after(transitions.finish, { held: held(fields), ending: done }))
     expect(laneOf({ otherLaneWaits: true })).toMatchObject({ role: 'token', lane: 'low' })
     expect(laneOf({ otherLaneWaits: true, dirty: true })).toMatchObject({ role: 'token', lane: 'high' })
-  })
-  it('decides again when it was marked meanwhile', () => {
-    const marked = record({ owner: 'me', generation: 'r-x-0', sequence: 33, dirty: true })
-    const step = after(transitions.finish, { held: held(), ending: requeue }, conflict, marked)
-    expect(messageOf(step)).toMatchObject({ role: 'token', expected: expectedRecord(33), cancels: 'r-x-0' })
   })
   it.each([
     ['nothing', absent],
@@ -521,11 +366,7 @@ describe('janitor', () => {
     expect(deadTokens(before, now)).toEqual([at('work.f.high.a', 1)])
   })
   it('replaces exactly the token that it saw', () => {
-    expect(tokenAgain(token)).toMatchObject({
-      role: 'token',
-      attempt: 2,
-      expected: { of: 'token', sequence: 7 },
-    })
+    expect(tokenAgain(token)).toMatchObject({ role: 'token', attempt: 2, expected: { of: 'token', sequence: 7 } })
   })
   it('arms exactly the timer that it saw anew, as it was', () => {
     const waiting = recordOf({ state: 'waiting', generation: 'w-x-1', attempt: 5, sequence: 20, error: 'failed' })
@@ -553,11 +394,6 @@ describe('RETRY by hand', () => {
       cancels: 'w-x-1',
     })
     expect(resultOf(after(transitions.retry, {}, waiting, stored(21)))).toBe('queued')
-  })
-
-  it('leaves alone what runs, and what is not there', () => {
-    expect(resultOf(after(transitions.retry, {}, record()))).toBe('running')
-    expect(resultOf(after(transitions.retry, {}, absent))).toBe('none')
   })
 
   it('looks again after a conflict, and knows an answer that was lost', () => {
@@ -612,16 +448,11 @@ describe('PARK and PURGE by hand', () => {
   })
 
   it('purges a record in the way a run ends that leaves nothing', () => {
-    const message = { role: 'done', expected: expectedRecord(20), cancels: 'w-x-1' }
-    expect(messageOf(after(withdraw, purge, waiting))).toEqual(message)
-    expect(ioOf(after(withdraw, purge, absent))).toEqual({ do: 'removeToken', sequence: 7 })
-  })
-
-  it('leaves a running key alone, also one that began to run meanwhile', () => {
-    for (const act of [park, purge]) {
-      expect(resultOf(after(withdraw, act, record()))).toBe('running')
-      expect(resultOf(after(withdraw, act, waiting, conflict, record()))).toBe('running')
-    }
+    expect(messageOf(after(withdraw, purge, waiting))).toEqual({
+      role: 'done',
+      expected: expectedRecord(20),
+      cancels: 'w-x-1',
+    })
   })
 
   it('says when there is nothing, and knows an answer that was lost', () => {

@@ -25,6 +25,7 @@ const paused = widget({ metadata: { annotations: { [PAUSED_ANNOTATION]: 'true' }
 const going = (finalizers: string[]) => widget({ metadata: { finalizers, deletionTimestamp: '2030-01-01T00:00:00Z' } })
 const finalizing = widgets({ finalize: true })
 const labelled = widgets({ for: { ...widgets().spec.for, selector: 'app=web' } })
+const left = widgets({ for: labelled.spec.for, finalize: true })
 const placed = widgets({
   writes: ['Metadata'],
   related: [
@@ -41,6 +42,34 @@ describe('a run asks, in this order', () => {
     ['nothing for an object that is gone', { observe: [GONE] }, 'observe finish'],
     ['nothing for an object that is being deleted', { observe: [sees(going([]))] }, 'observe finish'],
     ['nothing for an object outside the selection', {}, 'observe finish', labelled],
+    [
+      'the finalizer of an object that has left the selection, and no call',
+      { observe: [sees(widget({ metadata: { finalizers: [FINALIZER] } }))] },
+      'observe writeFinalizers finish',
+      left,
+    ],
+    [
+      'nothing for such an object that is paused',
+      { observe: [sees(widget({ metadata: { ...paused.metadata, finalizers: [FINALIZER] } }))] },
+      'observe finish',
+      left,
+    ],
+    [
+      'a call for such an object that was deleted before that was seen: who waits for a clean-up gets it',
+      { observe: [sees(going([FINALIZER]))] },
+      'observe call writeFinalizers finish',
+      left,
+    ],
+    [
+      'no second call for an object that leaves the selection in the middle of its run',
+      {
+        observe: [sees(widget({ metadata: { labels: { app: 'web' }, finalizers: [FINALIZER] } })), sees(widget())],
+        call: [returns({ status: { phase: 'Up' } })],
+        writeStatus: [CONFLICT],
+      },
+      'observe call writeStatus observe finish',
+      left,
+    ],
     ['one call when nothing is to be written', {}, 'observe call finish'],
     [
       'a call after each change of what the function has seen',
@@ -69,6 +98,12 @@ describe('a run asks, in this order', () => {
       widgets({ writes: ['Metadata', 'Deletion'] }),
     ],
     ['the status of a paused object, and no call', { observe: [sees(paused)] }, 'observe writeStatus finish'],
+    [
+      'labels of an object whose status is another controller’s, and no status',
+      { call: [returns({ metadata: { labels: { a: '1' } } })] },
+      'observe call writeMetadata call finish',
+      widgets({ for: theirs.spec.for, writes: ['Metadata'] }),
+    ],
     ['the finalizer before the call', {}, 'observe writeFinalizers call finish', finalizing],
     [
       'the release of an object that goes, after the call',
