@@ -20,7 +20,6 @@ beforeAll(async () => {
 afterAll(() => rm(dir, { recursive: true, force: true }))
 
 const ROOT = join(import.meta.dirname, '../..')
-const tool = (script: string) => nodeProgram('packaging', script)
 const node = (args: string[], cwd: string) =>
   run(process.execPath, args, { cwd, maxBuffer: 2 ** 26, env: { ...process.env, PATH: pathTo(process.execPath) } })
 const pathTo = (program: string): string => `${dirname(program)}:${process.env['PATH']}`
@@ -107,13 +106,13 @@ describe('the package', () => {
   })
 
   it('has doors that tools resolve, with their types', async () => {
-    const publint = await tool('publint/src/cli.js')
+    const publint = await nodeProgram('publint@0.3.25', 'src/cli.js')
     const { stdout } = await node(
       [publint, 'run', made.folder, '--strict', '--level', 'warning', '--pack', 'false'],
       dir,
     )
     expect(stdout).toContain('All good')
-    const attw = await tool('@arethetypeswrong/cli/dist/index.js')
+    const attw = await nodeProgram('@arethetypeswrong/cli@0.18.5', 'dist/index.js')
     // Its exit code counts what the profile ignores; in a pipe its answer is cut off.
     const answer = join(dir, 'attw.json')
     const script = `"$0" "$@" > '${answer}' || true`
@@ -191,13 +190,19 @@ describe('the package', () => {
 const MANAGERS: { name: string; install: (tarball: string) => Promise<string[]>; files?: Record<string, string> }[] = [
   {
     name: 'pnpm',
-    install: async (tarball) => [process.execPath, await tool('pnpm/bin/pnpm.cjs'), 'add', '--prefer-offline', tarball],
+    install: async (tarball) => [
+      process.execPath,
+      await nodeProgram('pnpm@10.34.9', 'bin/pnpm.cjs'),
+      'add',
+      '--prefer-offline',
+      tarball,
+    ],
   },
   {
     name: 'Yarn',
     install: async (tarball) => [
       process.execPath,
-      await tool('@yarnpkg/cli-dist/bin/yarn.js'),
+      await nodeProgram('@yarnpkg/cli-dist@4.18.1', 'bin/yarn.js'),
       'add',
       `fairlead@file:${tarball}`,
     ],

@@ -1,31 +1,31 @@
 import { execFile } from 'node:child_process'
-import { createHash } from 'node:crypto'
-import { cpSync, readFileSync, renameSync } from 'node:fs'
+import { mkdirSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { cacheDir } from '../../packages/lab/build.ts'
 import { madeOnce } from './made-once.ts'
 
-const NODE = fileURLToPath(new URL('./node', import.meta.url))
 const run = promisify(execFile)
 
+/** The day that says which versions a package brings along: newer ones are not seen. A lock file of Azurite has 4,300 lines. */
+const AS_OF = '2026-11-01'
+
 /**
- * Path of a script of a package that test/support/node pins with all that it needs, installed once into the user's cache:
- * too much for those who never run its tests. Scripts of the packages are not run.
+ * Path of a script of a package of npm (`pnpm@10.34.9`), installed once into the user's cache: too much for those who
+ * never run its tests. Scripts of the packages are not run.
  */
-export async function nodeProgram(name: string, script: string): Promise<string> {
-  const source = join(NODE, name)
-  const lock = readFileSync(join(source, 'package-lock.json'))
-  const dir = join(cacheDir(), 'npm', `${name}-${createHash('sha256').update(lock).digest('hex').slice(0, 12)}`)
-  const program = join(dir, 'done', 'node_modules', script)
+export async function nodeProgram(spec: string, script: string): Promise<string> {
+  const dir = join(cacheDir(), 'npm', `${spec.replaceAll('/', '+')}-${AS_OF}`)
+  const program = join(dir, 'done/node_modules', spec.slice(0, spec.lastIndexOf('@')), script)
   return madeOnce(dir, program, async () => {
     const cwd = join(dir, `new-${process.pid}`)
-    cpSync(source, cwd, { recursive: true })
-    await run('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd, maxBuffer: 2 ** 26 })
+    mkdirSync(cwd)
+    writeFileSync(join(cwd, 'package.json'), '{ "private": true }')
+    const args = ['install', spec, '--before', AS_OF, '--ignore-scripts', '--no-audit', '--no-fund']
+    await run('npm', args, { cwd, maxBuffer: 2 ** 26 })
     renameSync(cwd, join(dir, 'done'))
   })
 }
 
 /** The emulator of Azure Blob Storage. */
-export const azurite = (): Promise<string> => nodeProgram('azurite', 'azurite/dist/src/blob/main.js')
+export const azurite = (): Promise<string> => nodeProgram('azurite@3.35.0', 'dist/src/blob/main.js')

@@ -25,7 +25,7 @@ const WORKERS = 10
 export async function prepare(side: Side): Promise<((place: Place) => Promise<OperatorProcess>) | undefined> {
   if (side === 'Fairlead') return startUp
   if (side === 'controller-runtime') {
-    const program = await goProgram('controller-runtime', '.', [], HERE)
+    const program = await goProgram('controller-runtime', HERE)
     return async ({ kubeconfig, namespace }) =>
       startProcess(program, ['--namespace', namespace, '--workers', `${WORKERS}`], { KUBECONFIG: kubeconfig })
   }

@@ -1,13 +1,11 @@
-import { hash } from 'node:crypto'
 import { chmod, cp, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { cacheDir } from '#lab'
 import { goEnvironment, goVersionOf, requireGo, runGo } from '../../../packages/lab/go-toolchain.ts'
+import { goModule } from '../../support/go-program.ts'
 import { madeOnce } from '../../support/made-once.ts'
 
-const PINNED = fileURLToPath(new URL('../../support/go/keda', import.meta.url))
-const MODULE = 'github.com/kedacore/keda/v2'
+const [MODULE, VERSION] = ['github.com/kedacore/keda/v2', 'v2.21.0']
 /** The one scaler that is built: the other 70 would bring 1,400 packages of clouds and databases, and an hour. */
 const SCALER = 'nats-jetstream'
 
@@ -18,19 +16,16 @@ export interface KedaPrograms {
   crds: string
 }
 
-/** KEDA's operator and metrics adapter, built from the module that test/support/go/keda pins; once, some minutes. */
+/** KEDA's operator and metrics adapter, built once, some minutes. */
 export async function kedaPrograms(): Promise<KedaPrograms> {
-  const goMod = join(PINNED, 'go.mod')
-  const pinned = await readFile(goMod, 'utf8')
-  const dir = join(cacheDir(), 'bin', `test-keda-${hash('sha256', `${process.arch} ${SCALER} ${pinned}`).slice(0, 12)}`)
+  const dir = join(cacheDir(), 'bin', `test-keda-${VERSION}-${SCALER}-${process.arch}`)
   await madeOnce(dir, join(dir, 'adapter'), async () => {
-    await requireGo(goVersionOf(goMod), 'KEDA', process.env)
+    const module = await goModule(MODULE, VERSION)
+    await requireGo(goVersionOf(join(module, 'go.mod')), 'KEDA', process.env)
     const env = goEnvironment(process.env, { CGO_ENABLED: '0' })
-    const version = new RegExp(`${MODULE} (\\S+)`).exec(pinned)?.[1] ?? ''
-    const answer = await runGo(['mod', 'download', '-json', `${MODULE}@${version}`], { cwd: PINNED, env })
     const source = join(dir, 'source')
     await rm(source, { recursive: true, force: true })
-    await cp((JSON.parse(answer) as { Dir: string }).Dir, source, { recursive: true })
+    await cp(module, source, { recursive: true })
     await writable(source)
     await keepOneScaler(source)
     await mkdir(join(dir, 'new'), { recursive: true })

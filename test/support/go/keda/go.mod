@@ -1,5 +1,0 @@
-module fairlead.test/keda
-
-go 1.26.0
-
-require github.com/kedacore/keda/v2 v2.21.0
