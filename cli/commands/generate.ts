@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
-import { dirname, extname, join } from 'node:path'
+import { dirname, extname, isAbsolute, join, normalize } from 'node:path'
 import type { KubeObject } from '#contracts'
 import { parseReference } from '#image'
 import {
@@ -23,7 +23,7 @@ import { examplesIn, objectsIn } from './manifests.ts'
 
 export type CrdsOptions = Selection & { platform: boolean; compatibleWith: string[]; new: string[] }
 export type ManifestsOptions = Selection & { to: string; force: boolean }
-export type KnativeOfOptions = Selection & KnativeOptions
+export type KnativeOfOptions = Selection & OfImage & Omit<KnativeOptions, 'modules'>
 
 /** Returns the CustomResourceDefinitions of the functions, for `kubectl apply --server-side -f -`. */
 export async function generateCrds(options: CrdsOptions): Promise<string> {
@@ -57,22 +57,49 @@ const isDefinition = (object: KubeObject): object is CustomResourceDefinition =>
   object.kind === 'CustomResourceDefinition'
 
 /**
- * Writes the definitions and the RBAC into a folder, and returns their paths. Writes nothing if a definition has a
- * breaking change.
+ * Writes all that `kubectl apply -k` needs for the functions into a folder, and returns the paths: what `install` applies
+ * beside the platform. Keeps a kustomization.yaml that is there. Writes nothing if a definition has a breaking change.
  */
-export async function generateManifests(options: ManifestsOptions): Promise<string[]> {
+export async function generateManifests(options: ManifestsOptions, warn: (line: string) => void): Promise<string[]> {
   const { to, force } = options
-  const [crds, rbac] = [join(to, 'crds.yaml'), join(to, 'rbac.yaml')]
+  const crds = join(to, 'crds.yaml')
   const functions = await demandFunctions(options)
   if (!force && existsSync(crds)) {
     const brandNew = definitionsOf(functions).map(({ metadata }) => metadata.name)
     await refuseBreakingChanges(functions, { compatibleWith: [crds], new: brandNew })
   }
-  await mkdir(to, { recursive: true })
-  await writeFile(crds, await yamlOf(definitionsOf(functions)))
-  await writeFile(rbac, await yamlOf(functions.flatMap((one) => functionRbac(manifest(one)))))
-  return [crds, rbac]
+  const reconcilers = functions.map((one) => manifest(one))
+  const objects = {
+    'crds.yaml': definitionsOf(functions),
+    'rbac.yaml': reconcilers.flatMap(functionRbac),
+    'reconcilers.yaml': reconcilers,
+  }
+  const files = new Map<string, string>()
+  for (const [name, content] of Object.entries(objects)) files.set(name, await yamlOf(content))
+  const kustomization = join(to, 'kustomization.yaml')
+  const kept = await readFile(kustomization, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT') throw error
+  })
+  if (kept === undefined) files.set('kustomization.yaml', await kustomizationOf(Object.keys(objects)))
+  for (const name of Object.keys(objects))
+    if (kept?.includes(name) === false)
+      warn(`fairlead generate: ${kustomization} does not name ${name}, so kubectl apply -k does not apply it`)
+  return writeFiles(to, files)
 }
+
+const kustomizationOf = async (resources: readonly string[]): Promise<string> => `\
+# Written once, and yours from then on. The platform brings the CustomResourceDefinition of Reconciler.
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+${await yamlOf({ resources })}\
+# Who deletes a definition deletes all its objects: neither Argo CD nor Flux does, whatever becomes of this folder.
+patches:
+  - target: { kind: CustomResourceDefinition }
+    patch: |
+      - op: add
+        path: /metadata/annotations
+        value: { argocd.argoproj.io/sync-options: 'Prune=false,Delete=false', kustomize.toolkit.fluxcd.io/prune: disabled }
+`
 
 /** Returns the RBAC that the functions need, for `kubectl apply -f -`. */
 export async function generateRbac(options: Selection): Promise<string> {
@@ -85,20 +112,35 @@ export async function generateKnative(name: string | undefined, options: Knative
   const isNamed = name !== undefined && options.builtin.length === 0
   const all = await (isNamed ? namableFunctions(options.function) : demandFunctions(options))
   const functions = name === undefined ? all : [functionNamed(all, name)]
-  return (await yamlOf(functions.flatMap((one) => knativeManifests(one, options)))).trimEnd()
+  const modules = modulesInImage(options)
+  return (await yamlOf(functions.flatMap((one) => knativeManifests(one, { ...options, modules })))).trimEnd()
 }
 
-export interface ChartOptions extends Selection {
+interface OfImage {
+  /** The path of the functions in the image, if it differs from that of `-f`. */
+  module?: string
+}
+
+/** Returns the modules that pods load: `fairlead image` packs the files of a project under their paths in it. */
+function modulesInImage({ function: files, module }: Selection & OfImage): readonly string[] {
+  if (module !== undefined) return [module]
+  const outside = files.find((file) => isAbsolute(file) || normalize(file).startsWith('..'))
+  if (outside === undefined) return files
+  throw new UsageError(`-f ${outside} is no path in an image: run this in the folder of the project, or give --module`)
+}
+
+export interface ChartOptions extends Selection, OfImage {
   to: string
   image: string
-  module?: string
-  name: string
-  chartVersion: string
+  name?: string
+  chartVersion?: string
 }
 
 /** Writes a chart of the functions into a folder, and returns the paths of its files. */
 export async function generateChart(options: ChartOptions): Promise<string[]> {
-  const { to, image, module, name, chartVersion: version } = options
+  const { to, image } = options
+  const of = existsSync('package.json') ? await packageJson('package.json') : {}
+  const { name = nameIn(of) ?? 'functions', chartVersion: version = of.version ?? '0.1.0' } = options
   if (!/^\d+\.\d+\.\d+(?:[-+][\w.+-]+)?$/.test(version))
     throw new UsageError(`"${version}" is not a version of a chart: write it like 1.2.0`)
   const { registry, repository, tag = 'latest', digest = '' } = parseReference(image)
@@ -108,16 +150,22 @@ export async function generateChart(options: ChartOptions): Promise<string[]> {
     version,
     description: `Functions of Fairlead: ${functions.map((one) => one.name).join(', ')}`,
     image: { repository: `${registry}/${repository}`, tag, digest },
-    modules: module === undefined ? [] : [module],
+    modules: modulesInImage(options),
     builtin: options.builtin,
   })
   return writeFiles(to, files)
 }
 
-export interface BundleCommandOptions extends Selection {
+/** The name of a package, without its scope, as a name of Kubernetes. */
+const nameIn = ({ name }: PackageJson): string | undefined =>
+  name
+    ?.replace(/^@.*\//, '')
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9]+/g, '-')
+
+export interface BundleCommandOptions extends Selection, OfImage {
   to: string
   image: string
-  module?: string
   package: string
   examples: string[]
   namespace: string
@@ -134,13 +182,13 @@ const MEDIA_TYPES: Record<string, string> = {
 
 /** Writes a bundle for OLM into a folder, replaces an earlier one, and returns the paths of its files. */
 export async function generateBundle(options: BundleCommandOptions): Promise<string[]> {
-  const { to, image, module, examples, icon, replaces, namespace } = options
+  const { to, image, examples, icon, replaces, namespace } = options
   const about = bundlePackage(await packageJson(options.package), options.package)
   const functions = await demandFunctions(options)
   const files = await olmBundle(functions, {
     about,
     image,
-    module,
+    modules: modulesInImage(options),
     namespace,
     examples: (await Promise.all(examples.map(examplesIn))).flat(),
     createdAt: createdAt(process.env),

@@ -40,6 +40,7 @@ export async function image(folder: string, options: ImageCommandOptions, print:
     push,
     output,
     plainHttp,
+    warn: (line) => console.error(`fairlead image: ${line}`),
   })
   for (const { createdBy, files, digest, size } of made.layers)
     console.error(`${createdBy}: ${files} files, ${(size / 1e6).toFixed(1)} MB, ${digest}`)

@@ -372,7 +372,7 @@ function withoutNamespace(object: KubeObject): KubeObject {
 
 interface Workload {
   image: string
-  module: string | undefined
+  modules: readonly string[]
 }
 
 const labelsOf = (one: Reconciler): Record<string, string> => ({
@@ -389,7 +389,7 @@ const PLATFORMS = {
 }
 
 /** A Deployment as a ClusterServiceVersion has it: the function over HTTP. It decides, and the dispatcher writes. */
-function deploymentOf(one: Reconciler, { image, module }: Workload): object {
+function deploymentOf(one: Reconciler, { image, modules }: Workload): object {
   const labels = labelsOf(one)
   return {
     name: serviceOf(one),
@@ -410,7 +410,7 @@ function deploymentOf(one: Reconciler, { image, module }: Workload): object {
             {
               name: 'function',
               image,
-              args: ['serve', ...(module === undefined ? [] : ['--function', module]), one.name],
+              args: ['serve', ...modules.flatMap((module) => ['--function', module]), one.name],
               ports: [{ name: 'http', containerPort: 8080 }],
               readinessProbe: { httpGet: { path: '/health/readiness', port: 'http' } },
               livenessProbe: { httpGet: { path: '/health/liveness', port: 'http' } },

@@ -5,8 +5,8 @@ export interface KnativeOptions {
   /** An image with the function's module and the `fairlead` command as its entrypoint. */
   image: string
   namespace: string
-  /** The path of the function's module inside the image; default: a built-in function. */
-  module?: string
+  /** The paths of the modules inside the image that export the function; empty: a built-in function. */
+  modules: readonly string[]
 }
 
 const MAX_REVISION_TIMEOUT_S = 600
@@ -23,7 +23,7 @@ export function knativeManifests(reconciler: Reconciler, options: KnativeOptions
 
 function knativeService(
   { name, timeoutSeconds = 60 }: Reconciler,
-  { image, namespace, module }: KnativeOptions,
+  { image, namespace, modules }: KnativeOptions,
 ): KubeObject {
   return {
     apiVersion: 'serving.knative.dev/v1',
@@ -53,7 +53,7 @@ function knativeService(
           containers: [
             {
               image,
-              args: ['serve', ...(module === undefined ? [] : ['--function', module]), name],
+              args: ['serve', ...modules.flatMap((module) => ['--function', module]), name],
               ports: [{ name: 'http1', containerPort: 8080 }],
               // Without periodSeconds, Knative probes several times a second while a pod starts.
               readinessProbe: { httpGet: { path: '/health/readiness' } },

@@ -58,7 +58,7 @@ function newCommands(program: Command, context: CommandContext): void {
         .default('resource'),
     )
     .option('--kind <Name>', 'Kind of the custom resource (default: Website)')
-    .option('--plural <name>', 'Plural name of the kind (default: its name with an s)')
+    .option('--plural <name>', 'Plural name of the kind (default: as in English, e.g. websites, proxies)')
     .option('--group <domain>', 'API group of the kind (default: example.com)')
     .option(
       '--crd <file or name>',
@@ -75,7 +75,7 @@ function newCommands(program: Command, context: CommandContext): void {
     .command('kind')
     .description('Add a kind to the project in this folder: its function, tests and example')
     .argument('<Name>', 'Name of the kind, e.g. Shop')
-    .option('--plural <name>', 'Plural name of the kind (default: its name with an s)')
+    .option('--plural <name>', 'Plural name of the kind (default: as in English, e.g. websites, proxies)')
     .option('--group <domain>', 'API group of the kind', 'example.com')
     // The parent command parses the options of the same names.
     .action(async (kind: string, _: NewKindOptions, own: Command) => {

@@ -122,7 +122,7 @@ function generateCommands(program: Command, { print }: CommandContext): void {
 
   generate
     .command('manifests')
-    .description('Write crds.yaml and rbac.yaml; fails if stored objects would lose fields or become invalid')
+    .description('Write what kubectl apply -k needs; fails if stored objects would lose fields or become invalid')
     .addOption(functionOption())
     .addOption(builtinOption())
     .addOption(namespacesOption())
@@ -130,7 +130,7 @@ function generateCommands(program: Command, { print }: CommandContext): void {
     .option('--force', 'Write even if stored objects would lose fields or become invalid', false)
     .action(async (options: ManifestsOptions) => {
       const { generateManifests } = await import('../commands/generate.ts')
-      for (const file of await generateManifests(options)) print(file)
+      for (const file of await generateManifests(options, console.error)) print(file)
     })
 
   generate
@@ -141,7 +141,7 @@ function generateCommands(program: Command, { print }: CommandContext): void {
     .addOption(builtinOption())
     .requiredOption('--image <image>', 'Image with the functions, and with the command fairlead as entrypoint')
     .option('-n, --namespace <name>', 'Namespace of the Services', objectName, 'fairlead-functions')
-    .option('--module <path>', 'Path of the functions in the image (default: built-in functions)')
+    .option('--module <path>', 'Path of the functions in the image (default: that of -f)')
     .action(async (name: string | undefined, options: KnativeOfOptions) => {
       const { generateKnative } = await import('../commands/generate.ts')
       print(await generateKnative(name, options))
@@ -164,9 +164,9 @@ function generateCommands(program: Command, { print }: CommandContext): void {
     .addOption(namespacesOption())
     .requiredOption('--to <folder>', 'Folder to write to; other files in it are kept')
     .requiredOption('--image <image>', 'Image with the functions; it checks the CRDs before each upgrade')
-    .option('--module <path>', 'Path of the functions in the image (default: built-in functions)')
-    .option('--name <name>', 'Name of the chart', objectName, 'functions')
-    .option('--chart-version <version>', 'Version of the chart', '0.1.0')
+    .option('--module <path>', 'Path of the functions in the image (default: that of -f)')
+    .option('--name <name>', 'Name of the chart (default: name in package.json, or functions)', objectName)
+    .option('--chart-version <version>', 'Version of the chart (default: version in package.json, or 0.1.0)')
     .action(async (options: ChartOptions) => {
       const { generateChart } = await import('../commands/generate.ts')
       for (const file of await generateChart(options)) print(file)
@@ -179,7 +179,7 @@ function generateCommands(program: Command, { print }: CommandContext): void {
     .addOption(builtinOption())
     .requiredOption('--to <folder>', 'Folder to write to; manifests and metadata are replaced, other files are kept')
     .requiredOption('--image <image>', 'Image with the functions, and with the command fairlead as entrypoint')
-    .option('--module <path>', 'Path of the functions in the image (default: built-in functions)')
+    .option('--module <path>', 'Path of the functions in the image (default: that of -f)')
     .option('--package <file>', 'File with name, version, description, author and links', 'package.json')
     .addOption(repeatable('--examples <file>', 'File or folder with example objects of each kind'))
     .option('-n, --namespace <name>', 'Namespace that OLM installs into', objectName, 'fairlead-functions')

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { unpackTar } from 'modern-tar'
 import { UsageError } from '#process/exit'
-import { type Blob, blob, type Descriptor, DigestMismatchError, digestOf, type Index } from './blob.ts'
+import { type Blob, blob, type Descriptor, DigestMismatchError, digestOf, type Index, RegistryError } from './blob.ts'
 import { nameOf, parseReference, type Reference } from './reference.ts'
 import { Repository, type RepositoryOptions } from './registry.ts'
 
@@ -25,8 +25,19 @@ export interface Base {
   manifest(part: Descriptor): Promise<Buffer<ArrayBuffer>>
 }
 
-/** Opens a reference by digest, or the path of an OCI layout. */
-export async function openBase(text: string, options: RepositoryOptions): Promise<Base> {
+const CURE =
+  'give --base an OCI layout on this machine, or an image by digest of a registry that you reach (docs/deploy/images.md)'
+/** How long a registry is silent before the author reads what to do. It may still answer: nothing is given up. */
+const SILENT_MS = 2_500
+
+/**
+ * Opens a reference by digest, or the path of an OCI layout. `warn` gets what to do while a registry does not answer, and
+ * the error has it if the registry cannot be reached.
+ */
+export async function openBase(
+  text: string,
+  { warn = () => {}, ...options }: RepositoryOptions & { warn?: (line: string) => void },
+): Promise<Base> {
   if (existsSync(text)) {
     const layout = await openLayout(text)
     const read = (part: Descriptor) => layout.read(part)
@@ -35,11 +46,24 @@ export async function openBase(text: string, options: RepositoryOptions): Promis
   const reference = parseReference(text)
   const repository = new Repository(reference, options)
   const { digest, ...named } = reference
-  if (digest === undefined) throw await tagOnly(named, repository)
+  const silence = setTimeout(() => {
+    warn(`${reference.registry}, which has the base image, does not answer yet. Without access to it, ${CURE}`)
+  }, SILENT_MS)
+  const root = await repository
+    .manifest(digest ?? named.tag ?? 'latest')
+    .catch((cause: unknown) => {
+      if (!(cause instanceof RegistryError)) throw cause
+      throw new RegistryError(`the base image cannot be read: ${cause.message}; ${CURE}`, {
+        status: cause.status,
+        cause,
+      })
+    })
+    .finally(() => clearTimeout(silence))
+  if (digest === undefined) throw tagOnly(named, root.digest)
   return {
     name: nameOf(named),
     reference,
-    root: await repository.manifest(digest),
+    root,
     read: (part) => repository.read(part),
     manifest: async (part) => (await repository.manifest(part.digest)).bytes,
   }
@@ -49,11 +73,10 @@ export async function openBase(text: string, options: RepositoryOptions): Promis
  * Returns the error for a reference without a digest: a tag can be moved, and the same command would make another
  * image.
  */
-async function tagOnly(named: Reference, repository: Repository): Promise<UsageError> {
-  const tag = named.tag ?? 'latest'
-  const { digest } = await repository.manifest(tag)
+function tagOnly({ tag = 'latest', ...named }: Reference, digest: string): UsageError {
+  const now = nameOf({ ...named, tag, digest })
   return new UsageError(
-    `the base ${nameOf(named)} has no digest, and its tag can be moved: give ${nameOf({ ...named, tag, digest })}, which it is now`,
+    `the base ${nameOf({ ...named, tag })} has no digest, and its tag can be moved: give ${now}, which it is now`,
   )
 }
 

@@ -28,6 +28,8 @@ export interface ImageOptions {
   /** The path of the OCI archive to write. */
   output?: string
   plainHttp?: boolean
+  /** Gets a line that a person should read while the command works. */
+  warn?: (line: string) => void
   env?: NodeJS.ProcessEnv
 }
 
@@ -59,7 +61,7 @@ export async function listImage(
  * Makes an image of the functions of a project, and stores it. The same files and the same base give the same bytes.
  */
 export async function makeImage(folder: string, options: ImageOptions): Promise<MadeImage> {
-  const { add = [], start = [], platforms, push, output, plainHttp = false, env = process.env } = options
+  const { add = [], start = [], platforms, push, output, plainHttp = false, warn, env = process.env } = options
   const target = push === undefined ? undefined : parseReference(push)
   if (target?.digest !== undefined)
     throw new UsageError(`"${push}" names a digest, which only the image can give: name a tag`)
@@ -69,7 +71,7 @@ export async function makeImage(folder: string, options: ImageOptions): Promise<
       `${project.native[0]} is machine code of this platform: make an image for one platform, on it, --platform linux/amd64`,
     )
   const created = createdAt(env)
-  const base = await openBase(options.base, { plainHttp, env })
+  const base = await openBase(options.base, { plainHttp, warn, env })
   const { command, installed, own } = project
   // Dependencies, then functions: the first layer changes rarely.
   const layers = [

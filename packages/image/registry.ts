@@ -25,6 +25,8 @@ export class Repository {
   readonly #scopes: string[]
   readonly #credentials: () => Promise<Credentials | undefined>
   #authorization: string | undefined
+  /** Whether the registry has answered before. One that never has is not asked again: an absent network stays absent. */
+  #answers = false
 
   constructor(reference: Reference, { plainHttp = false, actions = 'pull', mountsFrom, env }: RepositoryOptions = {}) {
     const host = reference.registry === 'docker.io' ? 'registry-1.docker.io' : reference.registry
@@ -112,7 +114,8 @@ export class Repository {
       pauseMs: (error) => {
         attempts += 1
         const { status } = error as RegistryError
-        const isPassing = error instanceof RegistryError && (status === undefined || status === 429 || status >= 500)
+        const isPassing =
+          error instanceof RegistryError && (status === undefined ? this.#answers : status === 429 || status >= 500)
         return isPassing && attempts < ATTEMPTS ? pauseMs() : undefined
       },
     })
@@ -135,11 +138,13 @@ export class Repository {
   async #fetch(method: string, url: URL, { headers, body }: Request): Promise<Response> {
     const authorization = url.origin === this.#origin ? this.#authorization : undefined
     try {
-      return await fetch(url, {
+      const answer = await fetch(url, {
         method,
         headers: { ...headers, ...(authorization !== undefined && { authorization }) },
         ...(body && { body }),
       })
+      this.#answers = true
+      return answer
     } catch (error) {
       throw new RegistryError(`the registry ${this.reference.registry} cannot be reached: ${this.#reason(error)}`, {
         cause: error,

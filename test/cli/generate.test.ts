@@ -1,7 +1,11 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { parse, parseAllDocuments } from 'yaml'
+import { builtins } from '#functions'
+import { functionRbac } from '#install'
+import { definitionsOf, manifest } from '#sdk'
 import { command } from '../support/command.ts'
 
 let dir: string
@@ -84,5 +88,105 @@ describe('fairlead generate crds', () => {
     expect(await compared('a: [b')).toMatchObject({ code: 2, stderr: expect.stringContaining('neither YAML nor JSON') })
     const { stdout } = await command(['generate', 'crds', '-f', await shop('size: z.string()')])
     expect(await compared(stdout, '--new', 'shops.example.com')).toMatchObject({ code: 1 })
+  })
+})
+
+describe('fairlead generate manifests', () => {
+  const generate = (to: string) => command(['generate', 'manifests', '--builtin', 'at,etcd', '--to', to])
+
+  it('writes for kubectl apply -k what install applies beside the platform', async () => {
+    const to = join(dir, 'deploy')
+    const { stdout } = await generate(to)
+    const read = (name: string) => readFile(join(to, name), 'utf8')
+    const { resources } = parse(await read('kustomization.yaml')) as { resources: string[] }
+    expect(stdout.trim().split('\n')).toEqual([...resources, 'kustomization.yaml'].map((name) => join(to, name)))
+    const texts = await Promise.all(resources.map(read))
+    const written = texts.flatMap((text) => parseAllDocuments(text).map((one) => one.toJS() as object))
+    const functions = (await builtins()).filter(({ name }) => name === 'at' || name.startsWith('etcd'))
+    const reconcilers = functions.map((one) => manifest(one))
+    const installed = [...definitionsOf(functions), ...reconcilers.flatMap(functionRbac), ...reconcilers]
+    expect(written).toHaveLength(installed.length)
+    expect(written).toEqual(expect.arrayContaining(JSON.parse(JSON.stringify(installed)) as object[]))
+  })
+
+  it('keeps a kustomization.yaml that is there, and says what it does not name', async () => {
+    const to = join(dir, 'kept')
+    await mkdir(to)
+    const own = '# mine\nresources: [crds.yaml, rbac.yaml]\n'
+    await writeFile(join(to, 'kustomization.yaml'), own)
+    const { code, stdout, stderr } = await generate(to)
+    expect({ code, stderr }).toEqual({
+      code: 0,
+      stderr: expect.stringMatching(/^[^\n]*kept\/kustomization\.yaml does not name reconcilers\.yaml[^\n]*\n$/),
+    })
+    expect(stdout).not.toContain('kustomization')
+    expect(await readFile(join(to, 'kustomization.yaml'), 'utf8')).toBe(own)
+  })
+})
+
+/** Runs commands in the folder of a project, which exports the function `shop` from src/index.ts. */
+async function inProject(manifest: object, run: (...args: string[]) => ReturnType<typeof command>): Promise<string> {
+  const project = await mkdtemp(join(dir, 'project-'))
+  await mkdir(join(project, 'src'))
+  await writeFile(join(project, 'package.json'), JSON.stringify({ type: 'module', ...manifest }))
+  await writeFile(join(project, 'src/index.ts'), await readFile(await shop('size: z.int32()'), 'utf8'))
+  const before = process.cwd()
+  process.chdir(project)
+  try {
+    expect(await run()).toMatchObject({ code: 0 })
+  } finally {
+    process.chdir(before)
+  }
+  return project
+}
+
+describe('what runs in an image of the functions', () => {
+  const image = ['--image', 'r.example.com/shops:1']
+  const chart = ['generate', 'chart', '--to', 'chart', ...image]
+
+  it.each([
+    ['the modules of -f', ['-f', 'src/index.ts'], ['src/index.ts']],
+    ['another module, where --module names it', ['-f', 'src/index.ts', '--module', 'dist/index.js'], ['dist/index.js']],
+  ])('is, for the check before an upgrade, %s', async (_, args, modules) => {
+    const project = await inProject({}, () => command([...chart, ...args]))
+    const values = parse(await readFile(join(project, 'chart/values.yaml'), 'utf8')) as { check: object }
+    expect(values.check).toMatchObject({ enabled: true, modules, builtin: [] })
+  })
+
+  it.each([['chart', '--to', 'nowhere'], ['knative']])(
+    'is never a path of this machine: generate %s',
+    async (...args) => {
+      const { code, stdout, stderr } = await command([
+        'generate',
+        ...args,
+        ...image,
+        '-f',
+        await shop('size: z.int32()'),
+      ])
+      expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+      expect(stderr).toMatch(/is no path in an image.*--module/)
+    },
+  )
+
+  it('is what Knative serves', async () => {
+    let printed = ''
+    await inProject({}, async () => {
+      const { stdout, ...rest } = await command(['generate', 'knative', '-f', 'src/index.ts', ...image])
+      printed = stdout
+      return { stdout, ...rest }
+    })
+    const [service] = parseAllDocuments(printed).map((one) => one.toJS() as Record<string, object>)
+    expect(JSON.stringify(service)).toContain('"args":["serve","--function","src/index.ts","shop"]')
+  })
+
+  it.each([
+    [
+      { name: '@me/my_shops', version: '1.2.0' },
+      { name: 'my-shops', version: '1.2.0' },
+    ],
+    [{}, { name: 'functions', version: '0.1.0' }],
+  ])('is in a chart with the name and the version of the project %j', async (manifest, wanted) => {
+    const project = await inProject(manifest, () => command([...chart, '-f', 'src/index.ts']))
+    expect(parse(await readFile(join(project, 'chart/Chart.yaml'), 'utf8'))).toMatchObject(wanted)
   })
 })

@@ -68,7 +68,7 @@ const shell = async (script: string, cwd = project()): Promise<string> => {
 
 it('by the guide, a function of a new project serves an object', { timeout: 300_000 }, async () => {
   const commands = blocks.filter(({ language }) => language === 'sh').map(({ text }) => text)
-  const [create = '', image = '', install = '', apply = '', object = '', ...others] = commands
+  const [create = '', image = '', install = '', apply = '', functions = '', object = '', ...others] = commands
   expect(others).toEqual([])
 
   const { tarball } = await packedPackage()
@@ -91,11 +91,11 @@ it('by the guide, a function of a new project serves an object', { timeout: 300_
   const written = kustomization.replace('REGISTRY', registry).replace('sha256:DIGEST', digest)
   await writeFile(join(project(), 'kustomization.yaml'), written)
   const app = join(await unpacked(pushed), 'app')
-  const [applied = '', ...ready] = apply.trim().split('\n')
-  await shell(applied)
+  await shell(apply.trim().split('\n')[0] ?? '')
   const nats = await natsOfSecrets()
   for (const part of ['bridge', 'dispatcher']) await startPart(part, app, nats)
-  await shell(ready.join('\n'))
+  await shell(apply)
+  await shell(functions)
 
   const shown = await shell(object)
   expect(shown).toContain('website.example.com/hello condition met')

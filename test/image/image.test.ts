@@ -1,14 +1,16 @@
 import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, utimes, writeFile } from 'node:fs/promises'
+import type { ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { gunzipSync } from 'node:zlib'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { listImage, makeImage, parseReference, Repository } from '#image'
 import { openLayout } from '../../packages/image/base.ts'
 import { command } from '../support/command.ts'
+import { type ReceivedRequest, startHttpReceiver } from '../support/http-receiver.ts'
 import { pushParts, smallBase, writeLayout, writeProject } from '../support/images.ts'
 import { REGISTRY_USER, startRegistry, type TestRegistry } from '../support/registry.ts'
 
@@ -438,6 +440,52 @@ describe('in a registry', () => {
     const near = `${registries.none.host}/bases/far@${digest}`
     const made = await makeImage(project, { ...options(), base: near, push: `${host}/team/far:1`, env })
     expect(made.reference).toContain('/team/far@sha256:')
+  })
+})
+
+describe('a base in a registry', () => {
+  it.each([
+    [
+      'has no address',
+      () => `nowhere.invalid/bases/node@sha256:${'0'.repeat(64)}`,
+      'registry nowhere.invalid cannot be reached',
+    ],
+    [
+      'refuses connections',
+      () => `127.0.0.1:1/bases/node@sha256:${'0'.repeat(64)}`,
+      'registry 127.0.0.1:1 cannot be reached',
+    ],
+    ['has not got it', () => `${registries.none.host}/bases/none@sha256:${'0'.repeat(64)}`, '404'],
+    ['asks who one is', () => `${registries.basic.host}/bases/none@sha256:${'0'.repeat(64)}`, 'docker login'],
+  ])('that %s: the error says how to do without it', async (_, from, message) => {
+    const args = ['image', project, '--output', join(dir, 'x.tar'), '--base', from()]
+    const { code, stderr } = await command(args, { DOCKER_CONFIG: join(dir, 'empty') })
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(message) })
+    expect(stderr).toMatch(/^fairlead: the base image cannot be read: .*; give --base an OCI layout[^\n]*\n$/)
+  })
+
+  it('that is silent: a line says how to do without it, and the answer still counts', async () => {
+    const { host } = registries.none
+    const repository = new Repository(parseReference(`${host}/bases/slow`), { actions: 'pull,push' })
+    const digest = await pushParts(await smallBase(), repository, '24')
+    const warned = Promise.withResolvers<string>()
+    const forward = async ({ method, url, headers: { accept = '' } }: ReceivedRequest, response: ServerResponse) => {
+      await warned.promise
+      const answer = await fetch(`http://${host}${url}`, { method, headers: { accept } })
+      response.writeHead(answer.status, { 'content-type': answer.headers.get('content-type') ?? '' })
+      response.end(Buffer.from(await answer.arrayBuffer()))
+    }
+    await using slow = await startHttpReceiver((request, response) => void forward(request, response))
+    const from = `${slow.url.replace('http://', '')}/bases/slow@${digest}`
+    const warn = vi.fn((line: string) => warned.resolve(line))
+    const made = await makeImage(project, { ...options(), base: from, output: join(dir, 'slow.tar'), warn })
+    expect(warn.mock.calls).toEqual([[expect.stringMatching(/does not answer yet.*--base an OCI layout/)]])
+    const near = await makeImage(project, {
+      ...options(),
+      base: `${host}/bases/slow@${digest}`,
+      output: join(dir, 'near.tar'),
+    })
+    expect(made.layers).toEqual(near.layers)
   })
 })
 

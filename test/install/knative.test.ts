@@ -14,7 +14,7 @@ interface PodSpec {
   containers: { image: string; args: string[]; ports: object[]; readinessProbe: object; securityContext: object }[]
 }
 const made = (one: Reconciler = at, options = {}) =>
-  knativeManifests(one, { image: 'x/y:1', namespace: 'fns', ...options }) as unknown as [
+  knativeManifests(one, { image: 'x/y:1', namespace: 'fns', modules: [], ...options }) as unknown as [
     Service,
     { metadata: { name: string }; spec: { invoke: object } },
   ]
@@ -58,7 +58,7 @@ describe('the Knative Service of a function', () => {
   })
 
   it('serves the module that the image has', () => {
-    expect(made(at, { module: '/app/mine.ts' })[0].spec.template.spec.containers[0]?.args).toEqual([
+    expect(made(at, { modules: ['/app/mine.ts'] })[0].spec.template.spec.containers[0]?.args).toEqual([
       'serve',
       '--function',
       '/app/mine.ts',
