@@ -4,8 +4,9 @@ import type { ResourceRef } from '#contracts'
 /*
  * Why the owner is a part of an object's subject: a run reads the objects that its primary owns. With the owner in the
  * subject, one filter for each kind selects exactly these (childrenFilter). No process needs an index of all owned
- * objects, which would have to be built at each start and followed before a run may trust it. The price is that an object whose owner changes moves to another subject: the writer then marks the copy on the former
- * subject as moved (version-conflict.ts), and a reader of one object uses a wildcard for the owner (identityFilter).
+ * objects, which would have to be built at each start and followed before a run may trust it. The price is that an
+ * object whose owner changes moves to another subject: the writer then marks the copy on the former subject as moved
+ * (version-conflict.ts), and a reader of one object uses a wildcard for the owner (identityFilter).
  */
 
 /** Thrown for a string that Kubernetes never accepts as a name, or a subject that no object has. */
