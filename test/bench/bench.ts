@@ -33,6 +33,10 @@ process.exitCode = await runProgram(
         does: 'an At and an edit beside controller-runtime and Kopf',
         command: ['node', 'test/bench/beside/beside.ts'],
       },
+      fleet: {
+        does: 'thirty operators beside the same functions on Fairlead',
+        command: ['node', 'test/bench/fleet/fleet.ts'],
+      },
       'etcd-backup': { does: 'snapshots of etcd, to S3 and back', command: ['node', 'test/bench/etcd-backup.ts'] },
       peers: { does: 'the queue beside other queues', command: ['node', 'test/bench/peers/peers.ts'] },
     },

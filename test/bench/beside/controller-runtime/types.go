@@ -4,17 +4,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/scheme"
 )
 
-var (
-	atGroup        = &scheme.Builder{GroupVersion: schema.GroupVersion{Group: "cnat.programming-kubernetes.info", Version: "v1alpha1"}}
-	memcachedGroup = &scheme.Builder{GroupVersion: schema.GroupVersion{Group: "cache.example.com", Version: "v1alpha1"}}
-)
-
-func init() {
-	atGroup.Register(&At{}, &AtList{})
-	memcachedGroup.Register(&Memcached{}, &MemcachedList{})
+// The same types under any kinds: a fleet has many of them.
+func addKinds(scheme *runtime.Scheme, at, memcached string) {
+	atGroup := schema.GroupVersion{Group: "cnat.programming-kubernetes.info", Version: "v1alpha1"}
+	memcachedGroup := schema.GroupVersion{Group: "cache.example.com", Version: "v1alpha1"}
+	add := func(group schema.GroupVersion, kind string, object, list runtime.Object) {
+		if kind == "" {
+			return
+		}
+		scheme.AddKnownTypeWithName(group.WithKind(kind), object)
+		scheme.AddKnownTypeWithName(group.WithKind(kind+"List"), list)
+		metav1.AddToGroupVersion(scheme, group)
+	}
+	add(atGroup, at, &At{}, &AtList{})
+	add(memcachedGroup, memcached, &Memcached{}, &MemcachedList{})
 }
 
 type Phase string
