@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs'
-import { join, resolve } from 'node:path'
+import { readFile } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
 import { isNotFound, resourcePath } from '#kube'
 import { UsageError } from '#process/exit'
 import { openKube } from '#process/kube'
@@ -8,10 +9,13 @@ import {
   addKind,
   type Definition,
   existingKind,
+  type FairleadSource,
+  given,
   kindFiles,
   makeProject,
   NameError,
   namesOf,
+  released,
   type TemplateName,
 } from '#scaffold'
 import type { CommandContext } from '../options.ts'
@@ -38,7 +42,8 @@ const DEFINITIONS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'c
 export async function newProject(folder: string, options: NewOptions, context: CommandContext): Promise<void> {
   await usable(async () => {
     const existing = await existingOf(options, context)
-    const fairlead = options.fairlead ?? thisVersion()
+    const { fairlead: named } = options
+    const fairlead = named === undefined ? await ownSource(ROOT) : given(named)
     const userAgent = process.env['npm_config_user_agent']
     context.print(await makeProject(folder, { ...options, fairlead, existing, userAgent }))
   })
@@ -56,8 +61,40 @@ export async function newKind(
   })
 }
 
-/** A clone of the repository depends on itself: npm may not have its version. */
-const thisVersion = (): string => (existsSync(join(ROOT, 'package-lock.json')) ? `file:${ROOT}` : `^${version}`)
+/**
+ * Returns from where the package in `root` was installed, so that a project gets the same: the registry may not have its
+ * version. npm keeps no record of a global installation: it counts as one from the registry.
+ */
+async function ownSource(root: string): Promise<FairleadSource> {
+  // A clone, or a folder that npm has linked.
+  if (!root.includes('/node_modules/')) {
+    const isClone = existsSync(join(root, 'package-lock.json'))
+    const why = isClone
+      ? 'the clone of this command. For an image, install the tarball of its npm run build'
+      : 'its folder'
+    return { spec: `file:${root}`, why }
+  }
+  const { file, spec } = await dependent(root)
+  const [, path] = /^(?:file|link|portal):(?:\/\/)?(.+)$/.exec(spec) ?? []
+  const why = `as in ${file}, by which this command was installed`
+  if (path === undefined) return spec.includes('/') ? { spec, why } : released(version)
+  const place = resolve(dirname(file), path)
+  if (existsSync(place)) return { spec: `file:${place}`, why }
+  const other = released(version)
+  return { ...other, why: `${other.why}; ${place}, from which this command was installed, is gone` }
+}
+
+/** Finds the package.json that depends on the package in `root`. npm, npx, pnpm and Yarn have it in a folder above. */
+async function dependent(root: string): Promise<{ file: string; spec: string }> {
+  for (let at = dirname(root); at !== dirname(at); at = dirname(at)) {
+    const file = join(at, 'package.json')
+    const text = await readFile(file, 'utf8').catch(() => '{}')
+    const { dependencies, devDependencies } = JSON.parse(text) as Record<string, Record<string, string> | undefined>
+    const spec = dependencies?.['fairlead'] ?? devDependencies?.['fairlead']
+    if (spec !== undefined) return { file, spec }
+  }
+  return { file: '', spec: '' }
+}
 
 async function existingOf({ template, crd, kind, plural, group }: NewOptions, context: CommandContext) {
   if (template !== 'existing') {

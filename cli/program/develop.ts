@@ -64,7 +64,10 @@ function newCommands(program: Command, context: CommandContext): void {
       '--crd <file or name>',
       'CustomResourceDefinition that exists: a file, or its name on the cluster, e.g. shops.example.com',
     )
-    .option('--fairlead <version>', 'Fairlead that npm installs: a version, or file:PATH (default: this version)')
+    .option(
+      '--fairlead <version>',
+      'Fairlead that npm installs: a version, or file:PATH (default: from where this command came)',
+    )
     .addHelpText('after', TEMPLATES)
     .action(async (folder: string, options: NewOptions) => {
       const { newProject } = await import('../commands/new.ts')

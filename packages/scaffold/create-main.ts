@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import { makeProject } from './make.ts'
+import { given, makeProject, released } from './make.ts'
 import { NameError } from './names.ts'
 import { TEMPLATE_FOLDERS, type TemplateName } from './project.ts'
 
@@ -38,7 +38,8 @@ async function create(): Promise<void> {
   const { version } = JSON.parse(readFileSync(join(import.meta.dirname, 'package.json'), 'utf8')) as {
     version: string
   }
-  const { template = 'resource', fairlead = `^${version}`, help: _, ...names } = values
+  const { template = 'resource', fairlead: named, help: _, ...names } = values
+  const fairlead = named === undefined ? released(version) : given(named)
   const userAgent = process.env['npm_config_user_agent']
   process.stdout.write(await makeProject(folder, { ...names, template: templateNamed(template), fairlead, userAgent }))
 }

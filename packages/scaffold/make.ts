@@ -9,8 +9,7 @@ export interface MakeOptions {
   kind?: string
   plural?: string
   group?: string
-  /** The version or path that npm installs as `fairlead`. */
-  fairlead: string
+  fairlead: FairleadSource
   /** An existing kind, whose names and types replace the other options. */
   existing?: ExistingKind
   /** `npm_config_user_agent` */
@@ -25,12 +24,33 @@ export async function makeProject(folder: string, options: MakeOptions): Promise
   const { template, kind = 'Website', group = 'example.com', plural, fairlead, existing, userAgent } = options
   const project = projectName(resolve(folder).split(/[/\\]/).at(-1) ?? '')
   const names = namesOf(existing?.names ?? { kind, group, plural })
-  const files = await projectFiles({ template, project, names, fairlead })
+  const files = await projectFiles({ template, project, names, fairlead: fairlead.spec })
   if (existing) for (const [path, text] of existingFiles(existing, names.singular)) files.set(path, text)
   await writeProject(resolve(folder), files)
   const paths = [...files.keys()].map((path) => `  ${join(folder, path)}\n`)
-  return `${paths.join('')}\nNext:\n\n${nextSteps(template, folder, userAgent)}`
+  const source = files.has('package.json') ? `\nnpm installs fairlead ${fairlead.spec}: ${fairlead.why}\n` : ''
+  return `${paths.join('')}${source}\nNext:\n\n${nextSteps(template, folder, userAgent)}`
 }
+
+/** From where npm installs Fairlead in a new project. */
+export interface FairleadSource {
+  /** A version, or a place such as `file:PATH`. */
+  spec: string
+  /** For the user, after a colon: how it was chosen. */
+  why: string
+}
+
+/** What the user has named. A path is from the folder of the command, as in a shell. */
+export const given = (spec: string): FairleadSource => ({
+  spec: spec.replace(/^file:(.+)$/, (_, path: string) => `file:${resolve(path)}`),
+  why: '--fairlead names it',
+})
+
+/** The version of the command itself. */
+export const released = (version: string): FairleadSource => ({
+  spec: `^${version}`,
+  why: 'the version of this command, from the registry. --fairlead file:PATH names a tarball',
+})
 
 /** Returns the next commands, for the package manager that has started the command (`npm_config_user_agent`). */
 function nextSteps(template: TemplateName, folder: string, userAgent = ''): string {
