@@ -135,6 +135,17 @@ function fromMap(headers: MsgHdrs | undefined): Record<string, string> {
 
 /**
  * Returns the status code of a control message without body (100, 204, 404, 408, 409, 503 …); 0 for an ordinary
- * message.
+ * message. It is read from the bytes: a stream of headers only has no bodies, and nats-core's map of the headers would
+ * keep 6 KiB for each message that waits to be read.
  */
-export const statusOf = (message: Msg): number => (message.data.length === 0 ? (message.headers?.code ?? 0) : 0)
+export function statusOf(message: Msg): number {
+  if (message.data.length > 0) return 0
+  const { _rdata: bytes, _msg: parsed } = message as unknown as ReceivedBytes
+  if (bytes === undefined || parsed === undefined) return message.headers?.code ?? 0
+  if (parsed.hdr <= 0 || bytes[STATUS_AT - 1] !== SPACE) return 0
+  return Number.parseInt(UTF8.decode(bytes.subarray(STATUS_AT, STATUS_AT + 3)), 10) || 0
+}
+
+/** The first line of headers is `NATS/1.0`, or for example `NATS/1.0 404 Message Not Found`. */
+const STATUS_AT = 'NATS/1.0 '.length
+const SPACE = 0x20

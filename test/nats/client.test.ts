@@ -16,7 +16,7 @@ import {
   Watermark,
 } from '#nats'
 import { openQueue } from '#queue'
-import { parseHeaders, plainHeaders } from '../../streams/nats/messages.ts'
+import { parseHeaders, plainHeaders, statusOf } from '../../streams/nats/messages.ts'
 import { Outbox, RequestMux } from '../../streams/nats/mux.ts'
 import { startLossyProxy } from '../queue/lossy-proxy.ts'
 import { useJetStream } from '../support/jetstream.ts'
@@ -25,12 +25,12 @@ import { until } from '../support/wait.ts'
 
 const { nats, js } = useJetStream()
 
-async function received(names: Record<string, string[]>): Promise<Msg> {
+async function received(names: Record<string, string[]>, body = 'body'): Promise<Msg> {
   const { nc } = js()
   const sent = headers()
   for (const [name, values] of Object.entries(names)) for (const value of values) sent.append(name, value)
   const subscription = nc.subscribe('headers', { max: 1 })
-  nc.publish('headers', 'body', { headers: sent })
+  nc.publish('headers', body, { headers: sent })
   for await (const message of subscription) return message
   throw new Error('nothing was received')
 }
@@ -60,6 +60,18 @@ describe('the headers of a received message', () => {
     nc.publish('plain', 'body')
     for await (const message of subscription) expect(plainHeaders(message)).toEqual({})
     expect(parseHeaders('NATS/1.0 404 No Messages\r\n\r\n')).toEqual({})
+  })
+})
+
+describe('the status of a message without a body', () => {
+  it('is read from its bytes, since the map of the client would take 6 KiB of each waiting message', async () => {
+    const { nc } = js()
+    const unanswered = nc.subscribe('unanswered', { max: 1 })
+    nc.publish('nobody', '', { reply: 'unanswered' })
+    const [refusal] = await Array.fromAsync(unanswered)
+    const messages = [refusal!, await received({ 'ce-id': ['1'] }, ''), await received({}, ''), await received({})]
+    for (const message of messages) Object.defineProperty(message, 'headers', { get: () => expect.unreachable() })
+    expect(messages.map(statusOf)).toEqual([503, 0, 0, 0])
   })
 })
 
