@@ -1,24 +1,20 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { borrowCluster } from '../support/borrowed.ts'
-import { configMap, startFixture, until } from './fixture.ts'
+import { configMap, until, useFixture } from './fixture.ts'
 
 let cluster: Awaited<ReturnType<typeof borrowCluster>>
-let fixture: Awaited<ReturnType<typeof startFixture>>
-
 beforeAll(async () => {
   cluster = await borrowCluster()
-  fixture = await startFixture(cluster)
 })
-afterAll(async () => {
-  await fixture?.[Symbol.asyncDispose]()
-  await cluster?.[Symbol.asyncDispose]()
-})
+afterAll(() => cluster?.[Symbol.asyncDispose]())
+
+const fixture = useFixture(() => cluster)
 
 const FIRST = 'first'
 const QUEUED = ['b', 'e', 'c', 'a', 'd']
 
 it('an API server that is away fails no key: the queue stands still, and goes on in its order when the API server is back', async () => {
-  const scene = await fixture.scene('outage', {
+  await using scene = await fixture.scene('outage', {
     spec: { concurrency: 1, backoff: { initialSeconds: 600, maxSeconds: 600 } },
   })
   for (const name of [FIRST, ...QUEUED]) {
@@ -46,5 +42,4 @@ it('an API server that is away fails no key: the queue stands still, and goes on
   expect([...new Set(started().map(nameOf))].filter((name) => name !== FIRST)).toEqual(QUEUED)
   const broken = fixture.requests.slice(requests).filter(({ code, path }) => code === '<error>' && path !== '/readyz')
   expect(broken, 'the one that noticed it').toHaveLength(1)
-  await scene.stop()
 }, 120_000)

@@ -1,16 +1,12 @@
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { z } from 'zod'
 import type { KubeObject, RunInput } from '#contracts'
 import { ConfigMap, manifest, Pod, reconciler, resource, TerminalError, toInvoke } from '#sdk'
 import { PAUSED_ANNOTATION } from '#spec'
 import { type Simulation, simulate } from '#testing'
-import { startFixture, WIDGETS } from './fixture.ts'
+import { useFixture, WIDGETS } from './fixture.ts'
 
-let fixture: Awaited<ReturnType<typeof startFixture>>
-beforeAll(async () => {
-  fixture = await startFixture()
-})
-afterAll(() => fixture?.[Symbol.asyncDispose]())
+const fixture = useFixture()
 
 const Widget = resource({
   group: WIDGETS.group,
@@ -76,7 +72,7 @@ it('a simulated run makes the calls and writes of a real one, in their order, wi
   const { for: primary, owns, finalize } = manifest(one).spec
   // No retry runs between two steps.
   const backoff = { initialSeconds: 600, maxSeconds: 600 }
-  const scene = await fixture.scene(name, {
+  await using scene = await fixture.scene(name, {
     spec: { for: { ...primary, namespaces: [name] }, owns, finalize, backoff },
   })
   const real: unknown[] = []
@@ -103,7 +99,6 @@ it('a simulated run makes the calls and writes of a real one, in their order, wi
     simulated.push([what, ...(await simulatedStep(world, patch))])
   }
   expect(simulated).toEqual(real)
-  await scene.stop()
 })
 
 interface Conditioned {

@@ -1,21 +1,12 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { Outcome } from '#contracts'
 import { resourcePath } from '#kube'
-import { CONFIG_MAPS, configMap, startFixture, until, WIDGETS } from './fixture.ts'
+import { CONFIG_MAPS, configMap, until, useFixture, WIDGETS } from './fixture.ts'
 
-let fixture: Awaited<ReturnType<typeof startFixture>>
-let scene: Awaited<ReturnType<typeof fixture.scene>>
+const fixture = useFixture()
+const scene = fixture.useScene('fights', { dispatcher: { now: () => new Date(stopped ?? Date.now()) } })
 /** The dispatcher's clock, while it stands still: epoch milliseconds. */
 let stopped: number | undefined
-
-beforeAll(async () => {
-  fixture = await startFixture()
-  scene = await fixture.scene('fights', { dispatcher: { now: () => new Date(stopped ?? Date.now()) } })
-})
-afterAll(async () => {
-  await scene?.stop()
-  await fixture?.[Symbol.asyncDispose]()
-})
 
 const declared = (name: string) => (): Outcome => ({ apply: [configMap(name, { value: 'ours', other: 'o' })] })
 const valueOf = async (name: string) =>

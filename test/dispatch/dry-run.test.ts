@@ -1,15 +1,10 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { resourcePath } from '#kube'
 import { RECONCILERS, RETAINED_FOR, retainedFor } from '#spec'
-import { CONFIG_MAPS, configMap, PODS, pod, SECRETS, secret, silent, startFixture, until, WIDGETS } from './fixture.ts'
+import { CONFIG_MAPS, configMap, PODS, pod, SECRETS, secret, silent, until, useFixture, WIDGETS } from './fixture.ts'
 import { createdFor } from './objects.ts'
 
-let fixture: Awaited<ReturnType<typeof startFixture>>
-
-beforeAll(async () => {
-  fixture = await startFixture()
-})
-afterAll(() => fixture?.[Symbol.asyncDispose]())
+const fixture = useFixture()
 
 /** A dispatcher in dry-run mode, and its log. */
 async function dryRunScene(name: string, more: object = {}) {
@@ -162,7 +157,7 @@ describe('a dry run', () => {
 
 describe('a reconciler that is paused', () => {
   it('runs nothing; keys wait, and run when it goes on', async () => {
-    const scene = await fixture.scene('held')
+    await using scene = await fixture.scene('held')
     const change = async (paused: boolean, version: string) => {
       const changed = scene.reconciler({ paused })
       changed.metadata.resourceVersion = version
@@ -180,6 +175,5 @@ describe('a reconciler that is paused', () => {
     expect(calls).toBe(1)
     await change(false, '3')
     await until(() => calls === 2)
-    await scene.stop()
   })
 })

@@ -1,20 +1,14 @@
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
 import { type EventStore, keyOf } from '#events'
 import { resourcePath } from '#kube'
 import { finalizerOf, RECONCILERS } from '#spec'
-import { CONFIG_MAPS, PODS, silent, startFixture, until, WIDGETS } from './fixture.ts'
+import { CONFIG_MAPS, PODS, type Scene, silent, until, useFixture, WIDGETS } from './fixture.ts'
 
-let fixture: Awaited<ReturnType<typeof startFixture>>
-type Scene = Awaited<ReturnType<typeof fixture.scene>>
-
-beforeAll(async () => {
-  fixture = await startFixture()
-})
-afterAll(() => fixture?.[Symbol.asyncDispose]())
+const fixture = useFixture()
 
 /** EVENTS, of which followers get nothing that is stored after `silence()`: their server has died, unnoticed. */
 function silenceable() {
@@ -97,7 +91,7 @@ describe('a dispatcher whose feed of Reconcilers is silent', () => {
   it('loses no key that a wider selector queues', async () => {
     const { events, silence } = silenceable()
     const narrow = { ...WIDGETS, namespaces: ['wider'], selector: 'app=x' }
-    const scene = await fixture.scene('wider', { dispatcher: { events }, spec: { for: narrow } })
+    await using scene = await fixture.scene('wider', { dispatcher: { events }, spec: { for: narrow } })
     let calls = 0
     scene.behave('w', () => {
       calls++
@@ -111,12 +105,11 @@ describe('a dispatcher whose feed of Reconcilers is silent', () => {
     await until(async () => results().includes('success') && (await isIdle(scene)))
     expect(calls).toBe(1)
     expect(results(), 'handed back once').toEqual(['fenced', 'success'])
-    await scene.stop()
   })
 
   it('lets no object go that a new `finalize` owes its clean-up', async () => {
     const { events, silence } = silenceable()
-    const scene = await fixture.scene('cleans', { dispatcher: { events } })
+    await using scene = await fixture.scene('cleans', { dispatcher: { events } })
     const finalizing: boolean[] = []
     scene.behave('w', (input) => {
       finalizing.push(input.finalizing)
@@ -130,7 +123,6 @@ describe('a dispatcher whose feed of Reconcilers is silent', () => {
     await scene.enqueue('w')
     await until(async () => (await scene.get(WIDGETS, 'w')) === undefined)
     expect(finalizing).toEqual([true])
-    await scene.stop()
   })
 
   it.each([
@@ -143,7 +135,7 @@ describe('a dispatcher whose feed of Reconcilers is silent', () => {
   ])('calls the function by the new specification only: %s', async (what, spec, calls) => {
     const { events, silence } = silenceable()
     const { log, served } = countingLog()
-    const scene = await fixture.scene(`new-${what}`, { dispatcher: { events, log } })
+    await using scene = await fixture.scene(`new-${what}`, { dispatcher: { events, log } })
     const calledAt: number[] = []
     scene.behave('w', () => {
       calledAt.push(served())
@@ -155,7 +147,6 @@ describe('a dispatcher whose feed of Reconcilers is silent', () => {
     await scene.enqueue('w')
     await until(async () => served() === 2 && (await isIdle(scene)))
     expect(calledAt).toEqual(Array.from({ length: calls }, () => 2))
-    await scene.stop()
   })
 
   it.each([
@@ -169,7 +160,7 @@ describe('a dispatcher whose feed of Reconcilers is silent', () => {
   it('is not taken back by what the feed brings in the end', async () => {
     const { events, silence, speak, heldBack } = silenceable()
     const { log, served } = countingLog()
-    const scene = await fixture.scene('in-the-end', { dispatcher: { events, log } })
+    await using scene = await fixture.scene('in-the-end', { dispatcher: { events, log } })
     await stored(scene)
     silence()
     await edit(scene, 2, { concurrency: 2 })
@@ -181,20 +172,18 @@ describe('a dispatcher whose feed of Reconcilers is silent', () => {
     await until(() => heldBack.includes('3'))
     await scene.run('w')
     expect(served()).toBe(2)
-    await scene.stop()
   })
 
   it('goes on with a Reconciler when only its status was changed', async () => {
     const { events, silence } = silenceable()
     const { log, served } = countingLog()
-    const scene = await fixture.scene('same-spec', { dispatcher: { events, log } })
+    await using scene = await fixture.scene('same-spec', { dispatcher: { events, log } })
     await stored(scene)
     silence()
     await edit(scene, 2, {})
     expect((await scene.run('w')).result).toBe('success')
     expect((await scene.run('w')).result).toBe('success')
     expect(served()).toBe(1)
-    await scene.stop()
   })
 })
 
@@ -212,7 +201,7 @@ describe('a Reconciler that EVENTS does not have', () => {
   it('was lost, where the API server has it: it says so there, is stored again for that, and served', async () => {
     const { log, served } = countingLog()
     const object = await fixture.reconciler('lost', { owns: [PODS, CONFIG_MAPS] })
-    const scene = await fixture.scene('lost', { dispatcher: { log }, object })
+    await using scene = await fixture.scene('lost', { dispatcher: { log }, object })
     const current = () => fixture.kube.get<KubeObject>(resourcePath(RECONCILERS, undefined, 'lost'))
     const reasonOf = ({ status }: KubeObject) =>
       (status as { conditions?: { reason: string }[] } | undefined)?.conditions?.[0]?.reason
@@ -226,7 +215,6 @@ describe('a Reconciler that EVENTS does not have', () => {
     await until(() => served() === 2)
     expect((await scene.run('w')).result).toBe('success')
     await until(async () => reasonOf(await current()) === 'Serving')
-    await scene.stop()
   })
 })
 
@@ -244,7 +232,7 @@ it('an API server that is slow to store how a Reconciler is served delays no cha
     },
   })
   const { log, served } = countingLog()
-  const scene = await fixture.scene('slow-status', { dispatcher: { kube, log } })
+  await using scene = await fixture.scene('slow-status', { dispatcher: { kube, log } })
   await until(() => asked.length > 0)
   isSlow = true
   for (const version of [2, 3, 4]) {
@@ -255,7 +243,6 @@ it('an API server that is slow to store how a Reconciler is served delays no cha
   release.resolve()
   await until(() => asked.includes('4'))
   expect([...new Set(asked)]).toEqual(['1', '2', '4'])
-  await scene.stop()
 })
 
 it('a function that is moved back from http to pull is not called at its address any more where it is not built in', async () => {

@@ -6,18 +6,17 @@ import { resourcePath } from '#kube'
 import { ConfigMap, manifest, reconciler, resource, toInvoke } from '#sdk'
 import { serve } from '#sdk/serve'
 import { type HttpReceiver, startHttpReceiver } from '../support/http-receiver.ts'
-import { CONFIG_MAPS, silent, startFixture, until, WIDGETS } from './fixture.ts'
+import { CONFIG_MAPS, silent, until, useFixture, WIDGETS } from './fixture.ts'
 
 const SECRETS = { group: '', version: 'v1', resource: 'secrets', kind: 'Secret' }
 
-let fixture: Awaited<ReturnType<typeof startFixture>>
+const fixture = useFixture()
 let api: HttpReceiver
 /** What the external system has, by name. */
 const records = new Map<string, string>()
 const requests: string[] = []
 
 beforeAll(async () => {
-  fixture = await startFixture()
   api = await startHttpReceiver(({ method, url, body }, response) => {
     const name = url.slice(1)
     requests.push(`${method} ${name}`)
@@ -28,7 +27,6 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await api?.[Symbol.asyncDispose]()
-  await fixture?.[Symbol.asyncDispose]()
 })
 
 const Widget = resource({
@@ -127,7 +125,7 @@ describe('a function with an external system', () => {
       void lines.push(JSON.stringify([fields, message, String((fields as { err?: unknown }).err)]))
     const log = { debug: note, info: note, warn: note, error: note }
     await fixture.listed(SECRETS)
-    const scene = await fixture.scene(name, { spec: { external: {}, related: [SECRETS] }, dispatcher: { log } })
+    await using scene = await fixture.scene(name, { spec: { external: {}, related: [SECRETS] }, dispatcher: { log } })
     const secret = { apiVersion: 'v1', kind: 'Secret', metadata: { name: 's' }, stringData: { password: 'hunter22' } }
     await fixture.kube.create(resourcePath(SECRETS, name), secret)
     await scene.see(SECRETS, 's')
@@ -150,11 +148,10 @@ describe('a function with an external system', () => {
     expect(given).toEqual(new Set(['read hunter22', 'decide hunter22', 'perform hunter22']))
     expect(lines.join()).toContain('[confidential] is refused')
     expect(lines.join()).not.toContain('hunter22')
-    await scene.stop()
   })
 
   it('has a time-out of its own for an effect, which is told to stop then', async () => {
-    const scene = await fixture.scene('outside-hangs', { spec: { external: { timeoutSeconds: 1 } } })
+    await using scene = await fixture.scene('outside-hangs', { spec: { external: { timeoutSeconds: 1 } } })
     let attempts = 0
     let isAborted = false
     scene.behaveOutside(({ ask }, { signal }) => {
@@ -169,12 +166,11 @@ describe('a function with an external system', () => {
     await scene.widget('w', ({ external }) => ((external as number) < 2 ? { effect: { kind: 'set' } } : {}))
     expect((await scene.ended('w')).message).toBe('effect set: the function did not finish within 1 s')
     expect(isAborted).toBe(true)
-    await scene.stop()
   })
 
   it('performs nothing in a run that has lost its key, and is told to stop while it performs', async () => {
     const name = 'outside-fenced'
-    const scene = await fixture.scene(name, { spec: { external: {} }, queue: { leaseMs: 900 } })
+    await using scene = await fixture.scene(name, { spec: { external: {} }, queue: { leaseMs: 900 } })
     const loseKey = () => fixture.js.admin.streams.purge(`${name}_WORK`, { filter: `${name}.key.>` })
     const performed: Effect[] = []
     let losses = 0
@@ -199,12 +195,11 @@ describe('a function with an external system', () => {
     expect([performed.length, stopped]).toEqual([1, 2])
     const results = scene.stepsOf('w').flatMap((step) => (step.step === 'finished' ? [step.result] : []))
     expect(results.filter((result) => result === 'fenced')).toHaveLength(2)
-    await scene.stop()
   })
 
   it('reads no more often than its rate limit allows, and gives its slot back meanwhile', async () => {
     const rateLimit = { perSecond: 2, burst: 1 }
-    const scene = await fixture.scene('outside-limited', { spec: { external: { rateLimit } } })
+    await using scene = await fixture.scene('outside-limited', { spec: { external: { rateLimit } } })
     const readAt: number[] = []
     scene.behaveOutside(() => readAt.push(performance.now()))
     const names = ['a', 'b', 'c', 'd', 'e']
@@ -214,6 +209,5 @@ describe('a function with an external system', () => {
     // Five reads at two a second.
     expect(readAt[4]! - first).toBeGreaterThan(1900)
     expect(scene.steps.some((step) => step.step === 'finished' && step.result === 'requeue_after')).toBe(true)
-    await scene.stop()
   })
 })

@@ -1,9 +1,9 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { type Outcome, TerminalError } from '#contracts'
 import { keyOf } from '#events'
 import { resourcePath } from '#kube'
 import { Names, recordFrom } from '../../streams/queue/wire.ts'
-import { configMap, startFixture, until, WIDGETS } from './fixture.ts'
+import { configMap, until, useFixture, WIDGETS } from './fixture.ts'
 
 interface Line {
   message: string
@@ -13,19 +13,10 @@ interface Line {
 const lines: Line[] = []
 const keep = (fields: object, message: string) => void lines.push({ fields, message })
 
-let fixture: Awaited<ReturnType<typeof startFixture>>
-let scene: Awaited<ReturnType<typeof fixture.scene>>
-
-beforeAll(async () => {
-  fixture = await startFixture()
-  scene = await fixture.scene('failures', {
-    dispatcher: { log: { debug: keep, info: keep, warn: keep, error: keep } },
-    spec: { backoff: { initialSeconds: 0.4, maxSeconds: 0.4, jitter: 0 } },
-  })
-})
-afterAll(async () => {
-  await scene?.stop()
-  await fixture?.[Symbol.asyncDispose]()
+const fixture = useFixture()
+const scene = fixture.useScene('failures', {
+  dispatcher: { log: { debug: keep, info: keep, warn: keep, error: keep } },
+  spec: { backoff: { initialSeconds: 0.4, maxSeconds: 0.4, jitter: 0 } },
 })
 
 const failedLine = (name: string) =>
@@ -128,19 +119,18 @@ describe('a key whose runs were cut short begins to count anew before the run en
   })
 
   it('when the function of a suspect, which runs apart, has come back', async () => {
-    const apart = await fixture.scene('apart', { spec: { external: {} } })
+    await using apart = await fixture.scene('apart', { spec: { external: {} } })
     const key = keyOf(apart.name, 'suspect')
     await runCut(apart, 'suspect', { 'Fairlead-Suspect': '1' }, async () => {
       await until(async () => (await cutsOf(apart, key)) === undefined)
       return {}
     })
-    await apart.stop()
   })
 })
 
 it('an edit that waited for long is logged with what shows why, e.g. that only a resync has run it', async () => {
   let ahead = 0
-  const late = await fixture.scene('late-edits', {
+  await using late = await fixture.scene('late-edits', {
     dispatcher: {
       now: () => new Date(Date.now() + ahead),
       log: { debug: keep, info: keep, warn: keep, error: keep },
@@ -169,5 +159,4 @@ it('an edit that waited for long is logged with what shows why, e.g. that only a
   expect(said()).toMatchObject([
     { fields: { key: 'late-edits/edited', generation: 3, handled: 2, lane: 'low', readMs: expect.any(Number) } },
   ])
-  await late.stop()
 })

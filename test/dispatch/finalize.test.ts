@@ -1,20 +1,11 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { resourcePath } from '#kube'
 import { finalizerOf } from '#spec'
-import { CONFIG_MAPS, configMap, startFixture, until, WIDGETS } from './fixture.ts'
+import { CONFIG_MAPS, configMap, until, useFixture, WIDGETS } from './fixture.ts'
 
-let fixture: Awaited<ReturnType<typeof startFixture>>
-let scene: Awaited<ReturnType<typeof fixture.scene>>
+const fixture = useFixture()
+const scene = fixture.useScene('finalize', { spec: { finalize: true } })
 const FINALIZER = finalizerOf('finalize')
-
-beforeAll(async () => {
-  fixture = await startFixture()
-  scene = await fixture.scene('finalize', { spec: { finalize: true } })
-})
-afterAll(async () => {
-  await scene?.stop()
-  await fixture?.[Symbol.asyncDispose]()
-})
 
 const pathOf = (name: string) => resourcePath(WIDGETS, scene.name, name)
 const finalizers = async (name: string) => (await scene.get(WIDGETS, name))?.metadata.finalizers
@@ -99,7 +90,7 @@ describe('a finalizer', () => {
   })
 
   it('is taken back by a reconciler that does not finalize any more, without asking the function', async () => {
-    const former = await fixture.scene('former')
+    await using former = await fixture.scene('former')
     let calls = 0
     await former.widget('left', () => {
       calls++
@@ -112,7 +103,6 @@ describe('a finalizer', () => {
     await former.see(WIDGETS, 'left')
     await former.run('left')
     expect([await former.get(WIDGETS, 'left'), calls]).toEqual([undefined, 1])
-    await former.stop()
   })
 })
 
@@ -143,42 +133,6 @@ describe('an object that leaves the selection', () => {
     expect(await chosen.get(CONFIG_MAPS, 'leaves-config')).toBeDefined()
     expect(await chosen.requestsDuring(() => chosen.run('leaves'))).toEqual([])
     expect(calls).toBe(before)
-  })
-
-  it('in the middle of its run is not asked about any more', async () => {
-    let calls = 0
-    await chosen.widget('midway', async () => {
-      if (++calls === 1) await label('midway', 'none')
-      if (calls === 1) await chosen.see(WIDGETS, 'midway')
-      return { status: { phase: 'DONE' } }
-    })
-    await chosen.ended('midway')
-    expect((await chosen.get(WIDGETS, 'midway'))?.metadata.finalizers).toBeUndefined()
-    expect([calls, (await chosen.get(WIDGETS, 'midway'))?.status]).toEqual([1, undefined])
-  })
-
-  it('and is deleted before that was seen is finalized: who waits for a clean-up gets it', async () => {
-    const seen: boolean[] = []
-    await chosen.widget('both', ({ finalizing }) => {
-      seen.push(finalizing)
-      return {}
-    })
-    await chosen.ended('both')
-    await label('both', 'none')
-    await fixture.kube.delete(resourcePath(WIDGETS, 'chosen', 'both'))
-    await chosen.see(WIDGETS, 'both')
-    await chosen.run('both')
-    expect([seen.at(-1), await chosen.get(WIDGETS, 'both')]).toEqual([true, undefined])
-  })
-
-  it('is not touched while it is paused', async () => {
-    await chosen.widget('still', () => ({}))
-    await chosen.ended('still')
-    const paused = { metadata: { labels: { tier: 'none' }, annotations: { 'fairlead.dev/paused': 'true' } } }
-    await fixture.kube.patch(resourcePath(WIDGETS, 'chosen', 'still'), paused, 'merge')
-    await chosen.see(WIDGETS, 'still')
-    expect(await chosen.requestsDuring(() => chosen.run('still'))).toEqual([])
-    expect((await chosen.get(WIDGETS, 'still'))?.metadata.finalizers).toEqual([finalizerOf('chosen')])
   })
 })
 

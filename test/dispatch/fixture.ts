@@ -1,4 +1,4 @@
-import { inject } from 'vitest'
+import { afterAll, beforeAll, inject } from 'vitest'
 import type {
   Invoke,
   KubeObject,
@@ -58,43 +58,44 @@ async function sharedServers(): Promise<SharedServers> {
   return servers
 }
 
-/**
- * Starts real servers, a store and a queue. Tests do the bridge's work themselves, so that each test states the known
- * events. `kubeconfig` is that of another API server, which the file may stop.
- */
-export async function startFixture({ kubeconfig: own }: { kubeconfig?: string } = {}) {
-  ready ??= sharedServers()
-  const { natsUrl, ...shared } = await ready
-  const kubeconfig = own ?? shared.kubeconfig
-  const requests: RequestReport[] = []
-  const kube = createKubeClient({
-    ...(await loadKubeConfig({ paths: [kubeconfig] })),
-    userAgent: 'fairlead-test',
-    onRequest: (request) => requests.push(request),
-  })
-  if (own !== undefined) await installCrds(kube)
-  const js = await connectJetStream({ servers: natsUrl, name: 'test' })
-  const events = await openEventStore(js, { prefix: `file${process.pid}-${++files}`, cluster: 'test', log: silent })
-  const fixture = new Fixture(kube, js, events, requests)
-  return Object.assign(fixture, {
-    async [Symbol.asyncDispose]() {
-      await js.close()
-      await kube.close()
-    },
-  })
+/** Real servers and a store for the tests of a file. `own` gives another API server, which the file may stop. */
+export function useFixture(own?: () => { kubeconfig: string }): Fixture {
+  const fixture = new Fixture()
+  beforeAll(() => fixture.open(own?.()))
+  afterAll(() => fixture[Symbol.asyncDispose]())
+  return fixture
 }
 
-class Fixture {
-  readonly kube: KubeClient
-  readonly js: JetStream
-  readonly events: EventStore
-  readonly requests: RequestReport[]
+export async function startFixture(): Promise<Fixture> {
+  const fixture = new Fixture()
+  await fixture.open()
+  return fixture
+}
 
-  constructor(kube: KubeClient, js: JetStream, events: EventStore, requests: RequestReport[]) {
-    this.kube = kube
-    this.js = js
-    this.events = events
-    this.requests = requests
+/** Tests do the bridge's work themselves, so that each test states the known events. */
+export class Fixture {
+  kube!: KubeClient
+  js!: JetStream
+  events!: EventStore
+  readonly requests: RequestReport[] = []
+
+  async open(own?: { kubeconfig: string }): Promise<void> {
+    ready ??= sharedServers()
+    const { natsUrl, ...shared } = await ready
+    this.kube = createKubeClient({
+      ...(await loadKubeConfig({ paths: [(own ?? shared).kubeconfig] })),
+      userAgent: 'fairlead-test',
+      onRequest: (request) => this.requests.push(request),
+    })
+    if (own !== undefined) await installCrds(this.kube)
+    this.js = await connectJetStream({ servers: natsUrl, name: 'test' })
+    const prefix = `file${process.pid}-${++files}`
+    this.events = await openEventStore(this.js, { prefix, cluster: 'test', log: silent })
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.js?.close()
+    await this.kube?.close()
   }
 
   /** The rights that are generated for a Reconciler. Its account is not made. */
@@ -129,11 +130,16 @@ class Fixture {
 
   /** A namespace of its own, a queue of its own, and a dispatcher that serves widgets there. */
   async scene(name: string, options: SceneOptions = {}): Promise<Scene> {
-    await this.kube.create('/api/v1/namespaces', { metadata: { name } })
-    await this.kube.create(`/api/v1/namespaces/${name}/serviceaccounts`, { metadata: { name: 'default' } })
-    const queue = await openQueue(this.js, { prefix: name, log: silent, ...options.queue })
-    const scene = new Scene(this, name, queue, options)
+    const scene = new Scene(this, name, options)
     await scene.start()
+    return scene
+  }
+
+  /** As scene(), for all tests of a file or of a block. */
+  useScene(name: string, options: SceneOptions = {}): Scene {
+    const scene = new Scene(this, name, options)
+    beforeAll(() => scene.start())
+    afterAll(() => scene.stop())
     return scene
   }
 }
@@ -151,11 +157,11 @@ interface SceneOptions {
 }
 
 /** Reconciler, namespace and queue prefix have one name. */
-class Scene {
+export class Scene {
   readonly steps: RunStep[] = []
-  readonly queue: WorkQueue
   readonly name: string
-  readonly dispatcher: Dispatcher
+  queue!: WorkQueue
+  dispatcher!: Dispatcher
   readonly #fixture: Fixture
   readonly #options: SceneOptions
   readonly #behaviours = new Map<string, Behaviour>()
@@ -163,30 +169,32 @@ class Scene {
   #external: External = () => null
   #running: Promise<void> | undefined
 
-  constructor(fixture: Fixture, name: string, queue: WorkQueue, options: SceneOptions) {
-    const { kube, events } = fixture
+  constructor(fixture: Fixture, name: string, options: SceneOptions) {
     this.#fixture = fixture
     this.name = name
-    this.queue = queue
     this.#options = options
+  }
+
+  async start(): Promise<void> {
+    const { kube, js, events } = this.#fixture
+    const { name } = this
+    await kube.create('/api/v1/namespaces', { metadata: { name } })
+    await kube.create(`/api/v1/namespaces/${name}/serviceaccounts`, { metadata: { name: 'default' } })
+    this.queue = await openQueue(js, { prefix: name, log: silent, ...this.#options.queue })
     this.dispatcher = createDispatcher({
       kube,
       events,
-      queue,
+      queue: this.queue,
       functions: new Map([[name, this.#invoke]]),
       instance: 'test',
       log: silent,
       observer: (step) => this.steps.push(step),
-      ...options.dispatcher,
+      ...this.#options.dispatcher,
     })
-  }
-
-  async start(): Promise<void> {
-    const { events } = this.#fixture
     for (const ref of [WIDGETS, PODS, CONFIG_MAPS]) if (!(await events.cursor(ref))) await this.#fixture.listed(ref)
     await events.put(RECONCILERS, 'added', this.#options.object ?? this.reconciler())
     this.#running = this.dispatcher.run(this.#abort.signal, this.#options.graceMs ?? GRACE_MS)
-    if (this.#options.waitFor !== false) await until(() => this.dispatcher.serving().includes(this.name))
+    if (this.#options.waitFor !== false) await until(() => this.dispatcher.serving().includes(name))
   }
 
   reconciler(more: object = {}): KubeObject {
@@ -300,6 +308,10 @@ class Scene {
   async stop(): Promise<void> {
     this.#abort.abort()
     await this.#running
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop()
   }
 
   readonly #invoke: Invoke = async (input, context) => {

@@ -7,12 +7,12 @@ import { resourcePath } from '#kube'
 import { RECONCILERS } from '#spec'
 import { freePorts } from '../../packages/lab/ports.ts'
 import { type HttpReceiver, startHttpReceiver } from '../support/http-receiver.ts'
-import { PODS, pod, startFixture, until, WIDGETS } from './fixture.ts'
+import { PODS, pod, type Scene, until, useFixture, WIDGETS } from './fixture.ts'
 
 type Answer = (response: ServerResponse, input: RunInput) => void
 
-let fixture: Awaited<ReturnType<typeof startFixture>>
-let scene: Awaited<ReturnType<typeof fixture.scene>>
+const fixture = useFixture()
+let scene: Scene
 let server: HttpReceiver
 /** The answers of the function for one object, in order; the last one is repeated. */
 const answers = new Map<string, Answer[]>()
@@ -28,7 +28,6 @@ beforeAll(async () => {
     if (answer) answer(response, input)
     else response.writeHead(204, signed).end()
   })
-  fixture = await startFixture()
   const invoke = { http: { url: server.url }, pull: {} }
   scene = await fixture.scene('http', {
     spec: { invoke, writes: ['Metadata', 'Deletion'], timeoutSeconds: 1, finalize: true },
@@ -36,7 +35,6 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await scene?.stop()
-  await fixture?.[Symbol.asyncDispose]()
   await server?.[Symbol.asyncDispose]()
 })
 
@@ -81,19 +79,6 @@ describe('a run of a function over HTTP', () => {
     await until(succeeded)
   })
 
-  it('never counts a cold start as a failure of the object', async () => {
-    await widget(
-      'cold',
-      says(503),
-      says(502),
-      says(504),
-      says(503, undefined, { 'retry-after': '1' }),
-      says(204, undefined, signed),
-    )
-    await until(() => attempts('cold').length === 5)
-    expect(attempts('cold')).toEqual([0, 0, 0, 0, 0])
-  })
-
   it('keeps the finalizer until the function itself has answered', async () => {
     const accepted = [202, 204, 200].map((code) => says(code))
     await widget('finalized', says(204, undefined, signed))
@@ -129,7 +114,9 @@ describe('a run of a function over HTTP', () => {
         })
         passed.end(body)
       })
-      const timed = await fixture.scene(name, { spec: { invoke: { http: { url: proxy.url } }, timeoutSeconds: 5 } })
+      await using timed = await fixture.scene(name, {
+        spec: { invoke: { http: { url: proxy.url } }, timeoutSeconds: 5 },
+      })
       const own = { 'fairlead-function': name }
       // The timer is later than the end of the test.
       const asksForTimer = says(200, { status: { phase: 'TIMED' }, requeueAfterSeconds: 600 }, own)
@@ -149,16 +136,8 @@ describe('a run of a function over HTTP', () => {
       await until(async () => phaseOf(await timed.get(WIDGETS, name)) === 'DONE')
       const since = attempts(name).slice(attempts(name).indexOf(1))
       expect([since[0], ...new Set(since)]).toEqual([1, 1])
-      await timed.stop()
     },
   )
-
-  it('gives a function that hangs up at its time-out', async () => {
-    await widget('hangs', () => {}, says(204, undefined, signed))
-    expect(await scene.ended('hangs')).toMatchObject({ result: 'error', message: expect.stringContaining('1 s') })
-    await until(() => attempts('hangs').length === 2)
-    expect(attempts('hangs')).toEqual([0, 1])
-  })
 })
 
 it.each([
@@ -172,7 +151,7 @@ it.each([
   const tell = (fields: object, message: string) =>
     told.push(message, JSON.stringify(fields), 'err' in fields ? inspect(fields.err, { depth: 10 }) : '')
   const log = { debug: tell, info: tell, warn: tell, error: tell }
-  const masked = await fixture.scene(name, { waitFor: false, object: created, dispatcher: { log } })
+  await using masked = await fixture.scene(name, { waitFor: false, object: created, dispatcher: { log } })
   for (const one of ['a', 'b', 'c', 'd', 'e']) await masked.widget(one, () => ({}))
   const conditions = async () => {
     const object = await fixture.kube.get<KubeObject>(resourcePath(RECONCILERS, undefined, name))
@@ -184,7 +163,6 @@ it.each([
   told.push(JSON.stringify([await masked.get(WIDGETS, 'a'), await masked.reported('a')]))
   expect(told.join('\n')).toContain(reason)
   expect(told.join('\n')).not.toContain('s3cret')
-  await masked.stop()
 })
 
 it('a Reconciler is not Ready where nothing answers five calls in a row, and is again with the next answer, not before', async () => {
@@ -199,7 +177,7 @@ it('a Reconciler is not Ready where nothing answers five calls in a row, and is 
   const isReady = (status: string) => until(async () => expect(await readyOf()).toMatchObject({ status }))
   const [port] = (await freePorts(1)) as [number]
   const created = await fixture.reconciler(name, { invoke: { http: { url: `http://127.0.0.1:${port}` } } })
-  const scene = await fixture.scene(name, { object: created })
+  await using scene = await fixture.scene(name, { object: created })
   await isReady('True')
   await tell()
   for (const one of ['a', 'b', 'c', 'd', 'e']) await scene.widget(one, () => ({}))
@@ -221,5 +199,4 @@ it('a Reconciler is not Ready where nothing answers five calls in a row, and is 
   )
   await isReady('True')
   expect(await readyOf()).toMatchObject({ reason: 'Serving' })
-  await scene.stop()
 })

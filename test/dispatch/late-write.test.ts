@@ -2,18 +2,14 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { request } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { buffer } from 'node:stream/consumers'
-import { afterAll, beforeAll, expect, inject, it } from 'vitest'
+import { expect, inject, it } from 'vitest'
 import { createBridge } from '#bridge'
 import type { RunInput } from '#contracts'
 import { createKubeClient, loadKubeConfig, resourcePath } from '#kube'
 import { RECONCILERS } from '#spec'
-import { CONFIG_MAPS, configMap, silent, startFixture, until, WIDGETS } from './fixture.ts'
+import { CONFIG_MAPS, configMap, silent, until, useFixture, WIDGETS } from './fixture.ts'
 
-let fixture: Awaited<ReturnType<typeof startFixture>>
-beforeAll(async () => {
-  fixture = await startFixture()
-})
-afterAll(() => fixture?.[Symbol.asyncDispose]())
+const fixture = useFixture()
 
 /**
  * A proxy in front of the API server. After delay(), it keeps the first apply of the ConfigMap, as a queue of the API

@@ -1,21 +1,12 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { KubeObject, Outcome } from '#contracts'
 import { keyOf } from '#events'
 import { resourcePath } from '#kube'
-import { CONFIG_MAPS, configMap, startFixture, until, WIDGETS } from './fixture.ts'
+import { configMap, until, useFixture, WIDGETS } from './fixture.ts'
 
-let fixture: Awaited<ReturnType<typeof startFixture>>
-let scene: Awaited<ReturnType<typeof fixture.scene>>
+const fixture = useFixture()
+const scene = fixture.useScene('own', { spec: { writes: ['Metadata', 'Deletion'] } })
 const MARK = 'metadata.fairlead.dev/own'
-
-beforeAll(async () => {
-  fixture = await startFixture()
-  scene = await fixture.scene('own', { spec: { writes: ['Metadata', 'Deletion'] } })
-})
-afterAll(async () => {
-  await scene?.stop()
-  await fixture?.[Symbol.asyncDispose]()
-})
 
 const pathOf = (name: string) => resourcePath(WIDGETS, 'own', name)
 
@@ -85,7 +76,7 @@ describe('labels and annotations that a function keeps on its object', () => {
   })
 
   it('are refused while another reconciler has set one to another value: that one stays, and the object says so', async () => {
-    const former = await fixture.scene('own-former', {
+    await using former = await fixture.scene('own-former', {
       spec: { for: { ...WIDGETS, namespaces: ['own'] }, writes: ['Metadata'] },
     })
     const enqueue = () => former.queue.enqueue('own-former', keyOf('own', 'contested'))
@@ -109,7 +100,6 @@ describe('labels and annotations that a function keeps on its object', () => {
     await enqueue()
     await until(async () => (await metadata()).labels?.['b'] === '2')
     expect((await metadata()).labels).toEqual({ a: '1', b: '2' })
-    await former.stop()
   })
 
   it('that another manager has set to the same value are shared', async () => {
@@ -119,30 +109,6 @@ describe('labels and annotations that a function keeps on its object', () => {
     expect(await runs('shared', { metadata: { labels: { a: '1' } } })).toEqual(['PATCH widgets/shared 200'])
     await runs('shared', { metadata: {} })
     expect((await metadataOf('shared')).labels).toEqual({ a: '1' })
-  })
-
-  it('are decided again on what has changed meanwhile', async () => {
-    const seen: (string | undefined)[] = []
-    await scene.widget('moved', async ({ object }) => {
-      const { note = 'none' } = object!.metadata.annotations ?? {}
-      seen.push(note)
-      if (seen.length === 1)
-        await fixture.kube.patch(pathOf('moved'), { metadata: { annotations: { note: 'new' } } }, 'merge')
-      return { metadata: { labels: { seen: note } } }
-    })
-    expect((await scene.ended('moved')).result).toBe('success')
-    expect([seen[0], seen.at(-1), (await metadataOf('moved')).labels]).toEqual(['none', 'new', { seen: 'new' }])
-    expect(scene.writes('moved')).toEqual(['metadata Widget moved'])
-  })
-
-  it('make no object that was deleted meanwhile', async () => {
-    let calls = 0
-    await scene.widget('deleted', async () => {
-      if (++calls === 1) await fixture.kube.delete(pathOf('deleted'))
-      return { metadata: { labels: { a: '1' } } }
-    })
-    expect((await scene.ended('deleted')).result).toBe('success')
-    expect([calls, await scene.get(WIDGETS, 'deleted')]).toEqual([1, undefined])
   })
 
   it('are not written to another object of the same name', async () => {
@@ -157,27 +123,6 @@ describe('labels and annotations that a function keeps on its object', () => {
     })
     expect((await scene.ended('replaced')).result).toBe('success')
     expect((await metadataOf('replaced')).labels).toEqual({})
-  })
-
-  it('can be those of a kind whose status is another controller’s', async () => {
-    const others = await fixture.scene('own-others', {
-      spec: {
-        for: { ...CONFIG_MAPS, namespaces: ['own-others'], status: 'Untouched' },
-        owns: [],
-        writes: ['Metadata'],
-      },
-    })
-    others.behave('theirs', () => ({ metadata: { labels: { seen: 'yes' } } }))
-    const { metadata, ...rest } = configMap('theirs', { a: '1' })
-    const path = resourcePath(CONFIG_MAPS, 'own-others')
-    const created = await fixture.kube.create<KubeObject>(path, { ...rest, metadata })
-    await fixture.events.put(CONFIG_MAPS, 'added', created)
-    await others.run('theirs')
-    expect(await others.get(CONFIG_MAPS, 'theirs')).toMatchObject({
-      metadata: { labels: { seen: 'yes' } },
-      data: { a: '1' },
-    })
-    await others.stop()
   })
 })
 
@@ -212,16 +157,8 @@ describe('a function that asks for the deletion of its object', () => {
     expect((await scene.get(WIDGETS, 'changed'))?.metadata.deletionTimestamp).toBeUndefined()
   })
 
-  it('is refused it without the declaration', async () => {
-    const without = await fixture.scene('own-without')
-    await without.widget('w', () => ({ deleteObject: true }))
-    expect((await without.ended('w')).result).toBe('terminal')
-    expect(await without.condition('w')).toMatchObject({ reason: 'InvalidOutcome' })
-    await without.stop()
-  })
-
   it('finalizes it in the same run', async () => {
-    const finalizing = await fixture.scene('own-finalize', { spec: { finalize: true, writes: ['Deletion'] } })
+    await using finalizing = await fixture.scene('own-finalize', { spec: { finalize: true, writes: ['Deletion'] } })
     const seen: boolean[] = []
     await finalizing.widget('w', (input) => {
       seen.push(input.finalizing)
@@ -236,7 +173,6 @@ describe('a function that asks for the deletion of its object', () => {
       'finalizers Widget w',
     ])
     expect(await finalizing.get(WIDGETS, 'w')).toBeUndefined()
-    await finalizing.stop()
   })
 })
 
@@ -251,7 +187,7 @@ describe('with the generated rights only', () => {
   const grant = (writes: string[]) => fixture.grant(NAME, { ...spec, writes })
 
   it('labels and the deletion need the declaration, and no more than that', async () => {
-    const limited = await fixture.scene(NAME, { spec })
+    await using limited = await fixture.scene(NAME, { spec })
     await grant(['Deletion'])
     await limited.widget('w', () => ({ metadata: { labels: { a: '1' } }, deleteObject: true }))
     await until(async () => (await limited.condition('w'))?.['status'] === 'False')
@@ -263,6 +199,5 @@ describe('with the generated rights only', () => {
     await until(() => limited.writes('w').at(-1) === 'delete Widget w')
     expect(limited.writes('w').slice(-2)).toEqual(['metadata Widget w', 'delete Widget w'])
     expect(await limited.get(WIDGETS, 'w')).toBeUndefined()
-    await limited.stop()
   })
 })

@@ -1,16 +1,11 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { type BridgeOptions, createBridge, type SeenChange } from '#bridge'
 import type { KubeObject, Outcome, ResourceRef, RunInput } from '#contracts'
 import { type KubeClient, resourcePath } from '#kube'
 import { RECONCILERS } from '#spec'
-import { CONFIG_MAPS, configMap, PODS, pod, silent, startFixture, until, WIDGETS } from './fixture.ts'
+import { CONFIG_MAPS, configMap, PODS, pod, type Scene, silent, until, useFixture, WIDGETS } from './fixture.ts'
 
-let fixture: Awaited<ReturnType<typeof startFixture>>
-
-beforeAll(async () => {
-  fixture = await startFixture()
-})
-afterAll(() => fixture?.[Symbol.asyncDispose]())
+const fixture = useFixture()
 
 const TRACEPARENT = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00'
 /** Changes of other objects begin another trace. */
@@ -167,7 +162,6 @@ async function delayed(
     },
   }
 }
-type Scene = Awaited<ReturnType<typeof fixture.scene>>
 
 const RUNNING = { phase: 'RUNNING', observedGeneration: 1 }
 
@@ -249,7 +243,7 @@ describe('a status by which a run names another namespace of related objects', (
     fixture.kube.create<KubeObject>(resourcePath(CONFIG_MAPS, namespace), configMap(name))
 
   it('shows the function what is there, in the same run', async () => {
-    const scene = await fixture.scene('named-now', { spec: { related } })
+    await using scene = await fixture.scene('named-now', { spec: { related } })
     await createNamespace('named-now-there')
     await fixture.events.put(CONFIG_MAPS, 'added', await createMap('named-now-there', 'there'))
     await fixture.events.put(CONFIG_MAPS, 'added', await createMap('named-now', 'here'))
@@ -261,7 +255,6 @@ describe('a status by which a run names another namespace of related objects', (
     expect((await scene.ended('w')).result).toBe('success')
     expect(seen).toEqual([[], ['there']])
     expect(scene.writes('w')).toEqual(['status Widget w'])
-    await scene.stop()
   })
 
   it('makes one more run when the watch tells of it, since changes there have made none until then', async () => {

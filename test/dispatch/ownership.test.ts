@@ -1,21 +1,30 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject, Outcome, RunInput } from '#contracts'
 import { keyOf } from '#events'
 import { resourcePath } from '#kube'
 import { RECONCILER_ANNOTATION } from '#reconcile'
 import { RECONCILERS } from '#spec'
 import { DESIRED_ANNOTATION } from '../../reconcile/desired.ts'
-import { CONFIG_MAPS, configMap, JOBS, PODS, pod, SECRETS, secret, startFixture, until, WIDGETS } from './fixture.ts'
+import {
+  CONFIG_MAPS,
+  configMap,
+  JOBS,
+  PODS,
+  pod,
+  type Scene,
+  SECRETS,
+  secret,
+  until,
+  useFixture,
+  WIDGETS,
+} from './fixture.ts'
 import { createdFor, ownedByWidget } from './objects.ts'
 
-let fixture: Awaited<ReturnType<typeof startFixture>>
-type Scene = Awaited<ReturnType<typeof fixture.scene>>
+const fixture = useFixture()
 
 beforeAll(async () => {
-  fixture = await startFixture()
   for (const ref of [SECRETS, JOBS]) await fixture.listed(ref)
 })
-afterAll(() => fixture?.[Symbol.asyncDispose]())
 
 const job = (name: string, image: string): KubeObject => ({
   apiVersion: 'batch/v1',
@@ -44,8 +53,8 @@ describe('two reconcilers for one object', () => {
   const owns = [PODS, CONFIG_MAPS, SECRETS, JOBS]
 
   it('neither see, prune, repair nor recreate what the other one has created', async () => {
-    const one = await fixture.scene('mark-one', { spec: { owns } })
-    const other = await beside('mark-one', 'mark-other', { owns })
+    await using one = await fixture.scene('mark-one', { spec: { owns } })
+    await using other = await beside('mark-one', 'mark-other', { owns })
     const all = (letter: string) => [
       pod(`${letter}-pod`),
       configMap(`${letter}-config`, { letter }),
@@ -69,12 +78,11 @@ describe('two reconcilers for one object', () => {
     expect(after).toEqual(before)
     expect(await one.get(CONFIG_MAPS, 'b-config')).toBeUndefined()
     expect(seen.filter((name) => name.startsWith('a-'))).toEqual([])
-    await Promise.all([one.stop(), other.stop()])
   })
 
   it('both want one name: the second one says whose it is and how to hand it over', async () => {
-    const one = await fixture.scene('mark-named', { spec: { owns } })
-    const other = await beside('mark-named', 'mark-second', { owns })
+    await using one = await fixture.scene('mark-named', { spec: { owns } })
+    await using other = await beside('mark-named', 'mark-second', { owns })
     await one.widget('w', () => ({ apply: [configMap('shared', { by: 'mark-one' })] }))
     await one.ended('w')
     const wanting = () => ({ apply: [configMap('shared', { by: 'mark-other' })] })
@@ -92,18 +100,17 @@ describe('two reconcilers for one object', () => {
     expect((await runs(other, 'mark-named', wanting)).result).toBe('success')
     expect((await runs(one, 'mark-named', () => ({ apply: [] }))).result).toBe('success')
     expect(await one.get(CONFIG_MAPS, 'shared')).toMatchObject({ data: { by: 'mark-other' } })
-    await Promise.all([one.stop(), other.stop()])
   })
 
   it('one renamed: with the identity of the former name it has its objects and finalizers, once that one is gone', async () => {
-    const former = await fixture.scene('mark-former', { spec: { owns, finalize: true } })
+    await using former = await fixture.scene('mark-former', { spec: { owns, finalize: true } })
     await former.widget('w', () => ({ apply: [pod('kept'), pod('pruned'), configMap('changed', { a: '1', b: '1' })] }))
     await former.ended('w')
     const object = await fixture.kube.create<KubeObject>(resourcePath(RECONCILERS), {
       ...former.reconciler({ identity: 'mark-former' }),
       metadata: { name: 'mark-renamed' },
     })
-    const renamed = await fixture.scene('mark-renamed', { object, waitFor: false })
+    await using renamed = await fixture.scene('mark-renamed', { object, waitFor: false })
     const ready = async () => {
       const { status = {} } = await fixture.kube.get(resourcePath(RECONCILERS, undefined, 'mark-renamed'))
       return (status as { conditions?: { reason: string; message: string }[] }).conditions?.[0]
@@ -124,7 +131,6 @@ describe('two reconcilers for one object', () => {
     await former.see(WIDGETS, 'w')
     await runs(renamed, 'mark-former', () => ({}))
     expect(await former.get(WIDGETS, 'w')).toBeUndefined()
-    await Promise.all([former.stop(), renamed.stop()])
     // Bridges of other test files would serve it.
     await fixture.kube.delete(resourcePath(RECONCILERS, undefined, 'mark-renamed'))
   })
@@ -164,7 +170,7 @@ describe('an object without a mark that has the same owner', () => {
       ['GET secrets/a-secret 200', 'GET pods/a-pod 200', 'GET configmaps/a-config 200', 'GET secrets/a-secret 200'],
     ],
   ])('of another controller, with %s, is not seen and stays; it is read once', async (_, name, annotations, reads) => {
-    const scene = await fixture.scene(name, { spec: { owns } })
+    await using scene = await fixture.scene(name, { spec: { owns } })
     await scene.widget('w', () => ({}))
     await scene.ended('w')
     await created(scene, 'some-controller', annotations)
@@ -187,11 +193,10 @@ describe('an object without a mark that has the same owner', () => {
     expect(message).toContain(
       `a-config exists, but Reconciler ${name} did not create it, although this Widget controls it`,
     )
-    await scene.stop()
   })
 
   it('of the reconciler from before there were marks is adopted: marked once where it is applied, then as any other', async () => {
-    const scene = await fixture.scene('mark-adopts', { spec: { owns } })
+    await using scene = await fixture.scene('mark-adopts', { spec: { owns } })
     await scene.widget('w', () => ({}))
     await scene.ended('w')
     await created(scene, 'fairlead-mark-adopts', { [DESIRED_ANNOTATION]: 'AAAAAAAAAAAAAAAA' })
@@ -218,20 +223,6 @@ describe('an object without a mark that has the same owner', () => {
       [SECRETS, 'a-secret'],
     ] as const)
       expect(await scene.get(ref, object)).toBeUndefined()
-    await scene.stop()
-  })
-
-  it('whose mark somebody has removed is marked again', async () => {
-    const scene = await fixture.scene('mark-removed')
-    await scene.widget('w', () => ({ apply: [configMap('a-config', { a: '1' })] }))
-    await scene.ended('w')
-    const path = resourcePath(CONFIG_MAPS, 'mark-removed', 'a-config')
-    await fixture.kube.patch(path, { metadata: { annotations: null } }, 'merge')
-    await scene.see(CONFIG_MAPS, 'a-config', { resource: 'widgets', name: 'w' })
-    expect((await scene.run('w')).result).toBe('success')
-    const { annotations = {} } = (await scene.get(CONFIG_MAPS, 'a-config'))!.metadata
-    expect(Object.keys(annotations).sort()).toEqual([DESIRED_ANNOTATION, RECONCILER_ANNOTATION])
-    await scene.stop()
   })
 
   it('of which only metadata are watched is told by its mark or, for a Secret, by one read', async () => {
@@ -239,7 +230,7 @@ describe('an object without a mark that has the same owner', () => {
       { ...CONFIG_MAPS, metadataOnly: true },
       { ...SECRETS, metadataOnly: true },
     ]
-    const scene = await fixture.scene('mark-metadata', { spec: { owns: metadataOnly } })
+    await using scene = await fixture.scene('mark-metadata', { spec: { owns: metadataOnly } })
     const widget = await scene.widget('w', () => ({}))
     await scene.ended('w')
     for (const [ref, object] of [
@@ -273,6 +264,52 @@ describe('an object without a mark that has the same owner', () => {
     await scene.see(SECRETS, 'foreign', { resource: 'widgets', name: 'w' })
     await look()
     expect(seen, 'after it was handed over').toEqual([[], ['foreign']])
-    await scene.stop()
+  })
+})
+
+/** Creates a ConfigMap as another client, which the bridge has seen. */
+async function theirs(scene: Scene, name: string, more: object = {}): Promise<KubeObject> {
+  const object = { ...configMap(name, { theirs: 'yes' }), ...more }
+  const created = await fixture.kube.create<KubeObject>(resourcePath(CONFIG_MAPS, scene.name), object, {
+    fieldManager: 'kubectl-create',
+  })
+  await scene.see(CONFIG_MAPS, name)
+  return created
+}
+
+const adoptedOf = async (scene: Scene, name: string) => {
+  await until(async () => (await scene.reported(name)).some(({ reason }) => reason === 'Adopted'))
+  return (await scene.reported(name)).filter(({ reason }) => reason === 'Adopted').map(({ note }) => note)
+}
+
+describe('an object without a controller, where the declaration says "adopt"', () => {
+  it('is taken over in one write, with an Event, and then repaired and pruned as any other', async () => {
+    await using scene = await fixture.scene('adopt-free', { spec: { owns: [PODS, { ...CONFIG_MAPS, adopt: true }] } })
+    const before = await theirs(scene, 'c')
+    const requests = await scene.requestsDuring(async () => {
+      await scene.widget('w', () => ({ apply: [configMap('c', { ours: 'yes' })] }))
+      expect((await scene.ended('w')).result).toBe('success')
+    })
+    expect(requests.filter((request) => request.includes('configmaps'))).toEqual([
+      'PATCH configmaps/c 409',
+      'GET configmaps/c 200',
+      'PATCH configmaps/c 200',
+    ])
+    const widget = (await scene.get(WIDGETS, 'w'))!
+    const after = await scene.get(CONFIG_MAPS, 'c')
+    expect(after).toMatchObject({
+      metadata: {
+        uid: before.metadata.uid,
+        annotations: { [RECONCILER_ANNOTATION]: expect.stringMatching(/^adopt-free\//) },
+        ownerReferences: [{ uid: widget.metadata.uid, controller: true }],
+      },
+      data: { theirs: 'yes', ours: 'yes' },
+    })
+    expect(await adoptedOf(scene, 'w')).toEqual([
+      'ConfigMap adopt-free/c had no controller, and is controlled by this Widget now',
+    ])
+    scene.behave('w', () => ({ apply: [] }))
+    expect((await scene.run('w')).result).toBe('success')
+    expect(await scene.get(CONFIG_MAPS, 'c')).toBeUndefined()
   })
 })

@@ -1,20 +1,12 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
+import type { KubeObject } from '#contracts'
 import { resourcePath } from '#kube'
 import { EventRecorder } from '../../dispatch/apply/event-recorder.ts'
-import { Gate } from '../../dispatch/gate.ts'
-import { CONFIG_MAPS, configMap, PODS, pod, silent, startFixture, until, WIDGETS } from './fixture.ts'
+import { Gate, PRIORITY } from '../../dispatch/gate.ts'
+import { CONFIG_MAPS, configMap, PODS, pod, silent, until, useFixture, WIDGETS } from './fixture.ts'
 
-let fixture: Awaited<ReturnType<typeof startFixture>>
-let scene: Awaited<ReturnType<typeof fixture.scene>>
-
-beforeAll(async () => {
-  fixture = await startFixture()
-  scene = await fixture.scene('refusals')
-})
-afterAll(async () => {
-  await scene?.stop()
-  await fixture?.[Symbol.asyncDispose]()
-})
+const fixture = useFixture()
+const scene = fixture.useScene('refusals')
 
 const POLICIES = { group: 'admissionregistration.k8s.io', version: 'v1', resource: 'validatingadmissionpolicies' }
 const BINDINGS = { ...POLICIES, resource: 'validatingadmissionpolicybindings' }
@@ -35,7 +27,7 @@ describe('a refusal of the API server', () => {
     const hard = { 'count/secrets': '0' }
     const status = { hard, used: { 'count/secrets': '0' } }
     const secret = { apiVersion: 'v1', kind: 'Secret', metadata: { name: 'quota-secret' } }
-    const limited = await fixture.scene('quota', {
+    await using limited = await fixture.scene('quota', {
       spec: { owns: [{ ...SECRETS, kind: 'Secret' }, CONFIG_MAPS] },
       waitFor: false,
     })
@@ -54,7 +46,6 @@ describe('a refusal of the API server', () => {
     await fixture.kube.delete(resourcePath(QUOTAS, 'quota', 'none'))
     await until(async () => (await limited.condition('quota'))?.['status'] === 'True')
     expect((await limited.get(WIDGETS, 'quota'))?.status).toMatchObject({ phase: 'DONE' })
-    await limited.stop()
   })
 
   it('by an admission policy is shown with its words', async () => {
@@ -95,7 +86,9 @@ describe('a refusal of the API server', () => {
 
   it('of a value that its type does not take is shown, and stops nothing else', async () => {
     await fixture.listed(QUOTAS)
-    const untyped = await fixture.scene('untyped', { spec: { owns: [{ ...QUOTAS, kind: 'ResourceQuota' }, PODS] } })
+    await using untyped = await fixture.scene('untyped', {
+      spec: { owns: [{ ...QUOTAS, kind: 'ResourceQuota' }, PODS] },
+    })
     const quota = { apiVersion: 'v1', kind: 'ResourceQuota', metadata: { name: 'q' }, spec: { hard: { pods: 'lots' } } }
     await untyped.widget('w', () => ({ apply: [quota, pod('untyped-pod')] }))
     expect((await untyped.ended('w')).result).toBe('error')
@@ -105,7 +98,6 @@ describe('a refusal of the API server', () => {
       message: expect.stringMatching(/^cannot apply ResourceQuota untyped\/q: .*quantities must match/),
     })
     expect(await untyped.get(PODS, 'untyped-pod')).toBeDefined()
-    await untyped.stop()
   })
 
   it('by a webhook that does not answer is shown, and stops nothing else', async () => {
@@ -167,7 +159,7 @@ describe('a refusal of the API server', () => {
 
   it('of a kind that is not in namespaces says so', async () => {
     const CLASSES = { group: 'scheduling.k8s.io', version: 'v1', resource: 'priorityclasses', kind: 'PriorityClass' }
-    const limited = await fixture.scene('unserved', { spec: { owns: [CLASSES, CONFIG_MAPS] }, waitFor: false })
+    await using limited = await fixture.scene('unserved', { spec: { owns: [CLASSES, CONFIG_MAPS] }, waitFor: false })
     await fixture.listed(CLASSES)
     const high = { apiVersion: 'scheduling.k8s.io/v1', kind: 'PriorityClass', metadata: { name: 'high' }, value: 1 }
     await limited.widget('unserved', () => ({ apply: [high] }))
@@ -176,11 +168,10 @@ describe('a refusal of the API server', () => {
       reason: 'NotFound',
       message: expect.stringContaining('PriorityClass is not served in namespaces'),
     })
-    await limited.stop()
   })
 
   it('of the finalizer is shown with its words, and the function is not called without it', async () => {
-    const finalizing = await fixture.scene('finalizing', { spec: { finalize: true } })
+    await using finalizing = await fixture.scene('finalizing', { spec: { finalize: true } })
     const name = 'no-finalizers'
     await fixture.kube.create(resourcePath(POLICIES), {
       metadata: { name },
@@ -223,29 +214,10 @@ describe('a refusal of the API server', () => {
       message: expect.stringContaining('nothing is to be held back here'),
     })
     expect(calls).toBe(0)
-    await finalizing.stop()
   })
 })
 
 describe('Events', () => {
-  it('of the same are one, and its series counts', async () => {
-    let now = Date.now()
-    const timed = await fixture.scene('series', { dispatcher: { now: () => new Date(now) } })
-    const started = { type: 'Normal', reason: 'Started', message: 'it runs' } as const
-    // Decided twice in each run that has something to write.
-    await timed.widget('event', ({ now: time }) => ({ events: [started], status: { minute: time.slice(0, 16) } }))
-    await timed.ended('event')
-    await until(async () => (await timed.reported('event')).length === 1)
-    await timed.run('event')
-    now += 6 * 60_000
-    await timed.run('event')
-    await until(async () => (await timed.reported('event'))[0]?.['series'] !== undefined)
-    expect(await timed.reported('event')).toMatchObject([
-      { note: 'it runs', reportingController: 'fairlead.dev/series', series: { count: 3 } },
-    ])
-    await timed.stop()
-  })
-
   it('that another process has written count on', async () => {
     const report = { type: 'Warning', reason: 'Odd', message: 'odd' } as const
     const widget = await scene.widget('told', () => ({}))
@@ -263,7 +235,7 @@ describe('Events', () => {
 
 describe('a kind that is created anew on request', () => {
   it('is deleted when it is declared otherwise, and created as declared', async () => {
-    const recreating = await fixture.scene('recreating', { spec: { owns: [{ ...PODS, strategy: 'Recreate' }] } })
+    await using recreating = await fixture.scene('recreating', { spec: { owns: [{ ...PODS, strategy: 'Recreate' }] } })
     const withImage = (image: string) => ({ ...pod('r-pod'), spec: { containers: [{ name: 'c', image }] } })
     await recreating.widget('r', () => ({ apply: [withImage('busybox')] }))
     await recreating.ended('r')
@@ -277,6 +249,60 @@ describe('a kind that is created anew on request', () => {
     const young = await recreating.get(PODS, 'r-pod')
     expect(young?.metadata.uid).not.toBe(old?.metadata.uid)
     expect(young?.spec).toMatchObject({ containers: [{ image: 'busybox:2' }] })
-    await recreating.stop()
+  })
+})
+
+describe('waiting Events', () => {
+  const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
+  const WAITING = 1000
+  const AT_ONCE = 4
+
+  beforeAll(async () => {
+    for (const name of ['loud', 'quiet']) await fixture.kube.create('/api/v1/namespaces', { metadata: { name } })
+  })
+
+  const report = { type: 'Normal', reason: 'Told', message: 'told' } as const
+
+  /** An object in the namespace of its reconciler. */
+  const object = (namespace: string, name: string): KubeObject => ({
+    apiVersion: 'v1',
+    kind: 'ConfigMap',
+    metadata: { name, namespace, uid: `uid-${name}` },
+  })
+
+  async function written(namespace: string): Promise<string[]> {
+    const found: string[] = []
+    for await (const { items } of fixture.kube.list(resourcePath(EVENTS, namespace)))
+      for (const event of items) found.push((event['regarding'] as { name: string }).name)
+    return found
+  }
+
+  it('keeps 1,000 Events of a reconciler waiting, drops its oldest beyond them, and serves others in turn', async () => {
+    const gate = new Gate(1)
+    const { promise: backlog, resolve: end } = Promise.withResolvers<void>()
+    const busy = gate.run({ reconciler: 'loud', kind: PRIORITY.create }, () => backlog)
+    const dropped: string[] = []
+    const recorder = new EventRecorder({
+      gate,
+      instance: 'test',
+      now: () => new Date(),
+      dropped: (reconciler) => dropped.push(reconciler),
+      log: silent,
+    })
+    const record = (reconciler: string, name: string) =>
+      recorder.record(fixture.kube, reconciler, object(reconciler, name), report)
+    for (let index = 0; index < AT_ONCE; index++) record('loud', `sending-${index}`)
+    record('loud', 'oldest')
+    for (let index = 0; index < WAITING; index++) record('loud', `waiting-${index}`)
+    record('quiet', 'only')
+    expect(dropped).toEqual(['loud'])
+    end()
+    await busy
+    await recorder.flush()
+    const posts = fixture.requests.filter(({ method, path }) => method === 'POST' && /\/(loud|quiet)\/events$/.test(path))
+    expect(posts.findIndex(({ path }) => path.includes('/quiet/'))).toBeLessThan(2 * AT_ONCE)
+    const loud = await written('loud')
+    expect(loud).toHaveLength(WAITING + AT_ONCE)
+    expect(loud).not.toContain('oldest')
   })
 })

@@ -1,15 +1,10 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { type KubeObject, type RunInput, TerminalError } from '#contracts'
 import { resourcePath } from '#kube'
-import { CONFIG_MAPS, configMap, PODS, pod, startFixture, until, WIDGETS } from './fixture.ts'
+import { CONFIG_MAPS, configMap, PODS, useFixture, WIDGETS } from './fixture.ts'
 import { SECRETS } from './objects.ts'
 
-let fixture: Awaited<ReturnType<typeof startFixture>>
-
-beforeAll(async () => {
-  fixture = await startFixture()
-})
-afterAll(() => fixture?.[Symbol.asyncDispose]())
+const fixture = useFixture()
 
 const { strategy: _, ...configMaps } = CONFIG_MAPS
 const CLASSES = { group: 'test.fairlead.dev', version: 'v1', resource: 'classes', kind: 'Class' }
@@ -138,7 +133,7 @@ describe('what is related', () => {
       serviceAccount: { name: 'robot', namespace: name },
     }
     await fixture.listed(secrets)
-    const scene = await fixture.scene(name, { spec })
+    await using scene = await fixture.scene(name, { spec })
     await fixture.grant(name, spec)
     await fixture.kube.create('/api/v1/namespaces', { metadata: { name: `${name}-there` } })
     for (const namespace of [name, `${name}-there`])
@@ -157,11 +152,10 @@ describe('what is related', () => {
     await fixture.events.put(WIDGETS, 'modified', moved)
     expect((await scene.run('w')).result).toBe('success')
     expect(seen).toEqual([[], [[`${name}-there`, { a: 'Yg==' }]]])
-    await scene.stop()
   })
 
   it('that is nested too deeply for JSON stops nobody: its metadata are there', async () => {
-    const scene = await fixture.scene('deep', { spec: { related: [WIDGETS] } })
+    await using scene = await fixture.scene('deep', { spec: { related: [WIDGETS] } })
     const half = JSON.parse(`${'{"a":'.repeat(2500)}{}${'}'.repeat(2500)}`) as object
     const path = `/apis/test.fairlead.dev/v1/namespaces/deep/widgets`
     const odd = { apiVersion: 'test.fairlead.dev/v1', kind: 'Widget', metadata: { name: 'odd' }, spec: half }
@@ -177,7 +171,6 @@ describe('what is related', () => {
     const found = input?.related['Widget.v1.test.fairlead.dev']?.find(({ metadata }) => metadata.name === 'odd')
     expect(found).toMatchObject({ kind: 'Widget', metadata: { name: 'odd' } })
     expect(found).not.toHaveProperty('spec')
-    await scene.stop()
   })
 
   it('is cluster-scoped where the resource is, and each object is there once', async () => {
@@ -190,7 +183,7 @@ describe('what is related', () => {
   })
 
   it('is not pruned, and costs no request', async () => {
-    const scene = await fixture.scene('kept', { spec: { related: [configMaps], owns: [PODS] } })
+    await using scene = await fixture.scene('kept', { spec: { related: [configMaps], owns: [PODS] } })
     await fixture.kube.create(`/api/v1/namespaces/kept/configmaps`, configMap('theirs'))
     await scene.see(CONFIG_MAPS, 'theirs')
     const requests = await scene.requestsDuring(async () => {
@@ -199,14 +192,13 @@ describe('what is related', () => {
     })
     expect(requests).toEqual(['POST widgets 201'])
     expect(await scene.get(CONFIG_MAPS, 'theirs')).toBeDefined()
-    await scene.stop()
   })
 
   it('gives a run its trace where it has changed last', async () => {
     const traceId = '0af7651916cd43dd8448eb211c80319c'
     const namespace = 'related-trace'
     const related = [{ ...configMaps, selector: 'letter=a' }]
-    const scene = await fixture.scene(namespace, { spec: { related } })
+    await using scene = await fixture.scene(namespace, { spec: { related } })
     await stored(configMaps, namespace, 'a', { letter: 'a' })
     await scene.widget('w', () => ({}))
     await scene.ended('w')
@@ -217,62 +209,12 @@ describe('what is related', () => {
     await stored(configMaps, namespace, 'a', { letter: 'a', is: 'new' }, change)
     await scene.run('w')
     expect(traces().at(-1)).toBe(traceId)
-    await scene.stop()
-  })
-
-  it('has what the run before has written, without the watch', async () => {
-    const { strategy: ___, ...pods } = PODS
-    const scene = await fixture.scene('written', {
-      spec: { owns: [PODS], related: [{ ...pods, selector: 'app=mine' }] },
-    })
-    const seen: string[][] = []
-    const mine = { ...pod('mine'), metadata: { name: 'mine', labels: { app: 'mine' } } }
-    await scene.widget('w', ({ related }) => {
-      seen.push(related['Pod.v1']!.map(({ metadata }) => metadata.name))
-      return { apply: [mine, pod('other')] }
-    })
-    await scene.ended('w')
-    await scene.run('w')
-    expect(seen[0]).toEqual([])
-    expect(seen.at(-1)).toEqual(['mine'])
-    await scene.stop()
-  })
-
-  it('costs a run nothing for 2,000 objects that do not match, half of them deleted', async () => {
-    const spec = { owns: [PODS], related: [{ ...configMaps, selector: 'letter=a' }] }
-    const receivedIn = async (scene: Awaited<ReturnType<typeof fixture.scene>>) => {
-      await stored(configMaps, scene.name, 'a', { letter: 'a' })
-      await scene.widget('w', ({ related }) => {
-        expect(related['ConfigMap.v1']).toHaveLength(1)
-        return {}
-      })
-      expect((await scene.ended('w')).result).toBe('success')
-      return async () => {
-        const before = fixture.js.nc.stats().inBytes
-        for (let run = 0; run < 10; run++) expect((await scene.run('w')).result).toBe('success')
-        return fixture.js.nc.stats().inBytes - before
-      }
-    }
-    const empty = await fixture.scene('not-crowded', { spec })
-    const wanted = await (await receivedIn(empty))()
-    await empty.stop()
-    const crowded = await fixture.scene('crowded-by-others', { spec })
-    const each = async (count: number, act: (at: number) => Promise<unknown>) => {
-      for (let at = 0; at < count; at += 500) await Promise.all(Array.from({ length: 500 }, (_, one) => act(at + one)))
-    }
-    await each(2000, (at) => stored(configMaps, 'crowded-by-others', `f${at}`, { letter: 'b' }))
-    await each(1000, (at) => stored(configMaps, 'crowded-by-others', `f${at}`, { letter: 'b' }, {}, 'deleted'))
-    const found = await receivedIn(crowded)
-    // Beside the reads: heartbeats, and tokens of other lengths. Indexes of other tests follow these objects in the
-    // background, until they have read them.
-    await until(async () => expect(await found()).toBeLessThan(1.5 * wanted + 20_000))
-    await crowded.stop()
   })
 })
 
 it('a terminal error that a related object causes makes Ready False, until that object is right', async () => {
   const name = 'blamed'
-  const scene = await fixture.scene(name, { spec: { related: [configMaps] } })
+  await using scene = await fixture.scene(name, { spec: { related: [configMaps] } })
   await stored(configMaps, name, 'settings')
   await scene.widget('w', ({ related }) => {
     const [settings] = related['ConfigMap.v1'] ?? []
@@ -292,5 +234,4 @@ it('a terminal error that a related object causes makes Ready False, until that 
   await stored(configMaps, name, 'settings')
   expect((await scene.run('w')).result).toBe('success')
   expect(await scene.condition('w', 'Ready')).toMatchObject({ status: 'True', reason: 'Up' })
-  await scene.stop()
 })

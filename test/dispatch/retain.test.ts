@@ -1,17 +1,25 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type AppliedObject, type KubeObject, type ResourceRef, TerminalError } from '#contracts'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { type AppliedObject, type KubeObject, type ResourceRef } from '#contracts'
 import { resourcePath } from '#kube'
 import { RETAINED_FOR, retainedFor } from '#spec'
-import { CONFIG_MAPS, configMap, PODS, pod, SECRETS, secret, startFixture, until, WIDGETS } from './fixture.ts'
+import {
+  CONFIG_MAPS,
+  configMap,
+  PODS,
+  pod,
+  type Scene,
+  SECRETS,
+  secret,
+  until,
+  useFixture,
+  WIDGETS,
+} from './fixture.ts'
 
-let fixture: Awaited<ReturnType<typeof startFixture>>
-type Scene = Awaited<ReturnType<typeof fixture.scene>>
+const fixture = useFixture()
 
 beforeAll(async () => {
-  fixture = await startFixture()
   await fixture.listed(SECRETS)
 })
-afterAll(() => fixture?.[Symbol.asyncDispose]())
 
 const owns = [PODS, CONFIG_MAPS, SECRETS]
 const retain = (object: KubeObject): AppliedObject => ({ ...object, retain: true })
@@ -39,7 +47,7 @@ async function replaceWidget(scene: Scene, name: string): Promise<KubeObject> {
 
 describe('a retained object', () => {
   it('of each kind is the function’s without an owner reference: seen, left alone, repaired and pruned', async () => {
-    const scene = await fixture.scene('retain-kinds', { spec: { owns } })
+    await using scene = await fixture.scene('retain-kinds', { spec: { owns } })
     const seen: string[] = []
     const all = [pod('p'), configMap('c', { a: '1' }), secret('s', { key: 'value' })].map(retain)
     const widget = await scene.widget('w', ({ owned }) => {
@@ -70,29 +78,10 @@ describe('a retained object', () => {
     expect((await scene.run('w')).result).toBe('success')
     expect(await Promise.all([scene.get(CONFIG_MAPS, 'c'), scene.get(SECRETS, 's')])).toEqual([undefined, undefined])
     await until(async () => (await told(scene, 'w', 'Pruned')).length === 3)
-    await scene.stop()
-  })
-
-  it('of which only metadata are watched, without annotations, is read once', async () => {
-    const scene = await fixture.scene('retain-secret', { spec: { owns: [{ ...SECRETS, metadataOnly: true }] } })
-    const seen: number[] = []
-    await scene.widget('w', ({ owned }) => {
-      seen.push(owned['Secret.v1']!.length)
-      return { apply: [retain(secret('s', { key: 'value' }))] }
-    })
-    expect((await scene.ended('w')).result).toBe('success')
-    await fixture.kube.patch(pathOf(SECRETS, scene, 's'), { metadata: { labels: { a: 'b' } } }, 'merge')
-    const { apiVersion, kind, metadata } = (await scene.get(SECRETS, 's'))!
-    const owner = { resource: 'widgets', name: 'w' }
-    await fixture.events.put(SECRETS, 'modified', { apiVersion, kind, metadata }, { owner, referenceOnly: true })
-    expect(await scene.requestsDuring(() => scene.run('w'))).toEqual(['GET secrets/s 200', 'PATCH secrets/s 200'])
-    expect(await scene.requestsDuring(() => scene.run('w'))).toEqual([])
-    expect(seen.slice(-2)).toEqual([1, 1])
-    await scene.stop()
   })
 
   it('is nothing of the next owner of that name, until its function returns it: then it is taken over, with an Event', async () => {
-    const scene = await fixture.scene('retain-again')
+    await using scene = await fixture.scene('retain-again')
     let seen: string[] = []
     await scene.widget('w', () => ({ apply: [retain(configMap('c', { a: '1' })), retain(pod('p'))] }))
     await scene.ended('w')
@@ -129,41 +118,12 @@ describe('a retained object', () => {
     expect((await scene.run('w')).message).toContain(
       'Pod retain-again/p exists, but was retained for an earlier Widget of this name: have the function give what it makes another name, or own the kind with strategy Apply',
     )
-    await scene.stop()
-  })
-
-  it('that is a Secret keeps its values when it is taken over, and then the function sees them', async () => {
-    const scene = await fixture.scene('retain-password', { spec: { owns } })
-    let draws = 0
-    const passwordOf = (value: KubeObject | undefined) => (value?.['data'] as Record<string, string>)?.['password']
-    const behaviour: Parameters<typeof scene.behave>[1] = ({ owned }) => {
-      const stored = passwordOf(owned['Secret.v1']?.[0])
-      const { stringData: _, ...rest } = secret('s', { key: 'value' })
-      return { apply: [retain({ ...rest, data: { password: stored ?? btoa(`drawn ${++draws}`) } })] }
-    }
-    await scene.widget('w', behaviour)
-    await scene.ended('w')
-    await replaceWidget(scene, 'w')
-    expect((await scene.run('w')).result).toBe('success')
-    expect(draws).toBe(2)
-    expect(passwordOf(await scene.get(SECRETS, 's'))).toBe(btoa('drawn 1'))
-    expect(await told(scene, 'w', 'Adopted')).toHaveLength(1)
-    expect(await scene.requestsDuring(() => scene.run('w'))).toEqual([])
-
-    await replaceWidget(scene, 'w')
-    scene.behave('w', (input, context) => {
-      const stored = passwordOf(input.owned['Secret.v1']?.[0])
-      if (stored !== undefined) throw new TerminalError(`wrong: ${atob(stored)}`)
-      return behaviour(input, context)
-    })
-    expect((await scene.run('w')).message).toBe('wrong: [confidential]')
-    await scene.stop()
   })
 })
 
 describe('an owned object', () => {
   it('begins and ceases to be retained in one write, whoever has written its owner reference', async () => {
-    const scene = await fixture.scene('retain-switch')
+    await using scene = await fixture.scene('retain-switch')
     const widget = await scene.widget('w', () => ({ apply: [configMap('c', { a: '1' })] }))
     await scene.ended('w')
     const { ownerReferences } = (await scene.get(CONFIG_MAPS, 'c'))!.metadata
@@ -185,11 +145,10 @@ describe('an owned object', () => {
       expect(await scene.requestsDuring(() => scene.run('w'))).toEqual([])
     }
     expect(scene.writes('w').slice(-2)).toEqual(['patch ConfigMap c', 'apply ConfigMap c'])
-    await scene.stop()
   })
 
   it('that is deleted just before it begins to be retained is created again, retained', async () => {
-    const scene = await fixture.scene('retain-raced')
+    await using scene = await fixture.scene('retain-raced')
     const widget = await scene.widget('w', () => ({ apply: [configMap('c')] }))
     await scene.ended('w')
     let isFirst = true
@@ -200,6 +159,5 @@ describe('an owned object', () => {
     })
     expect((await scene.run('w')).result).toBe('success')
     expect(await belonging(scene, CONFIG_MAPS, 'c')).toEqual({ retainedFor: retainedFor(widget), owners: undefined })
-    await scene.stop()
   })
 })

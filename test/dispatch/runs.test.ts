@@ -1,21 +1,15 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type KubeObject, TerminalError } from '#contracts'
+import { describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import { type KubeObject, type RunContext, type RunInput, TerminalError } from '#contracts'
+import { keyOf, openEventStore } from '#events'
 import { resourcePath } from '#kube'
-import { CONFIG_MAPS, configMap, PODS, pod, startFixture, until, WIDGETS } from './fixture.ts'
+import { ConfigMap, Pod, type Reconciler, reconciler, resource, toInvoke } from '#sdk'
+import { CONFIG_MAPS, configMap, PODS, pod, silent, until, useFixture, WIDGETS } from './fixture.ts'
 import { createdFor, ownedByWidget } from './objects.ts'
 
-let fixture: Awaited<ReturnType<typeof startFixture>>
-let scene: Awaited<ReturnType<typeof fixture.scene>>
+const fixture = useFixture()
+const scene = fixture.useScene('runs')
 const owner = (name: string) => ({ resource: 'widgets', name })
-
-beforeAll(async () => {
-  fixture = await startFixture()
-  scene = await fixture.scene('runs')
-})
-afterAll(async () => {
-  await scene?.stop()
-  await fixture?.[Symbol.asyncDispose]()
-})
 
 /** Creates an object as another client. */
 const create = (ref: typeof PODS | typeof CONFIG_MAPS, object: object): Promise<KubeObject> =>
@@ -111,14 +105,13 @@ describe('a run', () => {
 it('runs again in time when its clock was set back during the run that asked for it', async () => {
   let stepped = 0
   const now = () => Date.now() + stepped
-  const stepping = await fixture.scene('stepping', { queue: { now }, dispatcher: { now: () => new Date(now()) } })
+  await using stepping = await fixture.scene('stepping', { queue: { now }, dispatcher: { now: () => new Date(now()) } })
   let calls = 0
   await stepping.widget('again', () => {
     stepped = -3_600_000
     return ++calls === 1 ? { requeueAfterSeconds: 1 } : {}
   })
   await until(() => calls === 2)
-  await stepping.stop()
 })
 
 describe('a name that is taken', () => {
@@ -254,4 +247,112 @@ describe('a failure', () => {
     scene.behave('doubtful', () => ({}))
     await until(async () => (await scene.condition('doubtful', 'Ready'))?.['status'] === 'True')
   })
+})
+
+describe('versions of a function', () => {
+  const Widget = resource({
+    group: WIDGETS.group,
+    version: WIDGETS.version,
+    kind: WIDGETS.kind,
+    plural: WIDGETS.resource,
+    spec: z.object({}),
+    status: z.object({}),
+  })
+
+  const scene = fixture.useScene('versions', { spec: { finalize: true } })
+
+  /** As a process that has this version calls it; the Reconciler is that of the newer one. */
+  const versionOf = (one: Reconciler) => (input: RunInput, context: RunContext) => toInvoke(one)(input, context)
+
+  const older = versionOf(
+    reconciler({ name: 'versions', for: Widget, owns: [Pod], reconcile: () => ({ apply: [pod('any')] }) }),
+  )
+  const newer = (name: string) =>
+    versionOf(
+      reconciler({
+        name: 'versions',
+        for: Widget,
+        owns: [Pod, ConfigMap],
+        reconcile: () => ({ apply: [pod(name), configMap(name)] }),
+        finalize: () => undefined,
+      }),
+    )
+
+  it('what a newer version of a function has made is not deleted by an older one that knows no such kind', async () => {
+    await scene.widget('grown', newer('grown'))
+    await scene.ended('grown')
+    scene.behave('grown', older)
+    expect(await scene.run('grown')).toMatchObject({
+      result: 'error',
+      message: expect.stringContaining('ConfigMap.v1'),
+    })
+    expect(await scene.get(CONFIG_MAPS, 'grown')).toBeDefined()
+    expect(await scene.get(PODS, 'grown')).toBeDefined()
+    scene.behave('grown', newer('grown'))
+    expect((await scene.run('grown')).result).toBe('success')
+  })
+
+  it('an object that waits for its clean-up is not let go by an older version of its function that has none', async () => {
+    await scene.widget('going', newer('going'))
+    await scene.ended('going')
+    scene.behave('going', older)
+    await fixture.kube.delete(resourcePath(WIDGETS, scene.name, 'going'))
+    await scene.see(WIDGETS, 'going')
+    expect((await scene.run('going')).result).toBe('error')
+    expect(await scene.get(WIDGETS, 'going')).toBeDefined()
+    scene.behave('going', newer('going'))
+    await scene.run('going')
+    expect(await scene.get(WIDGETS, 'going')).toBeUndefined()
+  })
+})
+
+const sizeOf = ({ object }: Pick<RunInput, 'object'>) => (object as KubeObject & { spec: { size?: number } }).spec.size
+
+it('a run of a timer does not decide on what EVENTS has overtaken, though the token of that change waits in a full low lane', async () => {
+  const { stream } = fixture.events
+  // The bridge, in another process.
+  const bridge = await openEventStore(fixture.js, {
+    prefix: stream.slice(0, -'_EVENTS'.length),
+    cluster: 'test',
+    log: silent,
+  })
+  const name = 'views-overtaken'
+  await using found = await fixture.scene(name, { spec: { concurrency: 4 } })
+  const others = Array.from({ length: 12 }, (_, index) => `other-${index}`)
+  for (const other of others) {
+    await found.widget(other, () => ({}))
+    await found.ended(other)
+  }
+  const end = Promise.withResolvers<void>()
+  let held = 0
+  for (const other of others)
+    found.behave(other, async () => {
+      held++
+      await end.promise
+      return {}
+    })
+  for (const other of others) await found.queue.enqueue(name, keyOf(name, other), { lane: 'low' })
+  await until(() => held === 3)
+  const sizes: (number | undefined)[] = []
+  await found.widget('w', (input) => {
+    sizes.push(sizeOf(input))
+    return { requeueAfterSeconds: 2 }
+  })
+  const path = resourcePath(WIDGETS, name, 'w')
+  const waiting = async () => (await found.queue.depth(name)).waiting === 1
+  let size = 0
+  const isOvertaken = async () => {
+    const runs = sizes.length
+    if (!(await waiting())) return false
+    await bridge.put(WIDGETS, 'modified', await fixture.kube.patch(path, { spec: { size: ++size } }, 'merge'))
+    await found.queue.enqueue(name, keyOf(name, 'w'), { lane: 'low' })
+    return sizes.length === runs && (await waiting())
+  }
+  await until(isOvertaken)
+  const runs = sizes.length
+  await until(() => sizes.length > runs)
+  expect(sizes[runs]).toBe(size)
+  // The token is still there.
+  expect((await found.queue.depth(name)).queued).toBe(others.length - 3 + 1)
+  end.resolve()
 })

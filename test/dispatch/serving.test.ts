@@ -1,14 +1,11 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
+import type { KubeObject } from '#contracts'
 import { resourcePath } from '#kube'
-import { RECONCILERS } from '#spec'
-import { CONFIG_MAPS, configMap, PODS, pod, startFixture, until, WIDGETS } from './fixture.ts'
+import { coverageId, RECONCILERS, reconcilerSpec, revisionsOf } from '#spec'
+import { startHttpReceiver } from '../support/http-receiver.ts'
+import { CONFIG_MAPS, configMap, PODS, pod, until, useFixture, WIDGETS } from './fixture.ts'
 
-let fixture: Awaited<ReturnType<typeof startFixture>>
-
-beforeAll(async () => {
-  fixture = await startFixture()
-})
-afterAll(() => fixture?.[Symbol.asyncDispose]())
+const fixture = useFixture()
 
 const conditionOf = async (name: string): Promise<Record<string, unknown> | undefined> => {
   const { status } = await fixture.kube.get(resourcePath(RECONCILERS, undefined, name))
@@ -17,7 +14,7 @@ const conditionOf = async (name: string): Promise<Record<string, unknown> | unde
 
 describe('a Reconciler', () => {
   it('is served when it comes, as it is changed, and not when it has gone', async () => {
-    const scene = await fixture.scene('comes', { spec: { owns: [PODS] } })
+    await using scene = await fixture.scene('comes', { spec: { owns: [PODS] } })
     expect(scene.dispatcher.serving()).toEqual(['comes'])
     await scene.widget('a', () => ({ apply: [configMap('a-config')] }))
     expect(await scene.ended('a')).toMatchObject({ result: 'terminal' })
@@ -35,7 +32,6 @@ describe('a Reconciler', () => {
     await until(() => scene.dispatcher.serving().length === 0)
     await scene.enqueue('a')
     expect(await scene.queue.depth('comes')).toMatchObject({ queued: 1, running: 0 })
-    await scene.stop()
   })
 
   it('without its function is named in a line, which is a warning with the fix where this process could have the function', async () => {
@@ -54,7 +50,7 @@ describe('a Reconciler', () => {
   })
 
   it('is not served before everything of its resources has been stored for it', async () => {
-    const scene = await fixture.scene('unsynced', {
+    await using scene = await fixture.scene('unsynced', {
       spec: { owns: [PODS, { ...PODS, resource: 'services', kind: 'Service' }] },
       waitFor: false,
     })
@@ -69,14 +65,13 @@ describe('a Reconciler', () => {
     expect([calls, scene.dispatcher.serving()]).toEqual([0, []])
     await fixture.events.setCursor(services, undefined, { resourceVersion: '2', at, covers: [scene.coverage()] })
     await until(() => calls === 1)
-    await scene.stop()
   })
 
   it.each([
     ['no-address', { invoke: { http: { url: 'fn:8080' } } }, 'InvalidSpec', 'spec.invoke.http.url: fn:8080'],
     ['bad-selector', { for: { ...WIDGETS, selector: '=' } }, 'InvalidSpec', 'spec.for.selector'],
   ])('that asks for what is not there is refused on the object: %s', async (name, spec, reason, message) => {
-    const scene = await fixture.scene(name, { waitFor: false, object: await fixture.reconciler(name, spec) })
+    await using scene = await fixture.scene(name, { waitFor: false, object: await fixture.reconciler(name, spec) })
     await until(async () => (await conditionOf(name)) !== undefined)
     expect(await conditionOf(name)).toMatchObject({
       type: 'Ready',
@@ -85,7 +80,6 @@ describe('a Reconciler', () => {
       message: expect.stringContaining(message),
     })
     expect(scene.dispatcher.serving()).toEqual([])
-    await scene.stop()
   })
 })
 
@@ -106,7 +100,7 @@ describe('the dispatcher', () => {
       patch: counted(kube.patch.bind(kube) as never),
       get: counted(kube.get.bind(kube) as never),
     })
-    const scene = await fixture.scene('limited', { dispatcher: { kube: limited, apiConcurrency: 3 } })
+    await using scene = await fixture.scene('limited', { dispatcher: { kube: limited, apiConcurrency: 3 } })
     const names = Array.from({ length: 30 }, (_, index) => `w${index}`)
     await Promise.all(
       names.map((name) =>
@@ -119,11 +113,10 @@ describe('the dispatcher', () => {
     await Promise.all(names.map((name) => scene.ended(name)))
     expect(most).toBe(3)
     expect(scene.steps.filter((step) => step.step === 'written')).toHaveLength(90)
-    await scene.stop()
   })
 
   it('keeps a function that hangs to its time-out, and others going', async () => {
-    const scene = await fixture.scene('hangs', { spec: { timeoutSeconds: 1 } })
+    await using scene = await fixture.scene('hangs', { spec: { timeoutSeconds: 1 } })
     const aborted: string[] = []
     await scene.widget('hangs', (_, { signal }) => {
       return new Promise((_, reject) =>
@@ -142,7 +135,6 @@ describe('the dispatcher', () => {
     })
     expect(aborted).toEqual(['the function did not finish within 1 s'])
     scene.behave('hangs', () => ({}))
-    await scene.stop()
   })
 
   it.each([
@@ -156,7 +148,7 @@ describe('the dispatcher', () => {
       },
     ],
   ])('never begins a call of a key while one of this process goes on after %s', async (_, name, spec, disturb) => {
-    const scene = await fixture.scene(name, { queue: { leaseMs: 900 }, spec })
+    await using scene = await fixture.scene(name, { queue: { leaseMs: 900 }, spec })
     const goesOn = Promise.withResolvers<void>()
     const ignored = Promise.withResolvers<void>()
     const calls = { now: 0, most: 0, begun: 0 }
@@ -181,11 +173,10 @@ describe('the dispatcher', () => {
     goesOn.resolve()
     await until(async () => (await scene.get(WIDGETS, 'a'))?.status !== undefined)
     expect(calls.most).toBe(1)
-    await scene.stop()
   })
 
   it('writes nothing for a run that has lost its lease', async () => {
-    const scene = await fixture.scene('fenced', { queue: { leaseMs: 900 } })
+    await using scene = await fixture.scene('fenced', { queue: { leaseMs: 900 } })
     let lost: unknown
     await scene.widget('a', async (_, { signal }) => {
       await fixture.js.admin.streams.purge('fenced_WORK', { filter: 'fenced.key.>' })
@@ -199,11 +190,10 @@ describe('the dispatcher', () => {
     await until(() => scene.writes('a').length > 0)
     expect(scene.writes('a')).toEqual(['status Widget a'])
     expect((await scene.get(WIDGETS, 'a'))?.status).toMatchObject({ by: 'the second run' })
-    await scene.stop()
   })
 
   it('does not count an echo as settled once the run that wrote it has lost its lease', async () => {
-    const scene = await fixture.scene('echoes', { queue: { leaseMs: 900 } })
+    await using scene = await fixture.scene('echoes', { queue: { leaseMs: 900 } })
     const settled: Record<string, boolean> = {}
     let origin = ''
     const needsNoRun = () => scene.dispatcher.needsNoRun({ reconciler: 'echoes', key: 'echoes.a', origin })
@@ -221,21 +211,10 @@ describe('the dispatcher', () => {
     expect((await scene.ended('a')).result).toBe('fenced')
     settled['after the run'] = needsNoRun()
     expect(settled).toEqual({ 'during the lease': true, 'after the lease': false, 'after the run': false })
-    await scene.stop()
-  })
-
-  it('counts the echoes of a run that has ended as settled', async () => {
-    const scene = await fixture.scene('echoed')
-    await scene.widget('a', () => ({ apply: [pod('a-pod')] }))
-    expect((await scene.ended('a')).result).toBe('success')
-    const query = { primary: { ref: PODS, namespace: 'echoed', name: 'a-pod' } }
-    const origin = (await fixture.events.observe(query)).primary?.origin ?? ''
-    expect(scene.dispatcher.needsNoRun({ reconciler: 'echoed', key: 'echoed.a', origin })).toBe(true)
-    await scene.stop()
   })
 
   it('writes nothing for a run that was held up beyond its lease before anybody could tell it', async () => {
-    const scene = await fixture.scene('stalled', { queue: { leaseMs: 900 } })
+    await using scene = await fixture.scene('stalled', { queue: { leaseMs: 900 } })
     let stalledUntil = 0
     await scene.widget('a', () => {
       scene.behave('a', () => ({ status: { by: 'the second run' } }))
@@ -249,7 +228,6 @@ describe('the dispatcher', () => {
     expect(ended?.leaseUntil.getTime()).toBeLessThan(stalledUntil)
     expect(scene.writes('a')).toEqual(['status Widget a'])
     expect((await scene.get(WIDGETS, 'a'))?.status).toMatchObject({ by: 'the second run' })
-    await scene.stop()
   })
 
   it('hands back what has not ended when it drains', async () => {
@@ -267,7 +245,7 @@ describe('the dispatcher', () => {
   })
 
   it('lets things go in a namespace that is being deleted', async () => {
-    const scene = await fixture.scene('closing')
+    await using scene = await fixture.scene('closing')
     await scene.widget('a', () => ({}))
     await scene.ended('a')
     await fixture.kube.delete(`/api/v1/namespaces/${scene.name}`)
@@ -280,6 +258,69 @@ describe('the dispatcher', () => {
     expect(scene.writes('a')).toEqual([])
     const armed = scene.steps.slice(from).find((step) => step.step === 'armed')!
     expect(armed.at.getTime() - Date.now()).toBeGreaterThan(30_000)
+  })
+})
+
+describe('the revisions of a function', () => {
+  const currentOf = (name: string) => fixture.kube.get<KubeObject>(resourcePath(RECONCILERS, undefined, name))
+  const namesOf = (object: KubeObject) => revisionsOf(object).map((revision) => revision.name)
+
+  /** A Reconciler of the API server's. `tell` is what a bridge would do: it resolves with the coverage ID of what it has stored. */
+  async function reconciler(name: string, spec: object) {
+    const object = await fixture.reconciler(name, spec)
+    const tell = async () => {
+      const current = await currentOf(name)
+      await fixture.events.put(RECONCILERS, 'modified', current)
+      return coverageId(current, reconcilerSpec.parse(current['spec']))
+    }
+    const records = (...names: string[]) =>
+      until(async () => {
+        await tell()
+        return namesOf(await currentOf(name)).join() === names.join()
+      })
+    return { object, tell, records }
+  }
+
+  it('old and new revisions that answer in turn have every object run again once, and what the old one ran later once', async () => {
+    let revision = 'r1'
+    await using server = await startHttpReceiver((_, response) =>
+      response.writeHead(204, { 'fairlead-function': 'revisions', 'fairlead-revision': revision }).end(),
+    )
+    const { object, tell, records } = await reconciler('revisions', { invoke: { http: { url: server.url } } })
+    await using scene = await fixture.scene('revisions', { object })
+    await scene.widget('a', () => ({}))
+    await records('r1')
+    const ids = new Set([await tell()])
+    for (const name of ['r2', 'r1', 'r2', 'r1', 'r2']) {
+      revision = name
+      const from = scene.steps.length
+      const { result } = await scene.run('a')
+      await records('r1', 'r2')
+      ids.add(await tell())
+      const armed = scene.steps.slice(from).find((step) => step.step === 'armed')
+      const recordedAt = Date.parse(revisionsOf(await currentOf('revisions'))[1]?.at ?? '')
+      const minutes = armed && (armed.at.getTime() - recordedAt) / 60_000
+      const isRepeated = minutes !== undefined && minutes >= 10 && minutes <= 11
+      expect([name, result, isRepeated]).toEqual(
+        name === 'r1' ? ['r1', 'requeue_after', true] : ['r2', 'success', false],
+      )
+    }
+    expect(ids.size).toBe(2)
+  })
+
+  it('the revision of functions in a process is recorded by their runs, unless the author has given one', async () => {
+    const pull = { invoke: { pull: {} } }
+    const { object, records } = await reconciler('in-process', pull)
+    const scene = await fixture.scene('in-process', { object, dispatcher: { revision: 'sha256:1' } })
+    await scene.widget('a', () => ({}))
+    await records('sha256:1')
     await scene.stop()
+
+    const given = await reconciler('by-hand', { ...pull, revision: 'by hand' })
+    const other = await fixture.scene('by-hand', { object: given.object, dispatcher: { revision: 'sha256:1' } })
+    await other.widget('a', () => ({}))
+    expect((await other.ended('a')).result).toBe('success')
+    await other.stop()
+    expect(namesOf(await currentOf('by-hand'))).toEqual([])
   })
 })

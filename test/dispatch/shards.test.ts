@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
+import { afterEach, expect, it } from 'vitest'
 import { createBridge, createOrphanedKeySweeper } from '#bridge'
 import type { Invoke, KubeObject } from '#contracts'
 import { createDispatcher } from '#dispatch'
@@ -6,13 +6,9 @@ import { keyOf, openEventStore } from '#events'
 import { resourcePath } from '#kube'
 import { openQueue } from '#queue'
 import { RECONCILERS, SHARD_LABEL } from '#spec'
-import { CONFIG_MAPS, configMap, silent, startFixture, until, WIDGETS } from './fixture.ts'
+import { CONFIG_MAPS, configMap, silent, until, useFixture, WIDGETS } from './fixture.ts'
 
-let fixture: Awaited<ReturnType<typeof startFixture>>
-beforeAll(async () => {
-  fixture = await startFixture()
-})
-afterAll(() => fixture?.[Symbol.asyncDispose]())
+const fixture = useFixture()
 
 // The shards of the next test have the same names.
 const created: string[] = []

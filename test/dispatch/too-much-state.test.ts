@@ -1,16 +1,12 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { RunInput } from '#contracts'
 import { startHttpReceiver } from '../support/http-receiver.ts'
-import { CONFIG_MAPS, configMap, PODS, startFixture, until, WIDGETS } from './fixture.ts'
+import { CONFIG_MAPS, configMap, PODS, until, useFixture, WIDGETS } from './fixture.ts'
 
 const MIB = 2 ** 20
 const { strategy: _, ...configMaps } = CONFIG_MAPS
 
-let fixture: Awaited<ReturnType<typeof startFixture>>
-beforeAll(async () => {
-  fixture = await startFixture()
-})
-afterAll(() => fixture?.[Symbol.asyncDispose]())
+const fixture = useFixture()
 
 let version = 1
 async function putMap(namespace: string, name: string, bytes: number, verb: 'added' | 'deleted' = 'added') {
@@ -26,7 +22,7 @@ const scene = (name: string, more: object = {}) => fixture.scene(name, { spec: {
 describe('a function', () => {
   it('is not called with more than the limit, and its object says what was read and what to do', async () => {
     const calls: RunInput[] = []
-    const crowded = await scene('crowded')
+    await using crowded = await scene('crowded')
     for (let index = 0; index < 4; index++) await putMap(crowded.name, `map-${index}`, 400 * 1024)
     await crowded.widget('w', (input) => {
       calls.push(input)
@@ -47,12 +43,11 @@ describe('a function', () => {
     expect(await crowded.run('w')).toMatchObject({ result: 'success' })
     expect(calls[0]?.related['ConfigMap.v1']).toHaveLength(1)
     expect(await crowded.condition('w')).toMatchObject({ status: 'True' })
-    await crowded.stop()
   })
 
   it('that returns an object over the limit of the API server is told which, and the others are written', async () => {
     const large = configMap('large', { filler: 'x'.repeat(4 * MIB) })
-    const oversize = await fixture.scene('oversize', { spec: { ...spec, owns: [CONFIG_MAPS], related: [] } })
+    await using oversize = await fixture.scene('oversize', { spec: { ...spec, owns: [CONFIG_MAPS], related: [] } })
     await oversize.widget('w', () => ({ apply: [large, configMap('small')] }))
     expect(await oversize.ended('w')).toMatchObject({ result: 'error' })
     expect(await oversize.condition('w')).toMatchObject({
@@ -61,7 +56,6 @@ describe('a function', () => {
       message: expect.stringContaining('ConfigMap oversize/large'),
     })
     expect((await oversize.get(CONFIG_MAPS, 'small'))?.metadata.name).toBe('small')
-    await oversize.stop()
   })
 })
 
@@ -72,7 +66,7 @@ it('an answer over HTTP of more than 32 MiB is not read, and its object says so 
     response.writeHead(200, { 'content-type': 'application/json', 'fairlead-function': name })
     response.end(JSON.stringify({ status }))
   })
-  const endless = await scene(name, { invoke: { http: { url: server.url } } })
+  await using endless = await scene(name, { invoke: { http: { url: server.url } } })
   await endless.widget('w', () => ({}))
   expect(await endless.ended('w')).toMatchObject({ result: 'terminal' })
   expect(await endless.condition('w')).toMatchObject({
@@ -83,11 +77,10 @@ it('an answer over HTTP of more than 32 MiB is not read, and its object says so 
   status = { text: 'short' }
   await endless.see(WIDGETS, 'w')
   expect(await endless.run('w')).toMatchObject({ result: 'success' })
-  await endless.stop()
 })
 
 it('many runs of more than a page each, with much more than the limits together, all end well', async () => {
-  const many = await fixture.scene('many-large', {
+  await using many = await fixture.scene('many-large', {
     spec: { owns: [PODS], related: [configMaps] },
     dispatcher: { maxStateBytes: 4 * MIB },
   })
@@ -101,11 +94,10 @@ it('many runs of more than a page each, with much more than the limits together,
     })
   for (const name of names) expect(await many.ended(name)).toMatchObject({ result: 'success' })
   expect(new Set(given)).toEqual(new Set([6]))
-  await many.stop()
 })
 
 it('a paused object with too much state is still shown as paused', async () => {
-  const paused = await scene('crowded-paused')
+  await using paused = await scene('crowded-paused')
   for (let index = 0; index < 4; index++) await putMap('crowded-paused', `map-${index}`, 400 * 1024)
   const widget = await paused.widget('w', () => ({}))
   await paused.ended('w')
@@ -117,5 +109,4 @@ it('a paused object with too much state is still shown as paused', async () => {
   await paused.see(WIDGETS, 'w')
   expect(await paused.run('w')).toMatchObject({ result: 'success' })
   await until(async () => (await paused.condition('w', 'Paused'))?.['status'] === 'True')
-  await paused.stop()
 })

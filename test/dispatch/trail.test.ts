@@ -1,6 +1,8 @@
+import { randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import type { RunLog } from '#contracts'
 import type { Ask } from '#reconcile'
+import { seedsFrom } from '../../dispatch/run/dependencies.ts'
 import { RunLines, Trail } from '../../dispatch/run/trail.ts'
 import { silent } from '../support/silent.ts'
 
@@ -123,4 +125,18 @@ describe('the lines of a run', () => {
     ])
     expect(lines.omitted).toBe(1)
   })
+})
+
+it('no two runs have one seed, however many there are', () => {
+  const seed = seedsFrom(randomBytes)
+  const seeds = Array.from({ length: 1000 }, seed)
+  expect(new Set(seeds).size).toBe(1000)
+  expect(seeds.filter((one) => !/^[\w-]{32}$/.test(one))).toEqual([])
+})
+
+it('the bytes that a process is given decide its seeds, whatever another dispatcher has drawn', () => {
+  const zeros = (size: number) => Buffer.alloc(size)
+  const other = seedsFrom(randomBytes)
+  other()
+  expect(seedsFrom(zeros)()).toBe('A'.repeat(32))
 })
