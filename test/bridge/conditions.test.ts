@@ -1,4 +1,5 @@
-import { expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
+import { troubles } from '#bridge'
 import { overlapsOf, refusedCondition, servedCondition, withTransition } from '../../bridge/conditions.ts'
 import type { ResourceStatus } from '../../bridge/types.ts'
 import type { FailureKind } from '../../bridge/watch-state.ts'
@@ -134,4 +135,55 @@ it('an overlap names five others at most, whatever the number of Reconcilers', (
   const { r0, r8 } = messages(...many) as { r0: string; r8: string }
   expect(r0).toContain('r1 (pods), r2 (pods), r3 (pods), r4 (pods), r5 (pods) and others.')
   expect(r8).toContain('r0 (pods), r1 (pods), r2 (pods), r3 (pods), r4 (pods) and others.')
+})
+
+const now = new Date('2030-01-01T00:10:00Z')
+const ago = (seconds: number) => new Date(now.getTime() - seconds * 1000)
+const health = (more: Partial<ResourceStatus>): ResourceStatus => ({
+  ...status(['a@1']),
+  resource: 'pods.v1',
+  since: ago(600),
+  resourceVersion: '7',
+  latestResourceVersion: '7',
+  lastEventAt: ago(300),
+  heardAt: ago(62),
+  ...more,
+})
+
+describe('a bridge', () => {
+  it.each<[string, Partial<ResourceStatus>]>([
+    ['whose watch is quiet: no more than a bookmark a minute', {}],
+    ['whose watch is asked for anew after silence', { open: false, heardAt: ago(80), unansweredSince: ago(5) }],
+    ['that lists for long', { phase: 'listing', open: false, heardAt: ago(300) }],
+    ['whose changes wait for a moment', { heldBackSince: ago(5), unconfirmed: 3 }],
+    ['whose watch broke a moment ago', { failingSince: ago(5), failure: { kind: 'unreachable', message: '' } }],
+    ['that is asked for what does not exist', { synced: false, failure: { kind: 'absent', message: '' } }],
+    ['that is asked for what it may not see', { synced: false, failure: { kind: 'forbidden', message: '' } }],
+  ])('%s does its work', (_name, more) => {
+    expect(troubles({ resources: [health(more)], refused: [], orphans: [], paused: [] }, now)).toEqual([])
+  })
+
+  it('that has not begun does not', () => {
+    expect(troubles({ resources: [], refused: [], orphans: [], paused: [] }, now)).toEqual([
+      'the bridge has not begun to watch',
+    ])
+  })
+
+  it.each<[string, Partial<ResourceStatus>, string]>([
+    ['that has not listed everything', { synced: false }, 'pods.v1: not synced yet'],
+    [
+      'that NATS has not answered for long',
+      { heldBackSince: ago(40), namespace: 'one' },
+      'pods.v1 in one: a change is not confirmed by NATS since 40 s',
+    ],
+    ['whose watch is stuck', { failingSince: ago(31) }, 'pods.v1: the watch fails since 31 s'],
+    ['whose API server hangs', { heardAt: ago(91) }, 'pods.v1: the API server has sent nothing for 91 s'],
+    [
+      'whose API server does not answer',
+      { open: false, unansweredSince: ago(31) },
+      'pods.v1: the API server has not answered the request for the watch for 31 s',
+    ],
+  ])('%s does not, and says so', (_name, more, trouble) => {
+    expect(troubles({ resources: [health(more)], refused: [], orphans: [], paused: [] }, now)).toEqual([trouble])
+  })
 })

@@ -1,7 +1,15 @@
 import { afterAll, beforeAll } from 'vitest'
 import type { KubeObject, ResourceRef } from '#contracts'
-import { type EventStore, type EventStoreOptions, openEventStore } from '#events'
+import {
+  type EventStore,
+  type EventStoreOptions,
+  openEventStore,
+  type PutOptions,
+  type Selection,
+  type Verb,
+} from '#events'
 import { connectJetStream, type JetStream } from '#nats'
+import { parseSelector } from '#spec'
 import { startTestNats } from '../support/servers.ts'
 import { silent } from '../support/silent.ts'
 
@@ -37,11 +45,13 @@ export function object(name: string, resourceVersion: number | string, fields: F
   }
 }
 
+export type Store = EventStore & { js: JetStream }
+
 /** Opens a store with its own connection and memory, which EVENTS cannot distinguish from another process. */
 export async function openStore(
   url: string,
   options: Partial<EventStoreOptions> = {},
-): Promise<EventStore & AsyncDisposable & { js: JetStream }> {
+): Promise<Store & AsyncDisposable> {
   const js = await connectJetStream({ servers: url, name: 'test', timeoutMs: 1000 })
   const store = await openEventStore(js, { cluster: 'test', log: silent, ...options })
   return Object.assign(store, { js, [Symbol.asyncDispose]: () => js.close() })
@@ -67,4 +77,31 @@ export async function collected<T>(items: AsyncIterable<T>): Promise<T[]> {
   const all: T[] = []
   for await (const item of items) all.push(item)
   return all
+}
+
+export function selection(text: string): Selection {
+  const matches = parseSelector(text)
+  return { text, byFields: false, matcher: () => (labels) => matches(labels) }
+}
+
+const labelled = (name: string, version: number, labels: Record<string, string>, spec: unknown = {}) => {
+  const plain = object(name, version, { spec })
+  return { ...plain, metadata: { ...plain.metadata, labels } }
+}
+
+/** Puts a pod of that app. */
+export const putPod = (
+  store: EventStore,
+  verb: Verb,
+  name: string,
+  version: number,
+  app: string,
+  options: PutOptions & { spec?: unknown } = {},
+) => store.put(PODS, verb, labelled(name, version, { app }, options.spec), options)
+
+/** Name and version of each pod that is given, in order. */
+export async function selected(store: EventStore, text = 'app=mine', more: object = {}): Promise<string[]> {
+  const related = [{ ref: PODS, namespace: 'ns', selection: selection(text), ...more }]
+  const { related: lists } = await store.observe({ primary: { ref: ATS, namespace: 'ns', name: 'a' }, related })
+  return lists[0]!.map(({ key, resourceVersion }) => `${key.name}@${resourceVersion}`)
 }

@@ -1,10 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { EventStore, Observed, ObserveQuery, StoredObject, View } from '#events'
-import type { JetStream } from '#nats'
 import { randomFrom } from '../support/random.ts'
-import { ATS, object, ownedBy, PODS, until, useStores } from './objects.ts'
-
-type Store = EventStore & { js: JetStream }
+import { ATS, object, ownedBy, PODS, type Store, until, useStores } from './objects.ts'
 
 const { fresh, open } = useStores()
 const PRIMARY = { ref: ATS, namespace: 'ns', name: 'a' }

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startTestNats } from '../support/servers.ts'
-import { ATS, collected, object, openStore, ownedBy, PODS, until } from './objects.ts'
+import { ATS, collected, object, openStore, ownedBy, PODS, putPod, type Store, selected } from './objects.ts'
 
 describe('on three replicas', () => {
   let nats: Awaited<ReturnType<typeof startTestNats>>
@@ -73,21 +73,50 @@ describe('on three replicas', () => {
     }
   })
 
-  it('go on when the leader of the stream dies', async () => {
-    const [store] = stores
-    const leaderName = (await store!.js.admin.streams.info(store!.stream)).cluster?.leader
-    let confirmed = 0
-    const writing = (async () => {
-      for (let version = 1; version <= 150; version++) {
-        await store!.put(PODS, 'modified', object('survivor', version))
-        confirmed = version
+  describe('objects that a selection selects', () => {
+    beforeAll(async () => void (await stores[0]!.put(ATS, 'added', object('a', 1))))
+
+    const leader = async () =>
+      nats.names.indexOf((await stores[0]!.js.admin.streams.info(stores[0]!.stream)).cluster?.leader ?? '')
+    let version = 1000
+    /** Alternates between two states, so that a late read returns the wrong one. */
+    const change = async (store: Store) => {
+      await putPod(store, 'modified', 'p', ++version, version % 2 === 0 ? 'mine' : 'other')
+      return version % 2 === 0 ? [`p@${version}`] : []
+    }
+
+    it('a follower that is behind does not show what was before', async () => {
+      const leading = await leader()
+      const behind = (leading + 1) % 3
+      const [writer, reader] = [stores[leading]!, stores[behind]!]
+      await selected(reader)
+      for (let round = 0; round < 8; round++) {
+        nats.signal('SIGSTOP', behind)
+        await Promise.all(
+          Array.from({ length: 30 }, (_, at) =>
+            putPod(writer, 'modified', `f${at}`, ++version, 'other', { spec: 'x'.repeat(3000) }),
+          ),
+        )
+        const wanted = await change(writer)
+        const found = selected(reader)
+        reader.js.outbox.flush()
+        nats.signal('SIGCONT', behind)
+        expect(await found).toEqual(wanted)
       }
-    })()
-    await until(async () => confirmed >= 50)
-    const leader = nats.names.findIndex((name) => name === leaderName)
-    nats.signal('SIGKILL', Math.max(leader, 0))
-    await writing
-    const query = { primary: { ref: PODS, namespace: 'ns', name: 'survivor' } }
-    expect((await store!.observe(query)).primary?.resourceVersion).toBe('150')
+    })
+
+    it('every read shows what was confirmed before it, while the leader is killed and connections are lost', async () => {
+      const check = async (at: number) => {
+        const wanted = await change(each(at))
+        expect(await selected(each(at + 1))).toEqual(wanted)
+      }
+      for (let at = 0; at < 10; at++) await check(at)
+      const leading = await leader()
+      const going = (async () => {
+        for (let at = 0; at < 20; at++) await check(at)
+      })()
+      nats.signal('SIGKILL', leading)
+      await going
+    })
   })
 })

@@ -1,8 +1,7 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import type { EventStore, PutOptions, Selection, Verb } from '#events'
-import type { JetStream } from '#nats'
+import { describe, expect, it, vi } from 'vitest'
+import type { EventStore, Selection, Verb } from '#events'
 import { parseSelector } from '#spec'
 import { DeadLettering } from '../../streams/events/dead-letters.ts'
 import { Indexes } from '../../streams/events/indexes.ts'
@@ -12,40 +11,12 @@ import { setBack, snapshot } from '../support/nats-stores.ts'
 import { randomFrom } from '../support/random.ts'
 import { startTestNats } from '../support/servers.ts'
 import { silent } from '../support/silent.ts'
-import { ATS, object, openStore, PODS, until, useStores } from './objects.ts'
-
-type Store = EventStore & { js: JetStream }
+import { ATS, object, openStore, PODS, putPod, type Store, selected, selection, until, useStores } from './objects.ts'
 
 const NS = 'ns'
 const PRIMARY = { ref: ATS, namespace: NS, name: 'a' }
 
 const { fresh, open } = useStores()
-
-function selection(text: string): Selection {
-  const matches = parseSelector(text)
-  return { text, byFields: false, matcher: () => (labels) => matches(labels) }
-}
-
-const labelled = (name: string, version: number, labels: Record<string, string>, spec: unknown = {}) => {
-  const plain = object(name, version, { spec })
-  return { ...plain, metadata: { ...plain.metadata, labels } }
-}
-
-const put = (
-  store: EventStore,
-  verb: Verb,
-  name: string,
-  version: number,
-  app: string,
-  options: PutOptions & { spec?: unknown } = {},
-) => store.put(PODS, verb, labelled(name, version, { app }, options.spec), options)
-
-/** Name and version of each pod that is given, in order. */
-async function selected(store: EventStore, text = 'app=mine', more: object = {}): Promise<string[]> {
-  const related = [{ ref: PODS, namespace: NS, selection: selection(text), ...more }]
-  const { related: lists } = await store.observe({ primary: PRIMARY, related })
-  return lists[0]!.map(({ key, resourceVersion }) => `${key.name}@${resourceVersion}`)
-}
 
 /** The same by a read of everything. */
 async function selectedOfAll(store: EventStore, text: string): Promise<string[]> {
@@ -110,32 +81,32 @@ describe('objects that a selection selects', () => {
     await using store = await open(fresh())
     await store.put(ATS, 'added', object('a', 1))
     expect(await selected(store)).toEqual([])
-    await put(store, 'added', 'p', 2, 'mine')
-    await put(store, 'added', 'q', 3, 'other')
+    await putPod(store, 'added', 'p', 2, 'mine')
+    await putPod(store, 'added', 'q', 3, 'other')
     expect(await selected(store)).toEqual(['p@2'])
-    await put(store, 'modified', 'q', 4, 'mine')
+    await putPod(store, 'modified', 'q', 4, 'mine')
     expect(await selected(store)).toEqual(['p@2', 'q@4'])
-    await put(store, 'modified', 'p', 5, 'other')
-    await put(store, 'modified', 'q', 6, 'mine')
+    await putPod(store, 'modified', 'p', 5, 'other')
+    await putPod(store, 'modified', 'q', 6, 'mine')
     expect(await selected(store)).toEqual(['q@6'])
     expect(await selected(store, 'app=other')).toEqual(['p@5'])
     expect(await selected(store, '')).toEqual(['p@5', 'q@6'])
-    await put(store, 'deleted', 'q', 7, 'mine')
+    await putPod(store, 'deleted', 'q', 7, 'mine')
     expect(await selected(store)).toEqual([])
   })
 
   it('cost nothing for what is not selected or was deleted: a run receives what it does in an empty namespace', async () => {
     await using empty = await open(fresh())
     await empty.put(ATS, 'added', object('a', 1))
-    await put(empty, 'added', 'p', 2, 'mine')
+    await putPod(empty, 'added', 'p', 2, 'mine')
     await withoutRefresh(() => selected(empty))
     const wanted = await received(empty, () => selected(empty))
 
     await using crowded = await open(fresh())
     await crowded.put(ATS, 'added', object('a', 1))
-    await put(crowded, 'added', 'p', 2, 'mine')
-    await inChunks(2000, (at) => put(crowded, 'added', `f${at}`, at + 3, 'other', { spec: 'x'.repeat(1000) }))
-    await inChunks(1000, (at) => put(crowded, 'deleted', `f${at}`, at + 30_000, 'other'))
+    await putPod(crowded, 'added', 'p', 2, 'mine')
+    await inChunks(2000, (at) => putPod(crowded, 'added', `f${at}`, at + 3, 'other', { spec: 'x'.repeat(1000) }))
+    await inChunks(1000, (at) => putPod(crowded, 'deleted', `f${at}`, at + 30_000, 'other'))
     await withoutRefresh(() => selected(crowded))
     const found = await received(crowded, () => selected(crowded))
     expect(found.messages).toBe(wanted.messages)
@@ -149,9 +120,9 @@ describe('objects that a selection selects', () => {
     const indexes = indexesOf(store, options.prefix)
     const mine = selection('app=mine')
     const read = () => indexes.upToDate(objectFilter({ ref: PODS, namespace: NS }), mine, undefined)
-    await put(writer, 'added', 'p', 2, 'mine')
+    await putPod(writer, 'added', 'p', 2, 'mine')
     const index = await read()
-    await inChunks(3000, (at) => put(writer, 'added', `f${at}`, at + 3, 'other'))
+    await inChunks(3000, (at) => putPod(writer, 'added', `f${at}`, at + 3, 'other'))
     // No run has asked for it.
     await until(() => index.size === 3001)
     const found = await received(store, async () => expect((await read()).locate(mine)).toHaveLength(1))
@@ -174,7 +145,7 @@ describe('objects that a selection selects', () => {
   it('are read once for all runs that ask at the same time', async () => {
     await using store = await open(fresh())
     await store.put(ATS, 'added', object('a', 1))
-    await put(store, 'added', 'p', 2, 'mine')
+    await putPod(store, 'added', 'p', 2, 'mine')
     await withoutRefresh(() => selected(store))
     const one = await received(store, () => selected(store))
     const many = await received(store, () => Promise.all(Array.from({ length: 50 }, () => selected(store))))
@@ -228,7 +199,7 @@ describe('objects that a selection selects', () => {
     await using writer = await open(options)
     await using store = await open(options)
     await writer.put(ATS, 'added', object('a', 1))
-    await inChunks(1500, (at) => put(writer, 'added', `p${at}`, at + 2, at % 3 === 0 ? 'mine' : 'other'))
+    await inChunks(1500, (at) => putPod(writer, 'added', `p${at}`, at + 2, at % 3 === 0 ? 'mine' : 'other'))
     expect(await selected(store)).toHaveLength(500)
     expect(await selected(store, 'app=other')).toHaveLength(1000)
     expect(await selected(store, 'app!=mine')).toHaveLength(1000)
@@ -246,13 +217,13 @@ describe('objects that a selection selects', () => {
       const related = [{ ref: PODS, namespace: NS, selection: one }]
       return (await store.observe({ primary: PRIMARY, related })).related[0]!.map(({ key }) => key.name)
     }
-    for (const name of ['p', 'q', 'r']) await put(store, 'added', name, 2, 'mine', { spec: 'Pending' })
-    await put(store, 'added', 's', 3, 'mine', { spec: 'Running' })
+    for (const name of ['p', 'q', 'r']) await putPod(store, 'added', name, 2, 'mine', { spec: 'Pending' })
+    await putPod(store, 'added', 's', 3, 'mine', { spec: 'Running' })
     await withoutRefresh(async () => {
       expect(await found(inPhase('Running'))).toEqual(['s'])
       expect(await found(inPhase('Pending'))).toEqual(['p', 'q', 'r'])
     })
-    await put(store, 'modified', 'p', 4, 'mine', { spec: 'Running' })
+    await putPod(store, 'modified', 'p', 4, 'mine', { spec: 'Running' })
     const bytes = await received(store, async () => {
       expect(await found(inPhase('Running'))).toEqual(['s', 'p'])
       expect(await found(inPhase('Pending'))).toEqual(['q', 'r'])
@@ -297,9 +268,16 @@ describe('objects that a selection selects', () => {
         const isLate = random() < 0.3
         const name = oneOf(names)
         const verb = oneOf<Verb>(['added', 'modified', 'modified', 'deleted'])
-        return put(oneOf([a, b]), verb, name, isLate ? Math.max(1, version - 3) : ++version, oneOf(['x', 'y', 'z']), {
-          owner,
-        })
+        return putPod(
+          oneOf([a, b]),
+          verb,
+          name,
+          isLate ? Math.max(1, version - 3) : ++version,
+          oneOf(['x', 'y', 'z']),
+          {
+            owner,
+          },
+        )
       })
       await Promise.all(writes)
       const asked = round % 10 === 0 ? [a, b, late] : [a, b]
@@ -318,10 +296,10 @@ describe('when something is lost', () => {
     await using writer = await open(options)
     await using store = await open(options)
     await writer.put(ATS, 'added', object('a', 1))
-    await put(writer, 'added', 'p', 2, 'mine')
-    await put(writer, 'added', 'q', 3, 'mine')
+    await putPod(writer, 'added', 'p', 2, 'mine')
+    await putPod(writer, 'added', 'q', 3, 'mine')
     expect(await selected(store)).toEqual(['p@2', 'q@3'])
-    await put(writer, 'deleted', 'p', 4, 'mine')
+    await putPod(writer, 'deleted', 'p', 4, 'mine')
     const { js, stream } = writer
     await until(async () => (await js.count(stream, `${options.prefix}.k8s._.v1.pods.ns._.p`)).count === 0)
     expect(await selected(store)).toEqual(['q@3'])
@@ -331,11 +309,11 @@ describe('when something is lost', () => {
     const options = { ...fresh(), tombstoneSeconds: 1 }
     await using store = await open(options)
     await using writer = await open(options)
-    for (const name of ['p', 'q']) await put(writer, 'added', name, 2, 'mine')
+    for (const name of ['p', 'q']) await putPod(writer, 'added', name, 2, 'mine')
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] })
     try {
       expect(await selected(store)).toEqual(['p@2', 'q@2'])
-      await put(writer, 'deleted', 'p', 4, 'mine')
+      await putPod(writer, 'deleted', 'p', 4, 'mine')
       const { js, stream } = writer
       await until(async () => (await js.count(stream, `${options.prefix}.k8s._.v1.pods.ns._.p`)).count === 0)
       await vi.advanceTimersToNextTimerAsync()
@@ -350,70 +328,15 @@ describe('when something is lost', () => {
     await using own = await startTestNats()
     await using store = await openStore(own.url)
     await store.put(ATS, 'added', object('a', 1))
-    await put(store, 'added', 'kept', 2, 'mine')
+    await putPod(store, 'added', 'kept', 2, 'mine')
     await snapshot(own)
-    await put(store, 'added', 'lost', 3, 'mine')
-    await put(store, 'modified', 'kept', 4, 'other')
+    await putPod(store, 'added', 'lost', 3, 'mine')
+    await putPod(store, 'modified', 'kept', 4, 'other')
     expect(await selected(store)).toEqual(['lost@3'])
     await setBack(own, store.js, [store.stream])
-    await put(store, 'added', 'later', 5, 'mine')
-    await put(store, 'added', 'latest', 6, 'mine')
-    await put(store, 'added', 'last', 7, 'mine')
+    await putPod(store, 'added', 'later', 5, 'mine')
+    await putPod(store, 'added', 'latest', 6, 'mine')
+    await putPod(store, 'added', 'last', 7, 'mine')
     expect(await selected(store)).toEqual(['kept@2', 'later@5', 'latest@6', 'last@7'])
-  })
-})
-
-describe('on three replicas', () => {
-  let three: Awaited<ReturnType<typeof startTestNats>>
-  const stores: Store[] = []
-  const each = (at: number) => stores[at % stores.length]!
-  const leader = async () =>
-    three.names.indexOf((await stores[0]!.js.admin.streams.info(stores[0]!.stream)).cluster?.leader ?? '')
-
-  beforeAll(async () => {
-    three = await startTestNats({ replicas: 3 })
-    for (const url of three.urls) stores.push(await openStore(url, { replicas: 3 }))
-    await stores[0]!.put(ATS, 'added', object('a', 1))
-  })
-  afterAll(async () => {
-    for (const store of stores) await store.js.close()
-    await three[Symbol.asyncDispose]()
-  })
-
-  let version = 1
-  /** Alternates between two states, so that a late read returns the wrong one. */
-  const change = async (store: Store) => {
-    await put(store, 'modified', 'p', ++version, version % 2 === 0 ? 'mine' : 'other')
-    return version % 2 === 0 ? [`p@${version}`] : []
-  }
-
-  it('a follower that is behind does not show what was before', async () => {
-    const leading = await leader()
-    const behind = (leading + 1) % 3
-    const [writer, reader] = [stores[leading]!, stores[behind]!]
-    await selected(reader)
-    for (let round = 0; round < 8; round++) {
-      three.signal('SIGSTOP', behind)
-      await Promise.all(
-        Array.from({ length: 30 }, (_, at) =>
-          put(writer, 'modified', `f${at}`, ++version, 'other', { spec: 'x'.repeat(3000) }),
-        ),
-      )
-      const wanted = await change(writer)
-      const found = selected(reader)
-      reader.js.outbox.flush()
-      three.signal('SIGCONT', behind)
-      expect(await found).toEqual(wanted)
-    }
-  })
-
-  it('every read shows what was confirmed before it, while the leader is killed and connections are lost', async () => {
-    const check = async (at: number) => {
-      const wanted = await change(each(at))
-      expect(await selected(each(at + 1))).toEqual(wanted)
-    }
-    for (let at = 0; at < 10; at++) await check(at)
-    three.signal('SIGKILL', await leader())
-    for (let at = 0; at < 20; at++) await check(at)
   })
 })
