@@ -299,7 +299,9 @@ describe('waiting Events', () => {
     end()
     await busy
     await recorder.flush()
-    const posts = fixture.requests.filter(({ method, path }) => method === 'POST' && /\/(loud|quiet)\/events$/.test(path))
+    const posts = fixture.requests.filter(
+      ({ method, path }) => method === 'POST' && /\/(loud|quiet)\/events$/.test(path),
+    )
     expect(posts.findIndex(({ path }) => path.includes('/quiet/'))).toBeLessThan(2 * AT_ONCE)
     const loud = await written('loud')
     expect(loud).toHaveLength(WAITING + AT_ONCE)
