@@ -7,23 +7,19 @@ import { connectJetStream } from '#nats'
 import { unlessAborted } from '#primitives'
 import { RECONCILERS } from '#spec'
 import { compactEtcd } from '../kube/etcd.ts'
-import { configMaps, controlledBy, widgets } from './objects.ts'
+import { configMaps } from './objects.ts'
 import { type Servers, startServers } from './servers.ts'
 import {
   configMap,
   configMapPath,
   createReconciler,
-  grant,
-  installWidgets,
   lastSequence,
   present,
   removeReconcilers,
-  restrictedClient,
   silent,
   startBridge,
   stored,
   until,
-  untilCondition,
   untilEqual,
   writeConfigMap,
 } from './world.ts'
@@ -100,67 +96,6 @@ describe('every change', () => {
     await until(async () => bridge.keysOf('maps').length === 251, { what: 'all are enqueued' })
     expect(bridge.enqueued.every(({ lane }) => lane === 'high')).toBe(true)
   })
-
-  it('of a kind that is defined only later arrives once it is', async () => {
-    prefix = fresh()
-    await createReconciler(kube, 'widget', { for: widgets, owns: [configMaps] })
-    await using bridge = await startBridge(kube, nats.url, { prefix })
-    await bridge.synced('configmaps.v1')
-    const status = () => bridge.bridge.status().resources.find(({ resource }) => resource === 'widgets.v1.example.com')
-    // Between two tries it waits; else it tries.
-    let seen = status()
-    await until(async () => (seen = status())?.phase === 'waiting', { what: 'it waits' })
-    expect(seen).toMatchObject({ phase: 'waiting', synced: false, failure: { kind: 'absent' } })
-    await untilCondition(kube, 'widget', 'ResourceNotFound')
-    await installWidgets(kube)
-    await bridge.synced('widgets.v1.example.com')
-    await untilCondition(kube, 'widget', 'Watching')
-
-    const widget = await kube.create(resourcePath(widgets, 'default'), {
-      apiVersion: 'example.com/v1',
-      kind: 'Widget',
-      metadata: { name: 'w' },
-    })
-    const owned = controlledBy('Widget', 'w').ownerReferences.map((reference) => ({
-      ...reference,
-      uid: widget.metadata.uid ?? '',
-    }))
-    await kube.create(configMapPath(), configMap('child', 'x', { ownerReferences: owned }))
-    await untilEqual(kube, bridge.events, widgets)
-    await untilEqual(kube, bridge.events, configMaps)
-    const {
-      owned: [children],
-    } = await bridge.events.observe({ primary: { ref: widgets, namespace: 'default', name: 'w' }, owned: [configMaps] })
-    expect(children?.map(({ key }) => key.name)).toEqual(['child'])
-    await until(async () => bridge.enqueued.filter(({ key }) => key === 'default.w').length >= 2, {
-      what: 'the owner is enqueued for both',
-    })
-    await until(async () => Boolean(await bridge.events.cursor(configMaps)), { what: 'the last cursors are written' })
-
-    bridge.enqueued.length = 0
-    await kube.patch(configMapPath('child'), { metadata: { ownerReferences: null } }, 'merge')
-    await until(async () => bridge.keysOf('widget').includes('default.w'), {
-      what: 'the owner that was left is enqueued',
-    })
-    await kube.delete(resourcePath(widgets, 'default', 'w'))
-  })
-})
-
-it('what is not allowed is said, and heals when it is granted', async () => {
-  prefix = fresh()
-  const verbs = ['get', 'list', 'watch', 'patch']
-  await grant(kube, 'reconcilers', {
-    apiGroups: [RECONCILERS.group],
-    resources: ['reconcilers', 'reconcilers/status'],
-    verbs,
-  })
-  await createReconciler(kube, 'maps', { for: configMaps })
-  await using restricted = await restrictedClient(kube, cluster.kubeconfig)
-  await using bridge = await startBridge(restricted, nats.url, { prefix })
-  await untilCondition(kube, 'maps', 'Forbidden')
-  await grant(kube, 'maps', { apiGroups: [''], resources: ['configmaps'], verbs })
-  await untilEqual(kube, bridge.events, configMaps)
-  await untilCondition(kube, 'maps', 'Watching')
 })
 
 describe('a start', () => {
@@ -279,25 +214,6 @@ describe('Reconcilers come and go while the bridge runs', () => {
     await kube.delete(resourcePath(RECONCILERS, undefined, 'second'))
     await until(async () => bridge.bridge.status().resources.length === 1, { what: 'nobody watches' })
   })
-
-  it('an invalid one is reported and leaves the others alone', async () => {
-    prefix = fresh()
-    await createReconciler(kube, 'bad', { for: { ...configMaps, selector: 'a>1' } })
-    await createReconciler(kube, 'worse', { for: configMaps, related: [{ ...widgets, fieldSelector: 'a' }] })
-    await createReconciler(kube, 'good', { for: { ...configMaps, namespaces: ['default'] } })
-    await createAll(names(2))
-    await using bridge = await startBridge(kube, nats.url, { prefix })
-    await until(async () => bridge.keysOf('good').length === 2, { what: 'the good one is served' })
-    expect(
-      bridge.bridge
-        .status()
-        .refused.map(({ name, reason }) => `${name} ${reason}`)
-        .sort(),
-    ).toEqual(['bad InvalidSpec', 'worse InvalidSpec'])
-    await untilCondition(kube, 'bad', 'InvalidSpec')
-    await untilCondition(kube, 'worse', 'InvalidSpec')
-    await untilCondition(kube, 'good', 'Watching')
-  })
 })
 
 describe('NATS', () => {
@@ -387,23 +303,4 @@ describe('NATS', () => {
     const unchanged = kept.enqueued.filter(({ key }) => key !== `default.${changed}`)
     expect(unchanged.every(({ lane }) => lane === 'low')).toBe(true)
   })
-})
-
-it('two bridges at once leave the same content as one', async () => {
-  prefix = fresh()
-  await createReconciler(kube, 'maps', { for: configMaps })
-  await using first = await startBridge(kube, nats.url, { prefix })
-  await using second = await startBridge(kube, nats.url, { prefix })
-  await createAll(names(100))
-  await Promise.all(names(50).map((name) => writeConfigMap(kube, name, 'second')))
-  await deleteAll(names(20))
-  await untilEqual(kube, first.events, configMaps)
-  for (const { bridge } of [first, second])
-    await until(async () => bridge.status().resources.every(({ synced, unconfirmed }) => synced && unconfirmed === 0), {
-      what: 'both are done',
-    })
-  await untilEqual(kube, second.events, configMaps)
-  const queued = new Set<string>()
-  for await (const { key } of first.queue.list({ reconciler: 'maps' })) queued.add(key)
-  expect([...queued].sort()).toEqual([...new Set([...first.keysOf('maps'), ...second.keysOf('maps')])].sort())
 })

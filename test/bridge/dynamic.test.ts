@@ -13,7 +13,6 @@ import {
   grant,
   installWidgets,
   moveWidgetsToV2,
-  refuseRequests,
   removeReconcilers,
   removeWidgets,
   restrictedClient,
@@ -82,19 +81,6 @@ describe('an update counts', () => {
     expect(await runs({ metadata: { finalizers: ['example.com/x'] } })).toBe(false)
     expect((await enqueuedBy(bridge, 'picky', () => kube.delete(widgetPath('a')))).length).toBe(1)
     expect(await runs({ metadata: { finalizers: null } })).toBe(true)
-  })
-
-  it('when nobody knows the version before: a run too many, not one too few', async () => {
-    await createReconciler(kube, 'picky', { for: widgets, changes: ['Generation'] })
-    await createWidget('a', {})
-    const prefix = `picky${++number}`
-    await using first = await start({ prefix })
-    await first.synced('widgets.v1.example.com')
-    await until(async () => (await first.events.cursor(widgets)) !== undefined, { what: 'its cursor is written' })
-    await first[Symbol.asyncDispose]()
-    await using bridge = await start({ prefix })
-    await kube.patch(widgetPath('a'), { metadata: { labels: { x: '1' } } }, 'merge')
-    await until(async () => bridge.keysOf('picky').length === 1, { what: 'it runs' })
   })
 
   const label = (size: string) => kube.patch<KubeObject>(widgetPath('a'), { metadata: { labels: { size } } }, 'merge')
@@ -179,44 +165,6 @@ it('every key runs again in the low lane, once, when a second revision of the fu
   expect(later[0]).toMatch(/^added ConfigMap\.v1 default\/b@\d+$/)
 })
 
-it('a list says why it queues every key: it is the first one, or the Reconciler has changed', async () => {
-  const causes = (of: Awaited<ReturnType<typeof start>>) =>
-    of.enqueued.flatMap(({ reconciler, key, cause }) => (reconciler === 'told' && key === 'default.a' ? [cause] : []))
-  await createReconciler(kube, 'told', { for: { ...configMaps, namespaces: ['default'] } })
-  await createMap('a')
-  const prefix = `told${++number}`
-  {
-    await using bridge = await start({ prefix })
-    await bridge.synced('configmaps.v1')
-    expect(causes(bridge)).toEqual(['first list of configmaps.v1'])
-    const path = resourcePath(RECONCILERS, undefined, 'told')
-    await kube.patch(path, { spec: { identity: 'told-2' } }, 'merge')
-    await until(async () => causes(bridge).length > 1, { what: 'it is queued again' })
-    expect(causes(bridge)[1]).toBe('its Reconciler has changed')
-  }
-  await using again = await start({ prefix })
-  await again.synced('configmaps.v1')
-  expect(causes(again)).toEqual([])
-})
-
-it('every key runs again in the low lane about each period, once for all bridges', async () => {
-  await createReconciler(kube, 'again', { for: { ...configMaps, namespaces: ['default'] }, resyncSeconds: 2 })
-  await createMap('a')
-  await createMap('b')
-  const prefix = `again${++number}`
-  await using first = await start({ prefix })
-  await using second = await start({ prefix })
-  await first.synced('configmaps.v1')
-  await second.synced('configmaps.v1')
-  const resyncs = () => [...first.enqueued, ...second.enqueued].filter(({ key }) => key === 'default.a').length
-  const before = resyncs()
-  const began = Date.now()
-  await until(async () => resyncs() - before >= 2, { what: 'it has run again twice' })
-  // The list at the beginning, and one a period.
-  expect(resyncs() - before).toBeLessThanOrEqual(2 + Math.ceil((Date.now() - began) / 1800))
-  expect([...first.enqueued, ...second.enqueued].every(({ lane }) => lane === 'low')).toBe(true)
-})
-
 it('tells which Reconcilers are paused, and watches for them all the same', async () => {
   await createReconciler(kube, 'maps', { for: configMaps, paused: true })
   await createReconciler(kube, 'others', { for: configMaps })
@@ -271,15 +219,6 @@ describe('what is watched', () => {
     await until(async () => (await version()) === metadata.resourceVersion, { what: 'it is there' })
     const runs = () => [first, last].flatMap((bridge) => bridge.keysOf('other'))
     await until(async () => runs().includes(`default.${name}`), { what: 'it runs' })
-  })
-
-  it('is selected by field', async () => {
-    await createReconciler(kube, 'one', { for: { ...configMaps, fieldSelector: 'metadata.name=it' } })
-    await createMap('it')
-    await createMap('not')
-    await using bridge = await start()
-    await bridge.synced('configmaps.v1')
-    expect([...(await stored(bridge.events, configMaps)).keys()]).toEqual(['default.it'])
   })
 
   it('are the namespaces that all who ask name, with the rights for these only', async () => {
@@ -375,29 +314,6 @@ describe('what cannot be watched', () => {
     })
     await untilCondition(kube, 'maps', 'Watching')
   })
-
-  it('wait where priority and fairness refuse them, and go on once they are let in', async () => {
-    const verbs = ['get', 'list', 'watch', 'patch']
-    await grant(kube, 'reconcilers-busy', { apiGroups: [RECONCILERS.group], resources: ['*'], verbs })
-    await grant(kube, 'maps-busy', { apiGroups: [''], resources: ['configmaps'], verbs })
-    await createReconciler(kube, 'maps', { for: configMaps })
-    await createMap('a')
-    await using restricted = await restrictedClient(kube, cluster.kubeconfig)
-    const refusal = await refuseRequests(kube, cluster.kubeconfig)
-    const interruptions: string[] = []
-    const observer = { interrupted: (event: { failure: string }) => interruptions.push(event.failure) }
-    await using bridge = await startBridge(restricted, nats.url, { prefix: `d${++number}`, observer })
-    await until(async () => interruptions.length > 0, { what: 'the bridge is refused' })
-    const states = () => bridge.bridge.status().resources.map(({ phase, synced }) => ({ phase, synced }))
-    // Between two tries it waits; else it tries.
-    let seen = states()
-    await until(async () => (seen = states()).some(({ phase }) => phase === 'waiting'), { what: 'it waits' })
-    expect(seen).toEqual([{ phase: 'waiting', synced: false }])
-    await refusal[Symbol.asyncDispose]()
-    await untilCondition(kube, 'maps', 'Watching')
-    expect(bridge.keysOf('maps')).toContain('default.a')
-    expect(new Set(interruptions)).toEqual(new Set(['busy']))
-  })
 })
 
 describe('what a Reconciler says is acted upon when EVENTS has it', () => {
@@ -427,22 +343,6 @@ describe('what a Reconciler says is acted upon when EVENTS has it', () => {
     await until(async () => bridge.keysOf('one').includes('default.m'), { what: 'its key is queued' })
     expect(await early.promise).toEqual([])
   })
-})
-
-it('an overlap is a condition of both Reconcilers until one of them is gone', async () => {
-  for (const name of ['one', 'other']) await createReconciler(kube, name, { for: widgets, owns: [configMaps] })
-  await using _ = await start()
-  const typesOf = async (name: string) => {
-    const { status } = await kube.get(resourcePath(RECONCILERS, undefined, name))
-    return ((status ?? {}) as { conditions?: { type: string }[] }).conditions?.map(({ type }) => type) ?? []
-  }
-  for (const name of ['one', 'other']) {
-    await untilCondition(kube, name, 'Watching')
-    expect((await typesOf(name)).sort()).toEqual(['Overlapping', 'Synced'])
-  }
-  await kube.delete(resourcePath(RECONCILERS, undefined, 'other'))
-  await until(async () => !(await typesOf('one')).includes('Overlapping'), { what: 'one overlaps no more' })
-  expect(await typesOf('one')).toEqual(['Synced'])
 })
 
 it.each([

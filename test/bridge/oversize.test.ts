@@ -42,6 +42,21 @@ const createRole = (name: string): Promise<KubeObject> =>
     metadata: { name, namespace: 'default' },
   })
 
+/** Resolves when the cursor has passed that version. */
+const passed = (
+  { events }: Awaited<ReturnType<typeof startBridge>>,
+  ref: typeof roles,
+  { metadata }: Pick<KubeObject, 'metadata'>,
+  scope?: string,
+) =>
+  until(
+    async () => {
+      const { resourceVersion = '0' } = (await events.cursor(ref, scope)) ?? {}
+      return Number(resourceVersion) >= Number(metadata.resourceVersion)
+    },
+    { what: 'the cursor has passed' },
+  )
+
 /** How often the server has ended the connection since. */
 function countDisconnects({ nc }: JetStream): () => number {
   let count = 0
@@ -123,33 +138,28 @@ it('keeps of metadata over max_payload what says which object it is, and the cur
   const ownerReferences = Array.from({ length: 2650 }, (_, n) => ({ ...owner, uid: `u${n}` }))
   expect(JSON.stringify(ownerReferences).length).toBeGreaterThan(bridge.js.nc.info!.max_payload)
   const { metadata } = await kube.create<KubeObject>(configMapPath(), configMap('big', 'one', { ownerReferences }))
-  const { metadata: later } = await kube.create<KubeObject>(configMapPath(), configMap('later', 'one'))
-  await until(
-    async () => {
-      const { resourceVersion = '0' } = (await bridge.events.cursor(configMaps)) ?? {}
-      return Number(resourceVersion) >= Number(later.resourceVersion)
-    },
-    { what: 'the cursor has passed' },
-  )
+  const later = await kube.create<KubeObject>(configMapPath(), configMap('later', 'one'))
+  await passed(bridge, configMaps, later)
   const { primary } = await bridge.events.observe({ primary: { ref: configMaps, namespace: 'default', name: 'big' } })
   expect(primary).toMatchObject({ referenceOnly: true, uid: metadata.uid, resourceVersion: metadata.resourceVersion })
   expect(bridge.keysOf('maps')).toContain('default.big')
 })
 
-it('lets the cursor pass an object that NATS can never take, without a run', async () => {
-  await using bridge = await startBridge(kube, nats.url, { prefix: 'endless' })
+it.each([
+  ['that NATS can never take', 'endless', 'x'.repeat(25_000)],
+  ['whose name no event can have', 'control', 'a\u0007b\nc'],
+])('lets the cursor pass an object %s, without a run', async (_, prefix, name) => {
+  await using bridge = await startBridge(kube, nats.url, { prefix })
   await createReconciler(kube, 'roles', { for: { ...roles, namespaces: ['default'] } })
   await bridge.synced(ROLES)
-  const { metadata } = await createRole('x'.repeat(25_000))
-  await until(
-    async () => {
-      const { resourceVersion = '0' } = (await bridge.events.cursor(roles, 'default')) ?? {}
-      return Number(resourceVersion) >= Number(metadata.resourceVersion)
-    },
-    { what: 'the cursor has passed' },
-  )
-  expect(bridge.keysOf('roles')).not.toContain(keyOf('default', metadata.name))
-  await kube.delete(resourcePath(roles, 'default', metadata.name))
+  const made = await createRole(name)
+  await createRole(`after-${prefix}`)
+  await passed(bridge, roles, made, 'default')
+  await until(async () => bridge.keysOf('roles').includes(`default.after-${prefix}`), {
+    what: 'the next one is enqueued',
+  })
+  expect(bridge.keysOf('roles')).not.toContain(keyOf('default', name))
+  await kube.delete(resourcePath(roles, 'default', name))
 })
 
 it('keeps of an object that is nested too deeply for JSON a reference, and the cursor passes it', async () => {
@@ -161,35 +171,9 @@ it('keeps of an object that is nested too deeply for JSON a reference, and the c
   await kube.create(path, { apiVersion: 'example.com/v1', kind: 'Widget', metadata: { name: 'deep' }, spec: half })
   const deeper = [{ op: 'add', path: `/spec${'/a'.repeat(2500)}/a`, value: half }]
   const { metadata } = await kube.patch<KubeObject>(`${path}/deep`, deeper, 'json')
-  await until(
-    async () => {
-      const { resourceVersion = '0' } = (await bridge.events.cursor(widgets)) ?? {}
-      return Number(resourceVersion) >= Number(metadata.resourceVersion)
-    },
-    { what: 'the cursor has passed' },
-  )
+  await passed(bridge, widgets, { metadata })
   const { primary } = await bridge.events.observe({ primary: { ref: widgets, namespace: 'default', name: 'deep' } })
   expect(primary).toMatchObject({ referenceOnly: true, resourceVersion: metadata.resourceVersion })
   expect(bridge.keysOf('w')).toEqual(['default.deep'])
   await kube.delete(`${path}/deep`)
-})
-
-it('lets the cursor pass an object whose name no event can have, without a run', async () => {
-  await using bridge = await startBridge(kube, nats.url, { prefix: 'control' })
-  await createReconciler(kube, 'roles', { for: { ...roles, namespaces: ['default'] } })
-  await bridge.synced(ROLES)
-  const { metadata } = await createRole('a\u0007b\nc')
-  await createRole('after-control')
-  await until(
-    async () => {
-      const { resourceVersion = '0' } = (await bridge.events.cursor(roles, 'default')) ?? {}
-      return Number(resourceVersion) >= Number(metadata.resourceVersion)
-    },
-    { what: 'the cursor has passed' },
-  )
-  await until(async () => bridge.keysOf('roles').includes('default.after-control'), {
-    what: 'the next one is enqueued',
-  })
-  expect(bridge.keysOf('roles')).not.toContain(keyOf('default', metadata.name))
-  await kube.delete(resourcePath(roles, 'default', metadata.name))
 })

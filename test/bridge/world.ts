@@ -1,5 +1,4 @@
 import { readFile } from 'node:fs/promises'
-import { Agent, request } from 'node:https'
 import { parse } from 'yaml'
 import { type BridgeObserver, type BridgeOptions, createBridge } from '#bridge'
 import type { KubeObject, ResourceRef } from '#contracts'
@@ -35,13 +34,9 @@ type Rule = Record<'apiGroups' | 'resources' | 'verbs', string[]>
 /** A client of the service account `default`, which may do nothing yet. */
 export async function restrictedClient(kube: KubeClient, kubeconfig: string): Promise<KubeClient> {
   const { server, ca } = await loadKubeConfig({ paths: [kubeconfig] })
-  const token = await restrictedToken(kube)
-  return createKubeClient({ server, ca, token: async () => token, userAgent: 'bridge-test' })
-}
-
-async function restrictedToken(kube: KubeClient): Promise<string> {
   const path = '/api/v1/namespaces/default/serviceaccounts/default/token'
-  return (await kube.create<{ status: { token: string } }>(path, { spec: {} })).status.token
+  const { token } = (await kube.create<{ status: { token: string } }>(path, { spec: {} })).status
+  return createKubeClient({ server, ca, token: async () => token, userAgent: 'bridge-test' })
 }
 
 /** Lets the service account `default` do something, everywhere or in one namespace. */
@@ -59,56 +54,6 @@ export async function grant(kube: KubeClient, name: string, rule: Rule, namespac
 /** Revokes the permissions in all namespaces. */
 export async function revoke(kube: KubeClient, name: string): Promise<void> {
   await kube.delete(`${RBAC}/clusterrolebindings/${name}`)
-}
-
-const FLOW_CONTROL = '/apis/flowcontrol.apiserver.k8s.io/v1'
-const NO_SEATS = { name: 'no-seats' }
-
-/**
- * Priority and fairness answer the service account `default` with 429 until the end of the block: its level has no seat
- * of its own and no queue, and the one request that is let in all the same has a body that does not come. The account may
- * patch ConfigMaps.
- */
-export async function refuseRequests(kube: KubeClient, kubeconfig: string): Promise<AsyncDisposable> {
-  const limited = { nominalConcurrencyShares: 0, borrowingLimitPercent: 0, limitResponse: { type: 'Reject' } }
-  const subjects = [{ kind: 'ServiceAccount', serviceAccount: { namespace: 'default', name: 'default' } }]
-  const every = { verbs: ['*'], apiGroups: ['*'], resources: ['*'], namespaces: ['*'], clusterScope: true }
-  await kube.create(`${FLOW_CONTROL}/prioritylevelconfigurations`, {
-    metadata: NO_SEATS,
-    spec: { type: 'Limited', limited },
-  })
-  await kube.create(`${FLOW_CONTROL}/flowschemas`, {
-    metadata: NO_SEATS,
-    spec: {
-      priorityLevelConfiguration: NO_SEATS,
-      matchingPrecedence: 2,
-      rules: [{ subjects, resourceRules: [every] }],
-    },
-  })
-  const { server, ca } = await loadKubeConfig({ paths: [kubeconfig] })
-  const authorization = `Bearer ${await restrictedToken(kube)}`
-  const headers = { authorization, 'content-type': 'application/merge-patch+json', 'content-length': 9 }
-  const agent = new Agent({ ca })
-  const sitDown = () =>
-    request(`${server}${configMapPath('any')}`, { method: 'PATCH', agent, headers })
-      .on('error', () => {})
-      .flushHeaders()
-  await using restricted = await restrictedClient(kube, kubeconfig)
-  const isRefused = ({ code }: { code?: number }) => code === 429
-  await until(
-    () => {
-      sitDown()
-      return restricted.get('/api/v1/namespaces').then(() => false, isRefused)
-    },
-    { what: 'requests are refused' },
-  )
-  return {
-    async [Symbol.asyncDispose]() {
-      agent.destroy()
-      await kube.delete(`${FLOW_CONTROL}/flowschemas/no-seats`)
-      await kube.delete(`${FLOW_CONTROL}/prioritylevelconfigurations/no-seats`)
-    },
-  }
 }
 
 const widgetVersion = (name: string, isServed: boolean) => ({
