@@ -32,11 +32,12 @@ if (runsTypeScript) {
   }
   const child = spawn(node, [fileURLToPath(import.meta.url), ...process.argv.slice(2)], { stdio: 'inherit' })
   let isStopping = false
+  const isOnTerminal = [process.stdin, process.stdout, process.stderr].some(({ isTTY }) => isTTY)
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'])
     process.on(signal, () => {
       isStopping = true
       // A terminal sends the others to the child too, which ends at once at a second signal.
-      if (signal === 'SIGTERM' || !process.stdin.isTTY) child.kill(signal)
+      if (signal === 'SIGTERM' || !isOnTerminal) child.kill(signal)
     })
   // As endWithShell() in process/exit.ts.
   const shell = process.ppid

@@ -1,5 +1,5 @@
 import { CommanderError } from 'commander'
-import { describe, EXIT, exitCodeOf, harmless, showsStacks } from '#process/exit'
+import { describe, EXIT, exitCodeOf, harmless, showsStacks, tellIfEditHeals } from '#process/exit'
 import { createProgram } from './program/program.ts'
 
 export { endWithShell } from '#process/exit'
@@ -21,6 +21,7 @@ export async function main(argv: string[]): Promise<void> {
     await program.parseAsync(argv)
   } catch (error) {
     code = failed(error)
+    await tellIfEditHeals(error)
   }
   process.exitCode = code
 }

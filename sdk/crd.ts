@@ -191,12 +191,17 @@ export function crdOf(options: Options): CustomResourceDefinition {
   return of(`resource ${options.kind}:`, () => definitionOf(options))
 }
 
+/** A CustomResourceDefinition cannot express the schema. */
+class DefinitionError extends Error {
+  override readonly name = 'DefinitionError'
+}
+
 /** Adds `where` to the message of an error that `make` throws. */
 function of<T>(where: string, make: () => T): T {
   try {
     return make()
   } catch (error) {
-    throw new Error(`${where} ${(error as Error).message}`, { cause: error })
+    throw new DefinitionError(`${where} ${(error as Error).message}`, { cause: error })
   }
 }
 

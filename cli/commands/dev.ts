@@ -149,8 +149,7 @@ export async function runReloading({ args, env, files, say, signal, wait = pause
     changed = new AbortController()
     const either = AbortSignal.any([signal, changed.signal])
     const startedAt = performance.now()
-    const child = start(args(), env, (file) => isOwn(file) && watched.add(file))
-    const ended = once(child, 'exit') as Promise<Exit>
+    const { child, ended } = start(args(), env, (file) => isOwn(file) && watched.add(file))
     const end = await Promise.race([ended, aborted(either)])
     if (performance.now() - startedAt > LONGEST_PAUSE_MS) nextPause = doubling(FIRST_PAUSE_MS, LONGEST_PAUSE_MS)
     if (end === undefined) await endOf(child, ended)
@@ -161,7 +160,12 @@ export async function runReloading({ args, env, files, say, signal, wait = pause
   }
 }
 
-type Exit = [code: number | null, signal: NodeJS.Signals | null]
+interface Exit {
+  code: number | null
+  by: NodeJS.Signals | null
+  /** Its error is one that only an edit heals. */
+  needsEdit: boolean
+}
 
 async function endOf(child: ChildProcess, ended: Promise<Exit>): Promise<void> {
   child.kill('SIGTERM')
@@ -170,15 +174,15 @@ async function endOf(child: ChildProcess, ended: Promise<Exit>): Promise<void> {
   clearTimeout(overdue)
 }
 
-/** After an error of the command line or of a module, waits for a change of a file: a restart would fail again. */
+/** After an error of a module, or of its definitions, waits for a change of a file: a restart would fail again. */
 async function untilItMayStart(
-  [code, by]: Exit,
+  { code, by, needsEdit }: Exit,
   nextPause: () => number,
   { say, wait, signal }: Required<Pick<ReloadOptions, 'say' | 'wait' | 'signal'>>,
 ): Promise<void> {
   const how = by === null ? `has ended with exit code ${code}` : `was ended by ${by}`
-  if (code === EXIT.usage) {
-    say(`the process ${how}: waiting for a change of its files`)
+  if (needsEdit || code === EXIT.usage) {
+    say(`the process ${how}: waiting for a change of its files; to try again without one, save a file again`)
     return aborted(signal)
   }
   const ms = nextPause()
@@ -186,13 +190,24 @@ async function untilItMayStart(
   await wait(ms, signal)
 }
 
-function start(args: readonly string[], env: NodeJS.ProcessEnv, onImport: (file: string) => void): ChildProcess {
+/** What the process tells: a file that it has imported, or that only an edit heals its error. */
+type Told = { imported: string } | { needsEdit: true }
+
+function start(args: readonly string[], env: NodeJS.ProcessEnv, onImport: (file: string) => void) {
   const child = spawn(process.execPath, ['--import', REPORT, BIN, ...args], {
     env,
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    // Ctrl-C reaches each process of the terminal's group. This one is in no such group, and gets one signal, ours.
+    detached: true,
   })
-  child.on('message', ({ imported }: { imported: string }) => onImport(imported))
-  return child
+  let needsEdit = false
+  child.on('message', (told: Told) => {
+    if ('imported' in told) onImport(told.imported)
+    else needsEdit = true
+  })
+  // Not 'exit', which may come before the last message.
+  const closed = once(child, 'close') as Promise<[Exit['code'], Exit['by']]>
+  return { child, ended: closed.then(([code, by]): Exit => ({ code, by, needsEdit })) }
 }
 
 const isOwn = (file: string): boolean => !file.includes('/node_modules/')

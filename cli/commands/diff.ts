@@ -156,7 +156,7 @@ export function changesIn({ metadata, kind }: KubeObject, { would, finish }: Dry
       others.push({ what: 'perform', kind: effectKind(step), object: namespacedName(metadata), differences: [] })
     else {
       const object = namespacedName(step)
-      const found = step.would === 'change' ? step.differences : []
+      const found = step.would === 'change' ? step.differences.flatMap((one) => conditionDifference(one, metadata)) : []
       written.set(`${step.kind} ${object}`, { what: step.would, kind: step.kind, object, differences: found })
     }
   }
@@ -165,6 +165,20 @@ export function changesIn({ metadata, kind }: KubeObject, { would, finish }: Dry
     others.push({ what: 'fail', kind, object: namespacedName(metadata), differences: [], message })
   }
   return [...written.values(), ...others]
+}
+
+const IN_CONDITION = /^\.status\.conditions\[\d+\]\.(message|lastTransitionTime)$/
+
+/** Leaves out the times of conditions, and the names of the object in their messages: they differ for each object. */
+function conditionDifference(found: Difference, names: KubeObject['metadata']): Difference[] {
+  const [, field] = IN_CONDITION.exec(found.path) ?? []
+  if (field === 'lastTransitionTime') return []
+  if (field === undefined) return [found]
+  const unnamed = Object.entries(found).map(([side, value]) => [
+    side,
+    side !== 'path' && typeof value === 'string' ? messageShape(value, names) : value,
+  ])
+  return [Object.fromEntries(unnamed) as Difference]
 }
 
 function effectKind({ effect }: DryRunStep & { would: 'perform' }): string {

@@ -17,7 +17,14 @@ import {
   yamlOf,
 } from '#install'
 import { UsageError } from '#process/exit'
-import { demandFunctions, functionNamed, loadFunctions, namableFunctions, type Selection } from '#process/functions'
+import {
+  demandFunctions,
+  forcedInstall,
+  functionNamed,
+  loadFunctions,
+  namableFunctions,
+  type Selection,
+} from '#process/functions'
 import { type CustomResourceDefinition, definitionsOf, manifest, type Reconciler } from '#sdk'
 import { examplesIn, objectsIn } from './manifests.ts'
 
@@ -39,7 +46,7 @@ export async function generateCrds(options: CrdsOptions): Promise<string> {
  */
 async function refuseBreakingChanges(
   functions: readonly Reconciler[],
-  { compatibleWith: files, new: brandNew }: Pick<CrdsOptions, 'compatibleWith' | 'new'>,
+  { compatibleWith: files, new: brandNew, ...selection }: Selection & Pick<CrdsOptions, 'compatibleWith' | 'new'>,
 ): Promise<void> {
   if (files.length === 0) return
   const earlier = (await Promise.all(files.map(objectsIn))).flat().filter(isDefinition)
@@ -49,7 +56,7 @@ async function refuseBreakingChanges(
       throw new UsageError(
         `the definition ${crd.metadata.name} of function ${name} is not in ${files.join(', ')}: give the file that has it, or --new ${crd.metadata.name} where nothing is stored under it yet`,
       )
-    for (const before of known) refuseBreaking(before, crd)
+    for (const before of known) refuseBreaking(before, crd, forcedInstall(selection))
   }
 }
 
@@ -66,7 +73,7 @@ export async function generateManifests(options: ManifestsOptions, warn: (line: 
   const functions = await demandFunctions(options)
   if (!force && existsSync(crds)) {
     const brandNew = definitionsOf(functions).map(({ metadata }) => metadata.name)
-    await refuseBreakingChanges(functions, { compatibleWith: [crds], new: brandNew })
+    await refuseBreakingChanges(functions, { ...options, compatibleWith: [crds], new: brandNew })
   }
   const reconcilers = functions.map((one) => manifest(one))
   const objects = {

@@ -43,10 +43,13 @@ export async function image(folder: string, options: ImageCommandOptions, print:
     warn: (line) => console.error(`fairlead image: ${line}`),
   })
   for (const { createdBy, files, digest, size } of made.layers)
-    console.error(`${createdBy}: ${files} files, ${(size / 1e6).toFixed(1)} MB, ${digest}`)
+    console.error(`${createdBy}: ${files} files, ${sizeText(size)}, ${digest}`)
   warnOf(made.credentials)
   print(made.reference ?? made.digest)
 }
+
+const sizeText = (bytes: number): string =>
+  bytes < 1e6 ? `${Math.ceil(bytes / 1000)} kB` : `${(bytes / 1e6).toFixed(1)} MB`
 
 function warnOf(credentials: readonly string[]): void {
   if (credentials.length === 0) return

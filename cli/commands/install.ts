@@ -1,7 +1,8 @@
 import { checkDefinitions, type Installed, install, installCertificates } from '#install'
 import type { KubeClient } from '#kube'
+import type { Config } from '#process/config'
 import { table, UsageError } from '#process/exit'
-import { loadFunctions, type Selection } from '#process/functions'
+import { forcedInstall, loadFunctions, type Selection } from '#process/functions'
 import { openKube } from '#process/kube'
 import type { CommandContext } from '../options.ts'
 
@@ -18,19 +19,20 @@ export interface InstallOptions extends Selection {
 export async function installFunctions(options: InstallOptions, { config, print }: CommandContext): Promise<void> {
   const settings = await config()
   await using kube = await openKube(settings)
-  const installed = await applied(kube, options, settings.FAIRLEAD_SHARD)
+  const installed = await applied(kube, options, settings)
   const rows = installed.map(({ kind, name, result }) => [kind, name, result])
   print(options.output === 'json' ? JSON.stringify(installed, null, 2) : table(['KIND', 'NAME', 'RESULT'], rows))
 }
 
-async function applied(kube: KubeClient, options: InstallOptions, shard: string | undefined): Promise<Installed[]> {
+async function applied(kube: KubeClient, options: InstallOptions, settings: Config): Promise<Installed[]> {
   const { check, onlyNatsCertificates, url } = options
   if (url !== undefined && !/^https?:\/\/\S+$/.test(url))
     throw new UsageError(`--url is "${url}": give an address, such as http://{name}.functions.svc`)
   if (check && onlyNatsCertificates) throw new UsageError('--check applies nothing: leave out --only-nats-certificates')
   if (onlyNatsCertificates) return installCertificates(kube)
   const functions = await loadFunctions(options)
-  if (!check) return install(kube, functions, { ...options, shard })
-  await checkDefinitions(kube, functions)
+  const forcedBy = forcedInstall(options, settings)
+  if (!check) return install(kube, functions, { ...options, forcedBy, shard: settings.FAIRLEAD_SHARD })
+  await checkDefinitions(kube, functions, forcedBy)
   return []
 }

@@ -196,7 +196,7 @@ function described(row: Row, now: Date): string {
     ['Name', row.name],
     ['State', row.state],
     ['Since', ago(row.since)],
-    ['Failures', `${row.attempt} in a row`],
+    ...(row.attempt === 0 ? [] : [['Failures', `${row.attempt} in a row`] as [string, string]]),
     ['Lane', row.lane],
   ]
   if (row.state === 'queued') lines.push(['Place', `${row.position} in its lane${placeInNamespace(row)}`])
@@ -214,7 +214,7 @@ function described(row: Row, now: Date): string {
 }
 
 const BECAUSE: Record<string, string> = {
-  Requeue: 'the function asked for that time',
+  Requeue: 'a timer is set',
   Error: 'its last run failed',
   Terminal: 'its last run failed for good',
   Withdrawn: 'it was parked by hand',

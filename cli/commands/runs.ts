@@ -156,7 +156,7 @@ function showRun({ sequence, record }: StoredRun, before: RunRecord | undefined)
       'Ran',
       `${record.startedAt}, took ${duration(tookMs(record))} in ${process}, ${requests} requests that write${cpu}`,
     ],
-    ['Failures', `${attempt} in a row before it`],
+    ...(attempt === 0 ? [] : [['Failures', `${attempt} in a row before it`] as [string, string]]),
     ['Trace', record.traceId ?? '-'],
     ['Left out', record.leftOut.join('; ')],
   ]

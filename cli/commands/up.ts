@@ -3,7 +3,7 @@ import { keyOf, shownKey, viewRuns } from '#events'
 import type { Config } from '#process/config'
 import { openStreams, retryWhileUnreachable } from '#process/connections'
 import { dieBecause, endInTime, IgnoredSignalError, untilStopped } from '#process/exit'
-import { loadFunctions, readFunctionAccess, type Selection } from '#process/functions'
+import { forcedInstall, loadFunctions, readFunctionAccess, type Selection } from '#process/functions'
 import { openHistory } from '#process/history'
 import { guardFunctions } from '#process/isolation'
 import { openKube } from '#process/kube'
@@ -39,7 +39,8 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   const { FAIRLEAD_SHARD: shard } = config
   if (options.install) {
     const { install } = await import('#install')
-    const installed = await whenThere(() => install(kube, functions, { ...options, shard }))
+    const forcedBy = forcedInstall(options, config)
+    const installed = await whenThere(() => install(kube, functions, { ...options, forcedBy, shard }))
     for (const one of installed) log.debug(one, 'installed')
     const counts = [...Map.groupBy(installed, ({ result }) => result)].map(([result, { length }]) => [result, length])
     log.info(Object.fromEntries(counts), 'installed')

@@ -31,6 +31,8 @@ const WATCHABLE_WITHIN_MS = 10_000
 
 interface InstallOptions {
   force?: boolean
+  /** The whole command that forces it, for the error. */
+  forcedBy?: string
   revision?: string
   /** The shard that serves the Reconcilers, as their label. */
   shard?: string
@@ -57,7 +59,7 @@ export interface Installed {
 export async function install(
   kube: KubeClient,
   functions: readonly Reconciler[],
-  { force = false, revision, shard, natsCertificates = false, url }: InstallOptions = {},
+  { force = false, forcedBy, revision, shard, natsCertificates = false, url }: InstallOptions = {},
 ): Promise<Installed[]> {
   const manifests = functions.map((one) => {
     const invoke = url === undefined ? {} : { invoke: { http: { url: url.replaceAll('{name}', one.name) } } }
@@ -66,7 +68,7 @@ export async function install(
   const own = definitionsOf(functions)
   // The definition of Reconcilers needs no check: tests keep it compatible, and differently worded rules would look
   // stricter.
-  if (!force) await checkDefinitions(kube, functions)
+  if (!force) await checkDefinitions(kube, functions, forcedBy)
   const crds = [reconcilerCrd(), ...own]
   const installed: Installed[] = []
   const stored = await storedReconcilers(kube)
@@ -92,8 +94,12 @@ const labelled = (one: ReconcilerManifest, shard: string | undefined) =>
   shard === undefined ? one : { ...one, metadata: { ...one.metadata, labels: { [SHARD_LABEL]: shard } } }
 
 /** Rejects if the definitions of the functions would break stored objects. Changes nothing. */
-export async function checkDefinitions(kube: KubeClient, functions: readonly Reconciler[]): Promise<void> {
-  for (const crd of definitionsOf(functions)) await refuseToBreak(kube, crd)
+export async function checkDefinitions(
+  kube: KubeClient,
+  functions: readonly Reconciler[],
+  forcedBy?: string,
+): Promise<void> {
+  for (const crd of definitionsOf(functions)) await refuseToBreak(kube, crd, forcedBy)
 }
 
 /** Writes the Secrets for mutual TLS with NATS, and returns the result for each. Changes nothing else. */
@@ -155,11 +161,11 @@ async function certified(kube: KubeClient): Promise<Installed[]> {
   return [...installed, ...unchanged]
 }
 
-async function refuseToBreak(kube: KubeClient, crd: CustomResourceDefinition): Promise<void> {
+async function refuseToBreak(kube: KubeClient, crd: CustomResourceDefinition, forcedBy?: string): Promise<void> {
   const before = await found<CustomResourceDefinition>(kube, pathOf(crd.kind, undefined, crd.metadata.name))
   if (before === undefined || breakingChanges(before, crd).length === 0) return
   // A breaking change is allowed while no object is stored.
-  if ((await storedUnder(kube, before)) !== undefined) refuseBreaking(before, crd)
+  if ((await storedUnder(kube, before)) !== undefined) refuseBreaking(before, crd, forcedBy)
 }
 
 async function applied(kube: KubeClient, object: KubeObject): Promise<Installed> {
@@ -239,11 +245,15 @@ async function isStarting(kube: KubeClient, ref: ResourceRef, signal: AbortSigna
 }
 
 /** Throws an Error with all breaking changes for objects that are stored under the earlier definition. */
-export function refuseBreaking(before: CustomResourceDefinition, after: CustomResourceDefinition): void {
+export function refuseBreaking(
+  before: CustomResourceDefinition,
+  after: CustomResourceDefinition,
+  forcedBy = 'install --force',
+): void {
   const found = breakingChanges(before, after)
   if (found.length === 0) return
   const { name } = after.metadata
-  const cure = 'keep the field as it was and add a new field, or apply it all the same: install --force'
+  const cure = `keep the field as it was and add a new field, or apply it all the same: ${forcedBy}`
   throw new IncompatibleError(
     [`${name} would break objects that are stored:`, ...found.map((one) => `  ${one}`), cure].join('\n'),
   )

@@ -50,6 +50,15 @@ export function exitCodeOf(error: unknown): number {
   return codeByName[error.name] ?? exitCodeOf(error.cause)
 }
 
+/** Errors of a definition, which every start repeats until its module is edited. Their exit codes do not tell. */
+const HEALED_BY_EDIT = new Set(['DefinitionError', 'IncompatibleError', 'RefusedDefinitionError'])
+
+/** Tells `fairlead dev`, which has started this process, that another start needs an edit. Others do not listen. */
+export async function tellIfEditHeals(error: unknown): Promise<void> {
+  if (!process.connected || !(error instanceof Error) || !HEALED_BY_EDIT.has(error.name)) return
+  await new Promise((resolve) => process.send?.({ needsEdit: true }, resolve))
+}
+
 type Env = Readonly<Record<string, string | undefined>>
 
 /** Whether errors are printed with their stacks, whatever the level of the log is. */

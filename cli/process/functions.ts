@@ -6,6 +6,7 @@ import { z } from 'zod'
 import type { FunctionAccess } from '#dispatch'
 import { builtinNames, builtinOf, builtins } from '#functions'
 import type { Reconciler } from '#sdk'
+import type { Config } from './config.ts'
 import { UsageError } from './exit.ts'
 
 /** The functions that a command line selects. */
@@ -17,6 +18,25 @@ export interface Selection {
   /** Restricts the built-in functions to these namespaces. */
   namespaces?: string[]
 }
+
+/** Returns the command that installs these functions on this cluster although their definitions break objects. */
+export function forcedInstall(
+  { function: files, builtin, namespaces }: Selection,
+  { KUBECONFIG, context, FAIRLEAD_SHARD }: Partial<Pick<Config, 'KUBECONFIG' | 'context' | 'FAIRLEAD_SHARD'>> = {},
+): string {
+  const options: [option: string, value: string | undefined][] = [
+    ...files.map((file): [string, string] => ['-f', file]),
+    ['--builtin', builtin.join(',') || undefined],
+    ['--namespaces', namespaces?.join(',')],
+    ['--kubeconfig', KUBECONFIG],
+    ['--context', context],
+    ['--shard', FAIRLEAD_SHARD],
+  ]
+  const words = options.flatMap(([option, value]) => (value === undefined ? [] : [option, inShell(value)]))
+  return ['fairlead install --force', ...words].join(' ')
+}
+
+const inShell = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`)
 
 /** Returns the selected functions, or none. */
 export async function loadFunctions({ function: files, builtin, namespaces }: Selection): Promise<Reconciler[]> {

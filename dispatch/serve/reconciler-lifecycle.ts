@@ -144,7 +144,8 @@ export class ReconcilerLifecycle {
     const missing = resourcesOf(spec).filter((ref) => !this.#deps.isSynced(ref, id, spec.for.namespaces))
     if (missing.length > 0) {
       const waitingFor = [...new Set(missing.map(resourceName))]
-      return this.#logOnce('info', { waitingFor }, 'reconciler waits for its resources')
+      // The first line names all of them: one for each resource that arrives would tell nothing new.
+      return this.#logOnce('info', { waitingFor }, 'reconciler waits for its resources', {})
     }
     const { queue, log } = this.#deps
     await queue.declare(this.#name)
@@ -208,8 +209,8 @@ export class ReconcilerLifecycle {
   }
 
   /** Logs a state when it begins, and not at each reconsideration. */
-  #logOnce(level: 'info' | 'warn' | 'error', fields: object, message: string): void {
-    const line = JSON.stringify([fields, message])
+  #logOnce(level: 'info' | 'warn' | 'error', fields: object, message: string, state = fields): void {
+    const line = JSON.stringify([state, message])
     if (line !== this.#logged) this.#deps.log[level]({ reconciler: this.#name, ...fields }, message)
     this.#logged = line
   }

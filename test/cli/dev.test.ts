@@ -1,3 +1,5 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -5,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { openInBrowser } from '../../cli/commands/console.ts'
 import { runReloading } from '../../cli/commands/dev.ts'
 import { borrowCluster } from '../support/borrowed.ts'
-import { startFairlead } from '../support/fairlead.ts'
+import { fairlead, LEASHED, startFairlead } from '../support/fairlead.ts'
 import { until } from '../support/wait.ts'
 
 let dir: string
@@ -15,7 +17,12 @@ beforeEach(async () => {
 afterEach(() => rm(dir, { recursive: true }))
 
 /** Runs a module of functions repeatedly until the text was printed `count` times. */
-async function saidOf(text: string, count: number, onSaid: (said: string, file: string) => unknown = () => undefined) {
+async function saidOf(
+  text: string,
+  count: number,
+  onSaid: (said: string, file: string) => unknown = () => undefined,
+  { words = ['serve'], env = {} }: { words?: string[]; env?: Record<string, string> } = {},
+) {
   const file = join(dir, 'function.ts')
   await writeFile(file, text)
   const stop = new AbortController()
@@ -27,8 +34,8 @@ async function saidOf(text: string, count: number, onSaid: (said: string, file: 
     else void onSaid(line, file)
   }
   await runReloading({
-    args: () => ['serve', '-f', file],
-    env: { ...process.env },
+    args: () => [...words, '-f', file],
+    env: { ...process.env, ...env },
     files: [file],
     say,
     signal: stop.signal,
@@ -36,6 +43,15 @@ async function saidOf(text: string, count: number, onSaid: (said: string, file: 
   })
   return { said, pauses }
 }
+
+const WAITS = 'waiting for a change of its files; to try again without one, save a file again'
+
+/** A module with one kind, whose objects have these fields. */
+const shop = (fields: string, more = '') =>
+  `import { reconciler, resource, z } from ${JSON.stringify(join(import.meta.dirname, '../../sdk/index.ts'))}
+   const Shop = resource({ group: 'healing.test', version: 'v1', kind: 'Shop', plural: 'shops',
+     spec: z.object({ ${fields} }), status: z.object({}), ${more} })
+   export const shop = reconciler({ name: 'shop', for: Shop, reconcile: () => ({}) })`
 
 describe('fairlead dev, whose process ends by itself', () => {
   it('names the signal, and starts it again, each time later', async () => {
@@ -58,12 +74,75 @@ describe('fairlead dev, whose process ends by itself', () => {
       line.includes('waiting') ? writeFile(file, 'process.exit(1)') : undefined,
     )
     expect(said).toEqual([
-      'the process has ended with exit code 2: waiting for a change of its files',
+      `the process has ended with exit code 2: ${WAITS}`,
       'FILE has changed: starting again',
       'the process has ended with exit code 1: starting it again in 1 s, or when its files change',
     ])
   })
+
+  it.each([
+    ['a definition cannot express', 'size: z.tuple([z.int()])'],
+    ['would break objects that are stored', 'size: z.string()'],
+  ])('waits for a change of a schema that %s, which no start heals', async (_, fields) => {
+    const before = join(dir, 'before.yaml')
+    await writeFile(join(dir, 'before.ts'), shop('size: z.int32()'))
+    await writeFile(before, (await fairlead(['generate', 'crds', '-f', join(dir, 'before.ts')])).stdout)
+    const words = ['generate', 'crds', '--compatible-with', before]
+    const { said, pauses } = await saidOf(shop(fields), 1, undefined, { words })
+    expect(said).toEqual([`the process has ended with exit code 1: ${WAITS}`])
+    expect(pauses).toEqual([])
+  })
+
+  it('waits for a change of a rule that the API server refuses, and starts the changed module', async () => {
+    await using cluster = await borrowCluster({ nats: true })
+    const rule = (text: string) => shop('size: z.int32()', `validations: [{ rule: '${text}', message: 'too big' }]`)
+    const { said, pauses } = await saidOf(
+      rule('self.spec.sise < 3'),
+      2,
+      (line, file) => (line.includes('waiting') ? writeFile(file, rule('self.spec.size < 3')) : undefined),
+      {
+        words: ['up', '--install'],
+        env: { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '', LOG_LEVEL: 'silent' },
+      },
+    )
+    expect(said).toEqual([`the process has ended with exit code 3: ${WAITS}`, 'FILE has changed: starting again'])
+    expect(pauses).toEqual([])
+  })
 })
+
+it.skipIf(process.platform === 'win32')(
+  'Ctrl-C, which reaches the whole group, reaches the process of dev once',
+  async () => {
+    const [file, main] = [join(dir, 'function.ts'), join(dir, 'main.ts')]
+    await writeFile(file, shop('size: z.int32()'))
+    const dev = join(import.meta.dirname, '../../cli/commands/dev.ts')
+    await writeFile(
+      main,
+      `import { runReloading } from ${JSON.stringify(dev)}
+     const stop = new AbortController()
+     process.on('SIGINT', () => stop.abort())
+     const args = () => ['serve', '--port', '0', '-f', ${JSON.stringify(file)}]
+     await runReloading({ args, env: process.env, files: [], say: console.log, signal: stop.signal })`,
+    )
+    const group = spawn(process.execPath, [...LEASHED, main], {
+      env: { ...process.env, LOG_FORMAT: 'json' },
+      stdio: ['ignore', 'ignore', 'pipe'],
+      detached: true,
+    })
+    let log = ''
+    const closed = once(group.stderr, 'close')
+    const serving = new Promise<void>((resolve) =>
+      group.stderr.on('data', (chunk: Buffer) => {
+        log += chunk.toString()
+        if (log.includes('"serving"')) resolve()
+      }),
+    )
+    await Promise.race([serving, closed])
+    process.kill(-(group.pid ?? 0), 'SIGINT')
+    await closed
+    expect(log).toContain('"because":"SIGTERM"')
+  },
+)
 
 it('prints a few plain lines until the example is ready, and the lines of the function', async () => {
   const sdk = join(import.meta.dirname, '../../sdk/index.ts')

@@ -53,6 +53,45 @@ describe('changes of many objects, grouped by shape', () => {
     })
   })
 
+  it('of conditions are one, whatever the names in their messages are and whenever they have changed', () => {
+    const finish: DryRunResult['finish'] = { kind: 'done' }
+    const changed = (name: string, at: string): DryRunResult => ({
+      outcome: undefined,
+      would: [
+        {
+          would: 'change',
+          kind: 'Site',
+          namespace: 'shop',
+          name,
+          differences: [
+            { path: '.status.conditions[0].status', before: 'True', after: 'False' },
+            { path: '.status.conditions[0].lastTransitionTime', before: '2026-01-01T00:00:00Z', after: at },
+            { path: '.status.conditions[0].message', before: `${name} runs`, after: `waits for shop/${name}-db` },
+            { path: '.spec.title', after: name },
+          ],
+        },
+      ],
+      finish,
+    })
+    const site = (name: string) => ({ apiVersion: 'a/v1', kind: 'Site', metadata: { namespace: 'shop', name } })
+    const found = ['a1', 'b2'].flatMap((name, index) =>
+      changesIn(site(name), changed(name, `2026-01-01T00:00:0${index}Z`)),
+    )
+    expect(shapesOf(found)).toMatchObject([
+      {
+        objects: 2,
+        fields: [
+          { path: '.status.conditions[*].status', values: [{ before: 'True', after: 'False' }] },
+          {
+            path: '.status.conditions[*].message',
+            values: [{ before: 'NAME runs', after: 'waits for NAMESPACE/NAME-db' }],
+          },
+          { path: '.spec.title', values: [{ after: 'a1' }, { after: 'b2' }] },
+        ],
+      },
+    ])
+  })
+
   it('of one failure of many objects are one, whatever their names are', () => {
     const message = (name: string) =>
       messageShape(`cannot apply ConfigMap shop/${name}: ${name} is wrong`, { namespace: 'shop', name })

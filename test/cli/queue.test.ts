@@ -231,6 +231,7 @@ it('queue show tells all that is known of a key', async () => {
     /State: +waiting\n[^]*Failures: +1 in a row\n[^]*Last error: +no route \[31mto host$/,
   )
   expect(await show('b/next')).toMatch(/Place: +2 in its lane/)
+  expect(await show('b/next')).not.toContain('Failures')
   await test.queue.enqueue(FN, 'c.why', { cause: 'modified ConfigMap.v1 c/settings@7' })
   expect(await show('c/why')).toMatch(/Because: +modified ConfigMap c\/settings@7$/)
   expect(await show('a/idle')).toBe('f a/idle is idle: it runs when it changes, or by queue run.')

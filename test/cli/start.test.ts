@@ -1,6 +1,7 @@
 import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
@@ -52,6 +53,51 @@ it.each([
     if (shell.pid !== undefined) spawnSync('kill', ['-9', '--', `-${shell.pid}`])
   }
 })
+
+/** It runs a command at a terminal of its own. */
+const SCRIPT = '/usr/bin/script'
+/** Loaded in place of a function: counts signals until SIGTERM. */
+const COUNTS = `process.on('SIGINT', () => console.log('one SIGINT'))
+process.on('SIGTERM', () => process.exit(7))
+console.log('counting')
+setInterval(() => {}, 1000)
+await new Promise(() => {})`
+
+it.skipIf(older === undefined || !existsSync(SCRIPT) || process.platform !== 'linux')(
+  'Ctrl-C at a terminal reaches the one that an older Node.js has started once, whatever its standard input is',
+  async () => {
+    const dir = mkdtempSync(join(tmpdir(), 'fl-start-'))
+    const file = join(dir, 'counts.ts')
+    writeFileSync(file, COUNTS)
+    const words = [older, fileOf('bin.js'), 'serve', '-f', file].map((word) => `'${word}'`).join(' ')
+    // It makes a terminal, and ends with the exit code of the command.
+    const terminal = spawn(SCRIPT, ['-qec', `echo pid=$$; exec ${words} </dev/null 2>&1`, '/dev/null'], {
+      stdio: ['pipe', 'pipe', 'ignore'],
+    })
+    try {
+      let log = ''
+      const closed = once(terminal, 'close')
+      const printed = (text: string) => {
+        const is = new Promise<void>((resolve) => {
+          terminal.stdout.on('data', () => log.includes(text) && resolve())
+        })
+        return Promise.race([is, closed])
+      }
+      terminal.stdout.on('data', (chunk: Buffer) => (log += chunk.toString()))
+      await printed('counting')
+      const told = printed('one SIGINT')
+      terminal.stdin.write('\u0003')
+      await told
+      // It passes this on after whatever it has passed on before.
+      process.kill(Number(/pid=(\d+)/.exec(log)?.[1]), 'SIGTERM')
+      expect(await closed).toEqual([7, null])
+      expect(log.match(/one SIGINT/g)).toHaveLength(1)
+    } finally {
+      terminal.kill('SIGKILL')
+      rmSync(dir, { recursive: true })
+    }
+  },
+)
 
 const OLD = 'dirname existsSync fileURLToPath homedir join mkdirSync readFileSync spawn spawnSync'.split(' ')
 

@@ -21,6 +21,7 @@ const inShard = (shard: string, said: Parameters<typeof reconciler>[1] = []) => 
   metadata: { name: 'website', labels: { 'fairlead.dev/shard': shard } },
 })
 const THROWN = 'TypeError at src/website.ts:12:5: no such field'
+const IN_A_FOLDER = 'TypeError at my src/website.ts:12:5: no such field'
 const denied = (resource: string, group: string) =>
   `cannot apply X default/web: ${resource} is forbidden: User "system:serviceaccount:fairlead-system:fairlead-website" cannot create resource "${resource}" in API group "${group}" in the namespace "default"`
 const ran = (more: Partial<LastRun> = {}): LastRun => ({
@@ -36,6 +37,8 @@ const ran = (more: Partial<LastRun> = {}): LastRun => ({
   declared: [],
   ...more,
 })
+const timer = (more: Parameters<typeof served>[0]): Given<Situation> =>
+  one({ rows: [row({ state: 'waiting', reason: 'Requeue', until: ahead(3600) })], ...more })
 const going = (finalizers: string[]) => website({ deletionTimestamp: ago(60), finalizers })
 
 /** The situation, the reason of the first finding, and a text in the next step. */
@@ -241,6 +244,25 @@ const SITUATIONS: Record<string, Row> = {
     'Correct the function at src/website.ts:7:3',
   ],
   'its function throws': [
+    {
+      object: website({}, [['Ready', 'Unknown', 'TypeError', `the function fails: ${THROWN}`]]),
+      ...one({
+        rows: [row({ state: 'waiting', reason: 'Error', attempt: 2, until: ahead(1), error: IN_A_FOLDER })],
+        lastRun: ran({ message: IN_A_FOLDER, place: 'TypeError at my src/website.ts:12:5' }),
+      }),
+    },
+    'Retrying',
+    'Correct the function at my src/website.ts:12:5',
+  ],
+  'its function throws on purpose, and quotes the place of another error': [
+    one({
+      rows: [row({ state: 'waiting', reason: 'Error', attempt: 2, until: ahead(1), error: THROWN })],
+      lastRun: ran({ message: THROWN }),
+    }),
+    'Retrying',
+    'Mend the cause that the error names',
+  ],
+  'its function throws, and no run is recorded': [
     {
       object: website({}, [['Ready', 'Unknown', 'TypeError', `the function fails: ${THROWN}`]]),
       ...one({ rows: [row({ state: 'waiting', reason: 'Error', attempt: 2, until: ahead(1), error: THROWN })] }),
@@ -490,6 +512,27 @@ describe('explain', () => {
       '12 times, last 1m0s ago: Deployment default/web: taken back from others: conflict with "hpa": .spec.replicas',
     ],
     [
+      'one that was taken back once',
+      {
+        events: [
+          {
+            type: 'Warning',
+            reason: 'FieldConflict',
+            message: 'Deployment default/web: taken back from others: conflict with "hpa": .spec.replicas',
+            count: 1,
+            last: ago(60),
+          },
+        ],
+      },
+      'once, 1m0s ago: Deployment default/web: taken back from others',
+    ],
+    [
+      'a timer of the function',
+      timer({ lastRun: ran({ result: 'requeue_after', asksAgain: true }) }),
+      'in 60m: the function asked for that',
+    ],
+    ['a timer that no record tells of', timer({}), 'it runs again in 60m: a timer is set'],
+    [
       'a Reconciler that owns the same kinds',
       spec({}, [['Overlapping', 'True', 'SameKinds', 'other too']]),
       'other too',
@@ -514,6 +557,29 @@ describe('explain', () => {
     const explanation = explain(now)
     expect(explanation.healthy).toBe(true)
     expect(JSON.stringify(explanation) + pageOf(now, explanation)).toContain(text)
+  })
+
+  it.each<[string, Partial<LastRun> | undefined, string]>([
+    ['does not say that the function asked for it', {}, 'contested fields are compared again then'],
+    ['nor without a record', undefined, 'contested fields are compared again then'],
+    [
+      'names both where the function asked too',
+      { asksAgain: true },
+      'the function asked for that, or contested fields are corrected then',
+    ],
+  ])('of a timer of a contested object %s', (_, last, why) => {
+    const object = website({}, [['Contested', 'True', 'FieldConflict', '"hpa" has changed .spec.replicas']])
+    const { findings } = explain(situation({ ...timer({ lastRun: last && ran(last) }), object }))
+    expect(findings.map(({ reason, message }) => [reason, message])).toContainEqual([
+      'TimerPending',
+      `it runs again in 60m: ${why}`,
+    ])
+  })
+
+  it('says of a Job that it is not complete, for a Job is never ready', () => {
+    const object = website({}, [['Ready', 'False', 'Waiting']])
+    const { findings } = explain(situation({ object, ...one({ owned: [relative('Job', 'migrate', {})] }) }))
+    expect(findings.map(({ message }) => message)).toContain('Job default/migrate is not complete yet')
   })
 
   it('shows a whole page of an object that fails', () => {

@@ -56,6 +56,11 @@ it('a definition that would break objects is installed where none is stored, and
   await kubectl(['apply', '-f', '-'], SHOP)
   const refused = await fairlead(['install', '-f', other])
   expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining('spec.title was string') })
+  // The command of the error works as it is.
+  const [, words = ''] = /: fairlead (install --force -f .*)$/.exec(refused.stderr.trim()) ?? []
+  expect(words).toContain(`--kubeconfig ${cluster.kubeconfig}`)
+  expect(await fairlead(words.split(' '))).toMatchObject({ code: 0 })
+  expect(await fairlead(['install', '--force', '-f', file])).toMatchObject({ code: 0 })
 })
 
 it('while an object waits for its function nothing is removed, and the object is named', async () => {

@@ -308,6 +308,7 @@ function toLastRun({ sequence, record }: StoredRun, { namespace }: Target): Last
     result,
     message,
     because: becauseOf(record),
+    ...((outcome?.requeueAt ?? outcome?.requeueAfterSeconds) !== undefined && { asksAgain: true as const }),
     ...(place !== undefined && { place }),
     writes: written.map(called),
     refused: refused.map((one) => ({ write: called(one), error: one.error ?? '' })),

@@ -1,4 +1,5 @@
 import { duration } from '#process/exit'
+import { CONTESTED } from '#reconcile'
 import type { Row } from '../keys.ts'
 import { deniedIn, INSTALL, isSelected, lasting, specOf } from './reconciler-rules.ts'
 import {
@@ -144,13 +145,13 @@ function stateOf(row: Row, one: ReconcilerSituation, situation: Situation): Find
 function waiting(
   row: Row,
   one: ReconcilerSituation,
-  { now, target }: Situation,
+  { now, target, object }: Situation,
   finding: (reason: string, level: Finding['level'], message: string, next: NextStep) => Finding,
 ): Finding[] {
   const key = keyName(nameOf(one.object), target)
   const left = row.until === undefined ? 'some time' : duration(Math.max(0, Date.parse(row.until) - Date.parse(now)))
   if (row.reason === 'Requeue')
-    return [finding('TimerPending', 'note', `it runs again in ${left}: the function asked for that`, runNow(key))]
+    return [finding('TimerPending', 'note', `it runs again in ${left}: ${timerText(object, one)}`, runNow(key))]
   if (row.reason === 'CutShort')
     return [
       finding(
@@ -169,7 +170,7 @@ function waiting(
       deniedIn(row.error).length > 0
         ? INSTALL
         : step(
-            `${mendingOf(row.error, 'Mend the cause that the error names')}; to try at once:`,
+            `${mendingOf(row.error, one, 'Mend the cause that the error names')}; to try at once:`,
             `fairlead queue retry ${key}`,
           ),
     ),
@@ -185,19 +186,36 @@ function cutShortText({ state, reason, cutShort, attempt }: Row, { lastRun }: Re
   return `${runs} never ended, and the process was lost: ${why}`
 }
 
-const cutShortStep = ({ lastRun }: ReconcilerSituation, key: string): NextStep =>
+const cutShortStep = (one: ReconcilerSituation, key: string): NextStep =>
   step(
     mendingOf(
-      lastRun?.message,
+      one.lastRun?.message,
+      one,
       'See in the log (run cut short again) what the function does with this object: it blocks, ignores its signal, or takes too much memory. Mend it, then run it.',
     ),
     `fairlead queue retry ${key}`,
   )
 
-/** Names the line of the function that has thrown an error, if the error has it; otherwise returns the text. */
-export function mendingOf(error = '', otherwise: string): string {
-  const [, place] = /(?:^|: )[\w$]+ at (\S+:\d+:\d+): /.exec(error) ?? []
-  return place === undefined ? otherwise : `Correct the function at ${place}`
+/** Tells who has set the timer. A run that only sets one is not recorded, so the last record may be an older one. */
+function timerText(object: Situation['object'], { lastRun }: ReconcilerSituation): string {
+  const isAsked = lastRun?.asksAgain === true
+  if (conditionOf(object, CONTESTED)?.status !== 'True')
+    return isAsked ? 'the function asked for that' : 'a timer is set'
+  return isAsked
+    ? 'the function asked for that, or contested fields are corrected then'
+    : 'contested fields are compared again then'
+}
+
+/**
+ * Names the line of the function that has thrown the error of the last run; otherwise returns the text. Errors that a
+ * function throws on purpose do not tell their line. Without a record of the run, the line is that of the text.
+ */
+export function mendingOf(error = '', one: ReconcilerSituation | undefined, otherwise: string): string {
+  const { result, place } = one?.lastRun ?? {}
+  const isRecorded = result === 'error' || result === 'terminal'
+  const [told] = isRecorded ? [place] : (/(?<=^|: )[\w$]+ at \S+:\d+:\d+(?=: )/.exec(error) ?? [])
+  if (told === undefined || !error.includes(told)) return otherwise
+  return `Correct the function ${told.slice(told.indexOf('at '))}`
 }
 
 const runNow = (key: string): NextStep => step('Nothing has to be done. To run it now:', `fairlead queue run ${key}`)

@@ -12,6 +12,7 @@ import {
   kubectlName,
   type NextStep,
   nameOf,
+  type ReconcilerSituation,
   type ReportedEvent,
   type Rule,
   type Situation,
@@ -32,7 +33,8 @@ export const refused: Rule = (situation) => {
     only !== undefined && others.length === 0
       ? `fairlead queue retry ${keyName(nameOf(only.object), target)}`
       : undefined
-  const next = (REFUSALS[reason] ?? OTHERWISE)(condition, target, retry)
+  const next =
+    REFUSALS[reason]?.(condition, target, retry) ?? otherwise(condition, others.length === 0 ? only : undefined, retry)
   const failures = reconcilers.flatMap(({ rows = [] }) => rows).flatMap((row) => failureIn(row, situation) ?? [])
   const message = [`Reconciled is False${since}: ${wordsOf(condition)}`, ...failures].join('; ')
   return [{ reason, level: 'problem', message, next }]
@@ -93,8 +95,8 @@ const REFUSALS: Record<string, ToStep> = {
   EffectFailed: thenRetry('Mend the external system, or how the function reaches it'),
 }
 
-const OTHERWISE: ToStep = ({ message }, _, retry) =>
-  step(`${mendingOf(message, 'Mend what the message names')}; to try at once:`, retry)
+const otherwise = ({ message }: Condition, one: ReconcilerSituation | undefined, retry: string | undefined): NextStep =>
+  step(`${mendingOf(message, one, 'Mend what the message names')}; to try at once:`, retry)
 
 /** Whether Ready shows the failure of the run: by its reason, or because the function quotes a refusal in its message. */
 function isFailureOf(ready: Condition, { reason, message = '' }: Condition): boolean {
@@ -116,6 +118,7 @@ export const unready: Rule = ({ object, now, reconcilers }) => {
       owned.some((one) => ['progressing', 'failed'].includes(healthOf(one).is)) ||
       named.some((one) => one.object === undefined),
   )
+  const only = reconcilers.length === 1 ? reconcilers[0] : undefined
   const { lastTransitionTime } = ready
   const since = sinceText(lastTransitionTime, now)
   return [
@@ -124,7 +127,9 @@ export const unready: Rule = ({ object, now, reconcilers }) => {
       level: isConsequence ? 'pending' : 'problem',
       message: `Ready is ${ready.status}${since}: ${wordsOf(ready)}`,
       next: isDoubt(ready)
-        ? step(`${mendingOf(message, 'Mend what the message names')}: with the next success the object is ready again.`)
+        ? step(
+            `${mendingOf(message, only, 'Mend what the message names')}: with the next success the object is ready again.`,
+          )
         : step('The function has set this condition: follow its message.'),
     },
   ]
@@ -205,7 +210,7 @@ export const ownedProgressing: Rule = ({ reconcilers, object }) => {
           reason: 'OwnedProgressing',
           level: 'pending',
           reconciler: nameOf(reconciler),
-          message: `${shown(one)} is not ready yet${why === '' ? '' : `: ${why}`}`,
+          message: `${shown(one)} is not ${one.kind === 'Job' ? 'complete' : 'ready'} yet${why === '' ? '' : `: ${why}`}`,
           next: step('Wait, or look at it.', `kubectl describe ${kubectlName(one)}`),
         },
       ]
@@ -244,6 +249,6 @@ export const takenBack: Rule = ({ events, now }: Situation) =>
     .map(({ message, count, last }: ReportedEvent) => ({
       reason: 'FieldsTakenBack',
       level: 'note',
-      message: `${count} times, last ${lasting(last, now)} ago: ${message}`,
+      message: `${count === 1 ? 'once,' : `${count} times, last`} ${lasting(last, now)} ago: ${message}`,
       next: step('Let the other manager leave the field, or let the function leave it out.'),
     }))

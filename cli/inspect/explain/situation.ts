@@ -68,6 +68,8 @@ export interface LastRun {
   result: string
   message?: string
   because: string
+  /** Its outcome asks for another run at a time. */
+  asksAgain?: true
   /** Where the function has thrown the error of the run: `TypeError at src/website.ts:12:5`. */
   place?: string
   /** What it wrote: `apply Deployment web`. */
