@@ -51,9 +51,9 @@ export function queueOptions(config: Config, log: Logger): QueueOptions {
   }
 }
 
-const LOOK_EVERY_MS = 250
-/** The sum of this and LOOK_EVERY_MS is below two seconds. */
-const SILENT_MS = 1500
+const LOOK_EVERY_MS = 500
+/** A look judges after this time. It is below a multiple of LOOK_EVERY_MS which, with one more look, is two seconds. */
+const SILENT_MS = 1400
 
 type Log = Record<'info' | 'warn', (fields: object, message: string) => void>
 

@@ -131,7 +131,7 @@ export interface BlockedCall {
   message: string
 }
 
-const LOOKS = 20
+const LOOKS = 10
 const EVENT = 'fairlead:stalled'
 /** The time that `blocked` has before the process ends. */
 const TELL_MS = 500
