@@ -3,11 +3,12 @@ import { cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { dirname, extname, join, relative } from 'node:path'
 import { promisify } from 'node:util'
 import source from '../../package.json' with { type: 'json' }
+import { DOCUMENTS, isPacked, relink } from './documents.ts'
 
 export const ROOT = join(import.meta.dirname, '../..')
 /** Files that the code reads at run time, and files for users. */
 export const ASSETS = [
-  'README.md',
+  ...DOCUMENTS,
   'LICENSE',
   'cli/bin.js',
   'packages/console/assets',
@@ -38,6 +39,8 @@ export async function buildPackage(folder: string): Promise<Manifest> {
     cwd: ROOT,
   })
   for (const path of await filesIn(folder)) await finish(folder, path)
+  for (const path of await filesIn(folder))
+    if (path.endsWith('.md') && !path.startsWith(TEMPLATES)) await relink(folder, path)
   const manifest = publishedManifest({
     ...source,
     dependencies: await dependenciesOf(source),
@@ -101,8 +104,13 @@ async function examples(): Promise<string[]> {
   return files.filter((path) => /\.(md|yaml)$/.test(path)).map((path) => join('functions', path))
 }
 
-/** Templates are copied instead of compiled, since users read them. */
-const isAsset = (path: string): boolean => extname(path) !== '.ts' || path.includes('/scaffold/templates/')
+const TEMPLATES = 'packages/scaffold/templates/'
+
+/** Templates and examples are copied instead of compiled, since users read them. */
+function isAsset(source: string): boolean {
+  const path = relative(ROOT, source)
+  return isPacked(path) && (extname(path) !== '.ts' || path.startsWith(TEMPLATES) || path.startsWith('docs/examples/'))
+}
 
 /** The fields of the repository's package.json that are used or published. */
 export interface Manifest {

@@ -115,7 +115,9 @@ const LEFT_OUT = [
   'packages/lab/go',
   'packages/lab/node',
   'deploy/images',
+  'docs',
   'README.md',
+  'CHANGELOG.md',
 ]
 
 /**

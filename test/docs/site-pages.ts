@@ -1,6 +1,7 @@
 import { globSync, readFileSync } from 'node:fs'
+import { replaceLinks } from '../../packages/release/documents.ts'
 import { exportsOf, type Module } from './exports.ts'
-import { headingsOf, replaceLinks } from './links.ts'
+import { headingsOf } from './links.ts'
 
 const guide = (name: string): string => `docs/guides/${name}.md`
 const doc = (name: string): string => `docs/${name}.md`

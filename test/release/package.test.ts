@@ -4,6 +4,8 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { replaceLinks } from '../../packages/release/documents.ts'
+import { headingsOf, slugOf } from '../docs/links.ts'
 import { smallBase, writeLayout } from '../support/images.ts'
 import { nodeProgram } from '../support/node-program.ts'
 import { agentProject, PACKED_WITHIN_MS, type PackedPackage, packedPackage } from '../support/package.ts'
@@ -84,7 +86,36 @@ const PROJECT = {
   include: ['site.ts'],
 }
 
+/** A picture of a page, and a line of HTML with one. */
+const PICTURE = /(?:src(?:set)?="|!\[[^\]]*\]\()([^")]+)/g
+
 describe('the package', () => {
+  it('has the documents, whose links lead to its own files and headings, and at most 2.8 MB', async () => {
+    const { stdout } = await run('tar', ['-tzf', made.tarball], { maxBuffer: 2 ** 26 })
+    const files = stdout
+      .trim()
+      .split('\n')
+      .map((path) => path.replace(/^package\//, ''))
+    const isThere = (path: string) => files.includes(path) || files.some((file) => file.startsWith(`${path}/`))
+    const pages = files.filter((path) => path.endsWith('.md') && !path.startsWith('packages/scaffold/templates/'))
+    expect(pages).toEqual(expect.arrayContaining(['README.md', 'docs/deploy.md', 'docs/functions.md', 'CHANGELOG.md']))
+    const read = async (page: string) => [page, await readFile(join(made.folder, page), 'utf8')] as const
+    const texts = new Map(await Promise.all(pages.map(read)))
+    const lost: string[] = []
+    for (const [page, text] of texts) {
+      for (const [, picture = ''] of text.matchAll(PICTURE))
+        if (!isThere(join(dirname(page), picture))) lost.push(`${page}: ${picture}`)
+      replaceLinks(page, text, ({ path, anchor }, source) => {
+        if (path === undefined) return source
+        const headings = anchor === '' || !path.endsWith('.md') ? undefined : headingsOf(texts.get(path) ?? '')
+        if (!isThere(path) || headings?.map(slugOf).includes(anchor) === false) lost.push(`${page}: ${source}`)
+        return source
+      })
+    }
+    expect(lost).toEqual([])
+    expect((await stat(made.tarball)).size).toBeLessThan(2.8e6)
+  })
+
   it('installs at most 170 packages and 130 MB, and needs no script of an installation', async () => {
     const lock = await readFile(join(made.installed, 'package-lock.json'), 'utf8')
     const { packages } = JSON.parse(lock) as { packages: Record<string, { hasInstallScript?: boolean }> }
