@@ -1,4 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
+import type { CopyStreamsOptions } from '../commands/copy-streams.ts'
 import type { BackupOptions, RecoverOptions, RestoreOptions, StoreOptions } from '../commands/etcd-agent.ts'
 import type { ServeOptions } from '../commands/serve.ts'
 import type { UpOptions } from '../commands/up.ts'
@@ -16,6 +17,7 @@ import {
 export function operateCommands(program: Command, context: CommandContext): void {
   program.commandsGroup('Operate:')
   upCommands(program, context)
+  copyStreamsCommand(program, context)
   serveCommand(program, context)
   etcdAgentCommands(program, context)
 }
@@ -57,6 +59,19 @@ function upCommands(program: Command, { config }: CommandContext): void {
     .action(async (options: UpOptions) => {
       const { up } = await import('../commands/up.ts')
       await up(await config(), { bridge: false, dispatch: true }, options)
+    })
+}
+
+function copyStreamsCommand(program: Command, { config }: CommandContext): void {
+  program
+    .command('copy-streams')
+    .description('Copy the streams of another NATS, such as that of a small installation, before bridges use this one')
+    .requiredOption('--from <url>', 'The NATS that has the streams; nobody else may change them')
+    .option('--listen <address>', 'Address for /readyz, which succeeds after the copy; the process then stays')
+    .option('--wait-seconds <n>', 'Seconds to wait for the servers', whole(0, 3600), 0)
+    .action(async (options: CopyStreamsOptions) => {
+      const { copyStreams } = await import('../commands/copy-streams.ts')
+      await copyStreams(await config(), options)
     })
 }
 

@@ -34,6 +34,8 @@ export const ERR = {
   tooManyConsumers: 10026,
   sequenceNotFound: 10043,
   deleteFailed: 10057,
+  /** Not enough servers of the cluster are there. */
+  noPeers: 10005,
   /** JetStream system temporarily unavailable: it has no leader. */
   unavailable: 10008,
 } as const

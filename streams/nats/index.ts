@@ -1,5 +1,6 @@
 export type { LastOfEach, PageFrom } from './batches.ts'
 export { type ConnectOptions, connectJetStream, JetStream, NatsUnreachableError, type PublishAck } from './client.ts'
+export { copyStream } from './copy.ts'
 export {
   DeclarationMismatchError,
   declareConsumer,

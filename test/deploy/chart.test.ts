@@ -51,7 +51,7 @@ const OWN = ['checksum/config', 'helm.sh/resource-policy']
  * of the configuration.
  */
 function byTitle(objects: readonly KubeObject[]): Record<string, unknown> {
-  const text = JSON.stringify(objects).replaceAll(/"fairlead-nats-[a-z0-9]{10}"/g, '"fairlead-nats"')
+  const text = JSON.stringify(objects).replaceAll(/"fairlead-(nats|small)-[a-z0-9]{10}"/g, '"fairlead-$1"')
   const all = JSON.parse(text, (key, value: Record<string, string>) => {
     if (key !== 'annotations') return value
     const kept = Object.entries(value).filter(([name]) => !OWN.includes(name))
@@ -64,6 +64,8 @@ describe('the chart of Fairlead', () => {
   it.each([
     ['fairlead', []],
     ['fairlead-ha', ['--set', 'nats.replicas=3']],
+    ['fairlead-small', ['--set', 'small=true']],
+    ['fairlead-small/move', ['--set', 'small=move,nats.replicas=3']],
   ])('has the objects of deploy/%s, and those that install applies', async (folder, args) => {
     const [, ...accounts] = platformRbac()
     const made = (await rendered(CHART, ...args)).filter((one) => !isHook(one))
@@ -183,6 +185,39 @@ describe('the chart of Fairlead', () => {
       expect(text.match(/"fairlead.dev\/shard":"b"/g)).toHaveLength(4)
     }
     await expect(rendered(CHART, '--set', 'shard=B')).rejects.toThrow('shard')
+  })
+
+  it('gives the pod of a small installation the values of dispatchers and of NATS, and needs no certificates', async () => {
+    const values = {
+      small: true,
+      image: { repository: 'r.example.com/f', digest: `sha256:${'a'.repeat(64)}` },
+      dispatcher: {
+        functions: ['src/index.ts'],
+        env: [{ name: 'LOG_LEVEL', value: 'debug' }],
+        nodeSelector: { a: 'b' },
+      },
+      nats: {
+        storage: { maxFile: '1GiB', size: '2Gi', className: 'fast' },
+        resources: { limits: { memory: '512Mi' } },
+        eventsMaxBytes: '512Mi',
+      },
+      tls: { source: 'CertManager' },
+    }
+    await writeFile(join(dir, 'small.yaml'), JSON.stringify(values))
+    const objects = await rendered(CHART, '-f', join(dir, 'small.yaml'))
+    expect(objects.map(({ kind }) => kind)).not.toEqual(expect.arrayContaining(['Certificate']))
+    expect((await rendered(CHART, '--set', 'small=true')).filter(isHook)).toEqual([])
+    const pods = JSON.stringify(objects.find(({ kind }) => kind === 'StatefulSet'))
+    for (const text of [
+      `"image":"r.example.com/f@sha256:${'a'.repeat(64)}","args":["up","--listen",":8080","--wait-seconds","50","-f","src/index.ts"]`,
+      '{"name":"FAIRLEAD_EVENTS_MAX_BYTES","value":"512Mi"},{"name":"FAIRLEAD_STORAGE_MAX_BYTES","value":"1Gi"},{"name":"LOG_LEVEL","value":"debug"}',
+      '"name":"GOMEMLIMIT","value":"460MiB"',
+      '"nodeSelector":{"a":"b"}',
+      '"storageClassName":"fast"',
+      '"storage":"2Gi"',
+    ])
+      expect(pods).toContain(text)
+    expect(JSON.stringify(objects.find(({ kind }) => kind === 'ConfigMap'))).toContain('max_file: 1GiB')
   })
 
   it('has the shard by kustomize as docs/deploy/shards.md shows it', async () => {
@@ -339,6 +374,14 @@ describe('charts', () => {
     [CHART, 'image.digest=latest', /image\/digest.*does not match pattern/],
     [CHART, 'nats.enabled=false,tls.source=Secret', /nats.url is empty.*tls:\/\/nats.example.com:4222/],
     [CHART, 'nats.enabled=false', /tls.source Job makes certificates for the NATS of this chart/],
+    [CHART, 'small=yes', /small.*value must be one of true, false, 'move'/],
+    [CHART, 'small=true,shard=b', /small is true, and shard is b: only a NATS with certificates has shards/],
+    [CHART, 'small=true,nats.replicas=3', /nats.replicas is 3: .* one NATS server.*set small to move/],
+    [CHART, 'small=true,nats.enabled=false,tls.source=Secret', /small is true, and nats.enabled is false/],
+    [CHART, 'small=true,nats.users=x', /small is true, and nats.users is set/],
+    [CHART, 'small=true,console.enabled=true', /console.enabled is true: no other pod reaches the NATS/],
+    [CHART, 'small=true,dispatcher.replicas=3', /dispatcher.replicas is 3: a small installation is one pod/],
+    [CHART, 'small=true,bridge.env[0].name=A', /bridge.env is set: .*set the variables in dispatcher.env/],
     [FUNCTIONS_CHART, 'functions.at.url=nowhere', /functions\/at\/url.*does not match pattern/],
   ])('%s refuses %s, and says why', async (chart, set, message) => {
     await expect(rendered(chart, '--set', set)).rejects.toThrow(message)

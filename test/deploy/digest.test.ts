@@ -11,7 +11,11 @@ import { shortTempDir } from '../support/servers.ts'
 const DEPLOY = fileURLToPath(new URL('../../deploy', import.meta.url))
 const DIGEST = `sha256:${'0'.repeat(64)}`
 
-it.each(['fairlead', 'fairlead-ha'])('a kustomization can name every image of %s by its digest', async (folder) => {
+it.each([
+  ['fairlead', 3],
+  ['fairlead-ha', 3],
+  ['fairlead-small', 2],
+])('a kustomization can name every image of %s by its digest', async (folder, count) => {
   const kubectl = (await ensureBinaries(['kubectl'], silentProgress))('kubectl')
   const dir = await shortTempDir()
   const kustomization = {
@@ -26,6 +30,6 @@ it.each(['fairlead', 'fairlead-ha'])('a kustomization can name every image of %s
   await rm(dir, { recursive: true })
   const images = [...stdout.matchAll(/^ +image: (.*)$/gm)].map(([, image]) => image)
   const fairlead = `registry.example.com/fairlead@${DIGEST}`
-  expect(images).toHaveLength(3)
+  expect(images).toHaveLength(count)
   expect(new Set(images)).toEqual(new Set([`nats@${DIGEST}`, fairlead]))
 })

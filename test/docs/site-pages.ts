@@ -46,6 +46,7 @@ export const SECTIONS: Record<string, string[]> = {
     'deploy/observe',
     'deploy/console',
     'sizing',
+    'deploy/small',
     'deploy/shards',
     'durability',
     'deploy/remove',

@@ -78,15 +78,17 @@ describe('the generated manifests, on a real API server', () => {
     expect(conditions.match(/Established/g)).toHaveLength((await crdFiles()).length)
   })
 
-  it.each(['fairlead', 'fairlead-ha'])(
-    'deploy %s, in a namespace that allows restricted pods only, without a warning',
-    async (folder) => {
-      await kubectl(['apply', '-f', '-'], await yamlOf(platformRbac()))
-      const tried = ['--dry-run=server', '--warnings-as-errors', '-o', 'name']
-      const said = await kubectl(['apply', '-k', join(ROOT, 'deploy', folder), ...tried])
-      expect(said.split('\n')).toContain('statefulset.apps/fairlead-nats')
-    },
-  )
+  it.each([
+    ['fairlead', 'nats'],
+    ['fairlead-ha', 'nats'],
+    ['fairlead-small', 'small'],
+    ['fairlead-small/move', 'small'],
+  ])('deploy %s, in a namespace that allows restricted pods only, without a warning', async (folder, name) => {
+    await kubectl(['apply', '-f', '-'], await yamlOf(platformRbac()))
+    const tried = ['--dry-run=server', '--warnings-as-errors', '-o', 'name']
+    const said = await kubectl(['apply', '-k', join(ROOT, 'deploy', folder), ...tried])
+    expect(said.split('\n')).toContain(`statefulset.apps/fairlead-${name}`)
+  })
 
   it('deploy the console, which may write where the component says so', async () => {
     const own = await mkdtemp(join(tmpdir(), 'fl-console-'))

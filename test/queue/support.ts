@@ -92,7 +92,7 @@ export function useShippedNats(
     await nats?.[Symbol.asyncDispose]()
   })
   return {
-    nats: (): Nats => nats,
+    nats: (): ShippedNats => nats,
     admin: () => admin,
     open: (prefix = freshPrefix(), options: Partial<QueueOptions> = {}, url = nats.url) =>
       openTestQueue(nats.as(url, user), prefix, { replicas, ...options }),

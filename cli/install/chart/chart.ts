@@ -20,12 +20,15 @@ import {
   yamlOf,
 } from './templated.ts'
 
+/** The value `small`: true, false or "move". */
+const SMALL = '(toString .Values.small)'
 const IS_CLUSTER = 'gt (int .Values.nats.replicas) 1'
 const SUFFIX = 'empty .Values.shard | ternary "" (printf "-%s" .Values.shard)'
 const POD = 'spec/template/spec'
 const CONTAINER = `${POD}/containers/0`
+const SIDECAR = `${POD}/initContainers/0`
 
-/** Returns the Deployment and PodDisruptionBudget of a part, with additional environment variables. */
+/** Returns the Deployment and PodDisruptionBudget of a part that the small installation does not have, with additional environment variables. */
 async function processOf(
   part: 'bridge' | 'dispatcher' | 'console',
   objects: readonly KubeObject[],
@@ -34,7 +37,8 @@ async function processOf(
 ): Promise<string> {
   const values = `.Values.${part}`
   const deployment = objectOf(objects, 'Deployment', `fairlead-${part}`)
-  set(deployment, 'spec/replicas', template.value(`${values}.replicas`))
+  const count = `eq ${SMALL} "move" | ternary 0 (int ${values}.replicas)`
+  set(deployment, 'spec/replicas', template.value(count))
   set(deployment, 'spec/template/metadata/annotations', template.optional('.Values.monitoring.podAnnotations'))
   inCluster(deployment, values, template)
   set(deployment, `${POD}/affinity`, template.optional(`${values}.affinity`))
@@ -47,7 +51,8 @@ async function processOf(
   set(deployment, 'metadata/name', `fairlead-${part}${template.value(SUFFIX)}`)
   const budget = objectOf(objects, 'PodDisruptionBudget', `fairlead-${part}`)
   set(budget, 'spec/maxUnavailable', template.value(`${values}.disruption.maxUnavailable`))
-  return `${await template.render([deployment])}---\n${await template.render([budget], `and ${values}.disruption.enabled (not .Values.shard)`)}`
+  const budgets = await template.render([budget], `and ${values}.disruption.enabled (not .Values.shard)`)
+  return `{{- if ne ${SMALL} "true" }}\n${await template.render([deployment])}---\n${budgets}{{- end }}\n`
 }
 
 /** Adds the scheduling settings of the cluster to the pods of a part. */
@@ -55,9 +60,13 @@ function inCluster(object: KubeObject, values: string, template: Templated): voi
   set(object, `${POD}/nodeSelector`, template.optional(`${values}.nodeSelector`))
   set(object, `${POD}/tolerations`, template.optional(`${values}.tolerations`))
   set(object, `${POD}/imagePullSecrets`, template.optional('.Values.imagePullSecrets'))
-  set(object, `${CONTAINER}/resources`, template.structure(`${values}.resources`))
+  ofContainer(object, CONTAINER, values, template)
+}
+
+function ofContainer(object: KubeObject, container: string, values: string, template: Templated): void {
+  set(object, `${container}/resources`, template.structure(`${values}.resources`))
   const policy = ['{{- with .Values.image.pullPolicy }}', 'imagePullPolicy: {{ . }}', '{{- end }}']
-  set(object, `${CONTAINER}/imagePullPolicy`, template.items(...policy))
+  set(object, `${container}/imagePullPolicy`, template.items(...policy))
 }
 
 const FOLDER = 'chart/fairlead'
@@ -66,12 +75,13 @@ const FILES: Record<string, string> = {
   'users.conf': 'nats/users.conf',
   'cluster.conf': 'nats/cluster.conf',
   'ha-cluster.conf': 'fairlead-ha/cluster.conf',
+  'small.conf': 'fairlead-small/pod/nats.conf',
   'alerts.yaml': 'monitoring/alerts.yaml',
 }
 
 /**
- * Returns the chart `fairlead`, keyed by path: the objects of deploy/fairlead and deploy/fairlead-ha, with chart values
- * for the settings that differ between clusters, and the files that are written by hand.
+ * Returns the chart `fairlead`, keyed by path: the objects of deploy/fairlead, deploy/fairlead-ha and deploy/fairlead-small,
+ * with chart values for the settings that differ between clusters, and the files that are written by hand.
  */
 export async function platformChart(version: string): Promise<Map<string, string>> {
   const sources = await manifestsIn('nats/nats.yaml', 'processes/bridge.yaml', 'processes/dispatcher.yaml')
@@ -85,6 +95,7 @@ export async function platformChart(version: string): Promise<Map<string, string
     'templates/nats.yaml': withoutShard(await nats(single, ofThree)),
     'templates/bridge.yaml': await bridge(single),
     'templates/dispatcher.yaml': await dispatcher(single),
+    'templates/small.yaml': withoutShard(await small()),
     'templates/console.yaml': withoutShard(await consoleTemplate()),
     'templates/network.yaml': withoutShard(await network()),
     'templates/rbac.yaml': withoutShard(await new Templated().render(accounts)),
@@ -106,7 +117,12 @@ const withoutShard = (text: string): string => `{{- if not .Values.shard }}\n${t
 
 function bridge(objects: readonly KubeObject[]): Promise<string> {
   const template = new Templated()
-  const limits = template.items(
+  const variables = [limitsOf(template), replicasOf(template), shardIn(objects, 'bridge', template)]
+  return processOf('bridge', objects, template, variables)
+}
+
+const limitsOf = (template: Templated): string =>
+  template.items(
     '{{- with .Values.nats.eventsMaxBytes }}',
     '- name: FAIRLEAD_EVENTS_MAX_BYTES',
     '  value: {{ . }}',
@@ -116,13 +132,16 @@ function bridge(objects: readonly KubeObject[]): Promise<string> {
     '  value: {{ trimSuffix "B" .Values.nats.storage.maxFile }}',
     '{{- end }}',
   )
-  return processOf('bridge', objects, template, [limits, replicasOf(template), shardIn(objects, 'bridge', template)])
-}
 
 function dispatcher(objects: readonly KubeObject[]): Promise<string> {
   const template = new Templated()
   const deployment = objectOf(objects, 'Deployment', 'fairlead-dispatcher')
-  const modules = template.items(
+  set(deployment, `${CONTAINER}/args/-`, modulesOf(template))
+  return processOf('dispatcher', objects, template, [replicasOf(template), shardIn(objects, 'dispatcher', template)])
+}
+
+const modulesOf = (template: Templated): string =>
+  template.items(
     '{{- range .Values.dispatcher.functions }}',
     '- -f',
     '- {{ . | quote }}',
@@ -132,9 +151,6 @@ function dispatcher(objects: readonly KubeObject[]): Promise<string> {
     '- {{ join "," . | quote }}',
     '{{- end }}',
   )
-  set(deployment, `${CONTAINER}/args/-`, modules)
-  return processOf('dispatcher', objects, template, [replicasOf(template), shardIn(objects, 'dispatcher', template)])
-}
 
 /**
  * Gives the Deployment of a shard a name and a label of its own, and returns the variable. The PodDisruptionBudget without
@@ -180,23 +196,62 @@ async function nats(single: readonly KubeObject[], ofThree: readonly KubeObject[
   const key = `${POD}/topologySpreadConstraints/0/topologyKey`
   const [alone, among] = [get(servers, key), get(three, key)]
   set(servers, key, template.value(`${IS_CLUSTER} | ternary "${String(among)}" "${String(alone)}"`))
+  server(servers, CONTAINER, template)
+  const budget = await manifestsIn('fairlead-ha/disruption.yaml')
+  const budgets = await template.render(budget, `and .Values.nats.disruption.enabled (${IS_CLUSTER})`)
+  const text = await template.render([service, servers])
+  const condition = `and .Values.nats.enabled (ne ${SMALL} "true")`
+  return `{{- if ${condition} }}\n{{ include "fairlead.natsConfig" . }}\n---\n${text}---\n${budgets}{{- end }}\n`
+}
+
+/** Sets image, memory and storage of a nats-server. */
+function server(pods: KubeObject, container: string, template: Templated): void {
   const limit = template.items(
     '{{- with .Values.nats.resources | default dict | dig "limits" "memory" "" }}',
     '- name: GOMEMLIMIT',
     '  value: {{ include "fairlead.goMemoryLimit" . }}',
     '{{- end }}',
   )
-  const variables = get(servers, `${CONTAINER}/env`) as { name: string }[]
-  set(servers, `${CONTAINER}/env`, [...variables.filter(({ name }) => name !== 'GOMEMLIMIT'), limit])
-  set(servers, `${CONTAINER}/image`, template.value('include "fairlead.image" .Values.nats.image'))
+  const variables = get(pods, `${container}/env`) as { name: string }[]
+  set(pods, `${container}/env`, [...variables.filter(({ name }) => name !== 'GOMEMLIMIT'), limit])
+  set(pods, `${container}/image`, template.value('include "fairlead.image" .Values.nats.image'))
   const claim = 'spec/volumeClaimTemplates/0/spec'
   const storageClass = ['{{- with .Values.nats.storage.className }}', 'storageClassName: {{ . }}', '{{- end }}']
-  set(servers, `${claim}/storageClassName`, template.items(...storageClass))
-  set(servers, `${claim}/resources/requests/storage`, template.value('.Values.nats.storage.size'))
-  const budget = await manifestsIn('fairlead-ha/disruption.yaml')
-  const budgets = await template.render(budget, `and .Values.nats.disruption.enabled (${IS_CLUSTER})`)
-  const text = await template.render([service, servers])
-  return `{{- if .Values.nats.enabled }}\n{{ include "fairlead.natsConfig" . }}\n---\n${text}---\n${budgets}{{- end }}\n`
+  set(pods, `${claim}/storageClassName`, template.items(...storageClass))
+  set(pods, `${claim}/resources/requests/storage`, template.value('.Values.nats.storage.size'))
+}
+
+/** Returns the pod of deploy/fairlead-small, or that of its step to other servers. */
+async function small(): Promise<string> {
+  const all = await manifestsIn('fairlead-small/pod/small.yaml')
+  const pods = objectOf(all, 'StatefulSet', 'fairlead-small')
+  const moving = objectOf(await patched(all, 'fairlead-small/move/kustomization.yaml'), 'StatefulSet', 'fairlead-small')
+  const template = new Templated()
+  for (const one of [pods, moving]) {
+    const checksum = template.value('include "fairlead.smallConfig" . | sha256sum')
+    const annotations = template.items(
+      '{{- with .Values.monitoring.podAnnotations }}',
+      '{{- toYaml . | nindent 8 }}',
+      '{{- end }}',
+    )
+    set(one, 'spec/template/metadata/annotations', { 'checksum/config': checksum, more: annotations })
+    inCluster(one, '.Values.dispatcher', template)
+    ofContainer(one, SIDECAR, '.Values.nats', template)
+    server(one, SIDECAR, template)
+    set(one, `${POD}/affinity`, template.optional('.Values.dispatcher.affinity'))
+    set(one, `${CONTAINER}/image`, template.value('include "fairlead.image" .Values.image'))
+  }
+  set(pods, `${CONTAINER}/args/-`, modulesOf(template))
+  const own = (get(pods, `${CONTAINER}/env`) as { name: string }[]).filter(({ name }) => !name.endsWith('_MAX_BYTES'))
+  const more = template.items('{{- with .Values.dispatcher.env }}', '{{- toYaml . | nindent 12 }}', '{{- end }}')
+  set(pods, `${CONTAINER}/env`, [...own, limitsOf(template), more])
+  const given = get(moving, `${CONTAINER}/env`) as { name: string; value?: string }[]
+  const kept = given.filter(({ name }) => name !== 'FAIRLEAD_REPLICAS')
+  for (const one of kept) if (one.name === 'NATS_URL') one.value = template.value('include "fairlead.natsUrl" .')
+  set(moving, `${CONTAINER}/env`, [...kept, replicasOf(template)])
+  const [there, left] = [await template.render([pods]), await template.render([moving])]
+  const either = `{{- if eq ${SMALL} "true" }}\n${there}{{- else }}\n${left}{{- end }}\n`
+  return `{{- if ne ${SMALL} "false" }}\n{{ include "fairlead.smallConfig" . }}\n---\n${either}{{- end }}\n`
 }
 
 async function network(): Promise<string> {

@@ -127,10 +127,15 @@ export async function patched(objects: readonly KubeObject[], path: string): Pro
   const { parse } = await import('yaml')
   const { patches = [] } = parse(await textOf(path)) as Kustomization
   const copies = structuredClone([...objects])
+  // YAML 1.1, as above.
   for (const { target, patch } of patches)
     for (const object of copies)
       if (object.kind === target.kind && (target.name ?? object.metadata.name) === object.metadata.name)
-        for (const { op, path: at, value } of parse(patch) as { op: string; path: string; value: unknown }[]) {
+        for (const { op, path: at, value } of parse(patch, { version: '1.1' }) as {
+          op: string
+          path: string
+          value: unknown
+        }[]) {
           if (op !== 'add' && op !== 'replace')
             throw new TypeError(`the patch ${op} ${at} of ${path} is not known here`)
           set(object, at.slice(1), value)

@@ -47,3 +47,16 @@ data:
   cluster.conf: |
     {{- .Files.Get (gt (int .Values.nats.replicas) 1 | ternary "files/ha-cluster.conf" "files/cluster.conf") | nindent 4 }}
 {{- end }}
+
+{{- define "fairlead.smallConfig" -}}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: fairlead-small
+  namespace: fairlead-system
+  labels:
+    app.kubernetes.io/part-of: fairlead
+data:
+  nats.conf: |
+    {{- .Files.Get "files/small.conf" | replace "max_file: 9GiB" (printf "max_file: %s" .Values.nats.storage.maxFile) | nindent 4 }}
+{{- end }}
