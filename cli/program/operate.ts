@@ -66,7 +66,7 @@ function copyStreamsCommand(program: Command, { config }: CommandContext): void 
   program
     .command('copy-streams')
     .description('Copy the streams of another NATS, such as that of a small installation, before bridges use this one')
-    .requiredOption('--from <url>', 'The NATS that has the streams; nobody else may change them')
+    .requiredOption('--from <url>', 'NATS with the streams, which nobody else may change')
     .option('--listen <address>', 'Address for /readyz, which succeeds after the copy; the process then stays')
     .option('--wait-seconds <n>', 'Seconds to wait for the servers', whole(0, 3600), 0)
     .action(async (options: CopyStreamsOptions) => {
