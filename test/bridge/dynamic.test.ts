@@ -140,7 +140,7 @@ describe('an update counts', () => {
   })
 })
 
-it('every key runs again in the low lane, once, when a second revision of the function is recorded', async () => {
+it('every key runs again in the low lane, once, when its Reconciler has changed or a second revision of the function is recorded', async () => {
   const path = resourcePath(RECONCILERS, undefined, 'revised')
   const record = (...names: string[]) => {
     const revisions = names.map((name) => ({ name, at: '2030-01-01T00:00:00Z' }))
@@ -154,15 +154,26 @@ it('every key runs again in the low lane, once, when a second revision of the fu
   const first = runs().length
   const causes = () => bridge.enqueued.filter(({ key }) => key === 'default.a').map(({ cause }) => cause)
   expect(causes()).toContain('first list of configmaps.v1')
+  await kube.patch(path, { spec: { identity: 'revised-2' } }, 'merge')
+  await until(async () => runs().length === first + 1, { what: 'it is queued again' })
   await record('r1')
   await record('r1', 'r2')
-  await until(async () => runs().length === first + 1, { what: 'it is queued again' })
+  await until(async () => runs().length === first + 2, { what: 'it is queued once more' })
   await createMap('b')
   await until(async () => bridge.enqueued.some(({ key }) => key === 'default.b'), { what: 'a later change has come' })
-  expect(runs().slice(first)).toEqual(['low'])
-  expect(causes().slice(first)).toEqual(['its Reconciler has changed: revision r2 of the function'])
+  expect(runs().slice(first)).toEqual(['low', 'low'])
+  const changed = 'its Reconciler has changed'
+  expect(causes().slice(first)).toEqual([changed, `${changed}: revision r2 of the function`])
   const later = bridge.enqueued.filter(({ key }) => key === 'default.b').map(({ cause }) => cause)
   expect(later[0]).toMatch(/^added ConfigMap\.v1 default\/b@\d+$/)
+})
+
+it('every key runs again in the low lane after the period of its Reconciler', async () => {
+  await createReconciler(kube, 'again', { for: { ...configMaps, namespaces: ['default'] }, resyncSeconds: 1 })
+  await createMap('a')
+  await using bridge = await start()
+  const again = { reconciler: 'again', key: 'default.a', lane: 'low', cause: 'resync' }
+  await until(() => expect(bridge.enqueued).toContainEqual(again))
 })
 
 it('tells which Reconcilers are paused, and watches for them all the same', async () => {

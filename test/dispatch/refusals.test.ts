@@ -229,7 +229,8 @@ describe('Events', () => {
       recorder.record(fixture.kube, 'refusals', widget, report)
       await recorder.flush()
     }
-    expect(await scene.reported('told')).toMatchObject([{ reportingInstance: 'one', series: { count: 2 } }])
+    const reporting = { reportingController: 'fairlead.dev/refusals', reportingInstance: 'one' }
+    expect(await scene.reported('told')).toMatchObject([{ ...reporting, series: { count: 2 } }])
   })
 })
 

@@ -139,10 +139,14 @@ it('each shard serves the Reconcilers with its label, on streams of its own, and
   await until(() => expect([calls.of('a'), calls.of('b')]).toEqual([['side-a w'], ['side-b w']]))
   expect(await stateOf('side-c')).toBe('- - -')
   expect([await a.queue.reconcilers(), await b.queue.reconcilers()]).toEqual([['side-a'], ['side-b']])
-  // The overlap with Reconcilers of other shards is reported.
-  const { status } = await fixture.kube.get(resourcePath(RECONCILERS, undefined, 'side-a'))
-  const overlapping = ((status as Status).conditions ?? []).find(({ type }) => type === 'Overlapping')
-  expect(overlapping?.message).toContain('side-b')
+  // The overlap with Reconcilers of other shards is reported until they are gone.
+  const overlapping = async () => {
+    const { status } = await fixture.kube.get(resourcePath(RECONCILERS, undefined, 'side-a'))
+    return ((status as Status).conditions ?? []).find(({ type }) => type === 'Overlapping')
+  }
+  expect((await overlapping())?.message).toContain('side-b')
+  for (const other of created.splice(1)) await fixture.kube.delete(resourcePath(RECONCILERS, undefined, other))
+  await until(async () => expect(await overlapping()).toBeUndefined())
 })
 
 it('a Reconciler that moves runs in its new shard when the last run of the former one has ended', async () => {

@@ -41,6 +41,19 @@ describe('more Reconcilers than the stream permits consumers', () => {
     expect(found.state.consumer_count).toBeGreaterThan(2 * RECONCILERS)
     expect(found.config.max_consumers).toBe(config.max_consumers)
   })
+
+  it('are permitted by a new stream, and by one that had no limit of its own when a bridge has started', async () => {
+    const prefix = freshPrefix()
+    await using before = await open(prefix)
+    const { stream } = before.queue
+    const permitted = async () => (await before.js.admin.streams.info(stream)).config.max_consumers
+    expect(await permitted()).toBeGreaterThanOrEqual(100_000)
+    const asBefore: object = { max_consumers: -1 }
+    await before.js.admin.streams.update(stream, asBefore)
+    expect(await permitted()).toBeLessThan(100_000)
+    await using _ = await open(prefix, { raiseReplicas: true })
+    expect(await permitted()).toBeGreaterThanOrEqual(100_000)
+  })
 })
 
 describe('another length of the lease', () => {

@@ -62,17 +62,17 @@ describe('a poison key', () => {
     [new Error('böse\nzweite Zeile'), 'böse\nzweite Zeile'],
   ])('may throw anything: %j', async (thrown, error) => {
     await using test = await open()
-    const handler = () => {
+    const handler = ({ key }: Lease): Promise<Finish> => {
+      if (key === 'n.rejected') return Promise.reject(thrown as Error)
       // As by a function that fails before it returns a promise.
       throw thrown as Error
     }
     // Whenever it is looked at, it has been tried once.
     const backoff = { initialSeconds: 600, maxSeconds: 600, jitter: 0 }
     const worker = test.queue.serve({ reconciler: FN, slots: 1, backoff, handler })
-    await test.queue.enqueue(FN, 'n.a')
-    await until(async () =>
-      expect(await entriesOf(test.queue)).toMatchObject([{ state: 'waiting', reason: 'Error', attempt: 1, error }]),
-    )
+    for (const key of ['n.rejected', 'n.thrown']) await test.queue.enqueue(FN, key)
+    const failed = { state: 'waiting', reason: 'Error', attempt: 1, error }
+    await until(async () => expect(await entriesOf(test.queue)).toMatchObject([failed, failed]))
     await worker.drain(1000)
   })
 })
@@ -103,7 +103,7 @@ describe('a run that takes its process along', () => {
     const worker = test.queue.serve({
       reconciler: FN,
       slots: 4,
-      backoff: { initialSeconds: 600, maxSeconds: 600, jitter: 0 },
+      backoff: { initialSeconds: 600, maxSeconds: 6000, jitter: 0 },
       handler: async (lease) => {
         leases.push(lease)
         return DONE
@@ -119,6 +119,11 @@ describe('a run that takes its process along', () => {
         },
       ]),
     )
+    const waits = (await entriesOf(test.queue)).flatMap((entry) =>
+      entry.state === 'waiting' ? [(+entry.until - +entry.since) / 1000] : [],
+    )
+    // Twice the first wait; what a loaded machine adds is seconds.
+    expect(waits.map((seconds) => Math.round(seconds / 600))).toEqual([2])
     await until(() => expect(leases.map(({ key }) => key)).toEqual(['n.good']))
     for (const isSuspect of [true, false]) {
       await test.queue.enqueue(FN, 'n.poison')

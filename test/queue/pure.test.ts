@@ -136,6 +136,11 @@ describe('a suspect', () => {
     } = tokenFrom(stored(target, headers), 'high')
     expect(failures).toEqual(expected)
   })
+  it('is not the retry of a single run that was cut short, as its token says', () => {
+    const retry = tokenFrom(stored(target, { 'Fairlead-State': 'waiting', 'Fairlead-Reason': 'CutShort' }), 'high')
+    expect(retry).toMatchObject({ cutShort: true })
+    expect(retry).not.toHaveProperty('suspect')
+  })
 })
 
 describe('the clock', () => {

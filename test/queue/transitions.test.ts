@@ -90,7 +90,15 @@ describe('TAKE', () => {
     ['a change of a key that runs is left to whoever queues it', {}, [conflict, record()], { kind: 'occupied' }],
     ['a change is no part of a lease that is nearly over', {}, [stored(9)], { kind: 'dropped' }],
     ['a due timer that has fired is left alone', { ...own, isDue: true }, [conflict, absent], { kind: 'occupied' }],
+    [
+      'a due timer leaves the timer that stands now',
+      { ...own, isDue: true },
+      [conflict, record({ state: 'waiting', generation: 'w-other-1' })],
+      { kind: 'occupied' },
+    ],
     ['a delivery that is too old is dropped', { freshUntil: NOW - 1 }, [], { kind: 'dropped' }],
+    ['a due timer is too, while it waits', { ...own, isDue: true, freshUntil: NOW - 1 }, [], { kind: 'dropped' }],
+    ['a lost answer is given up when the lease is nearly over', {}, [unknown], { kind: 'dropped' }],
   ])('%s', (what, more, answers, result) => {
     const now = what.includes('nearly over') ? NOW + 8001 : NOW
     const asked = answers.map((answer): [Answer, number] => [answer, now])

@@ -455,6 +455,22 @@ export const MUTATIONS: Record<string, Mutation> = {
     }),
     config: { ...CALM, high: 2, sightings: 1, faults: 1 },
   },
+  'a seen token of a running key removed': {
+    guard: 'a token that was read stays where it is while another run has its key',
+    breaks: 'laws 1, 3, 4',
+    subject: withMachines({
+      take: {
+        ...take,
+        next: (step, answer, now) => {
+          const out = take.next(step, answer, now)
+          const { claim } = step
+          if ('io' in out || out.result.kind !== 'occupied' || !claim.seen) return out
+          return { name: 'dismiss', claim, io: { do: 'removeToken', sequence: claim.seen.sequence } }
+        },
+      },
+    }),
+    config: { ...replicated, high: 2, sightings: 1, oneRecord: true },
+  },
   'a conflict of an own timer is always foreign': {
     guard: 'after a lost answer the own nonce in the record means that the timer was taken',
     breaks: 'stall',
