@@ -9,6 +9,7 @@ import {
   functionsChart,
   type KnativeOptions,
   knativeManifests,
+  labelled,
   olmBundle,
   type PackageJson,
   platformRbac,
@@ -47,6 +48,7 @@ export async function generateCrds(options: CrdsOptions): Promise<string> {
 async function refuseBreakingChanges(
   functions: readonly Reconciler[],
   { compatibleWith: files, new: brandNew, ...selection }: Selection & Pick<CrdsOptions, 'compatibleWith' | 'new'>,
+  shard?: string,
 ): Promise<void> {
   if (files.length === 0) return
   const earlier = (await Promise.all(files.map(objectsIn))).flat().filter(isDefinition)
@@ -56,7 +58,7 @@ async function refuseBreakingChanges(
       throw new UsageError(
         `the definition ${crd.metadata.name} of function ${name} is not in ${files.join(', ')}: give the file that has it, or --new ${crd.metadata.name} where nothing is stored under it yet`,
       )
-    for (const before of known) refuseBreaking(before, crd, forcedInstall(selection))
+    for (const before of known) refuseBreaking(before, crd, forcedInstall(selection, { FAIRLEAD_SHARD: shard }))
   }
 }
 
@@ -67,15 +69,19 @@ const isDefinition = (object: KubeObject): object is CustomResourceDefinition =>
  * Writes all that `kubectl apply -k` needs for the functions into a folder, and returns the paths: what `install` applies
  * beside the platform. Keeps a kustomization.yaml that is there. Writes nothing if a definition has a breaking change.
  */
-export async function generateManifests(options: ManifestsOptions, warn: (line: string) => void): Promise<string[]> {
+export async function generateManifests(
+  options: ManifestsOptions,
+  shard: string | undefined,
+  warn: (line: string) => void,
+): Promise<string[]> {
   const { to, force } = options
   const crds = join(to, 'crds.yaml')
   const functions = await demandFunctions(options)
   if (!force && existsSync(crds)) {
     const brandNew = definitionsOf(functions).map(({ metadata }) => metadata.name)
-    await refuseBreakingChanges(functions, { ...options, compatibleWith: [crds], new: brandNew })
+    await refuseBreakingChanges(functions, { ...options, compatibleWith: [crds], new: brandNew }, shard)
   }
-  const reconcilers = functions.map((one) => manifest(one))
+  const reconcilers = functions.map((one) => labelled(manifest(one), shard))
   const objects = {
     'crds.yaml': definitionsOf(functions),
     'rbac.yaml': reconcilers.flatMap(functionRbac),
@@ -163,12 +169,13 @@ export async function generateChart(options: ChartOptions): Promise<string[]> {
   return writeFiles(to, files)
 }
 
-/** The name of a package, without its scope, as a name of Kubernetes. */
-const nameIn = ({ name }: PackageJson): string | undefined =>
+/** The name of a package, without its scope, as a name of Kubernetes. Undefined if it has neither letters nor digits. */
+const nameIn = ({ name = '' }: PackageJson): string | undefined =>
   name
-    ?.replace(/^@.*\//, '')
+    .replace(/^@.*\//, '')
     .toLowerCase()
-    .replaceAll(/[^a-z0-9]+/g, '-')
+    .match(/[a-z0-9]+/g)
+    ?.join('-')
 
 export interface BundleCommandOptions extends Selection, OfImage {
   to: string

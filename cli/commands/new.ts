@@ -77,24 +77,54 @@ async function ownSource(root: string): Promise<FairleadSource> {
   const { file, spec } = await dependent(root)
   const [, path] = /^(?:file|link|portal):(?:\/\/)?(.+)$/.exec(spec) ?? []
   const why = `as in ${file}, by which this command was installed`
-  if (path === undefined) return spec.includes('/') ? { spec, why } : released(version)
+  if (path === undefined) {
+    if (!spec.includes('/')) return released(version)
+    if (!mayHaveCredentials(spec)) return { spec, why }
+    return insteadOf(`the address in ${file}, from which this command was installed, may contain credentials`)
+  }
   const place = resolve(dirname(file), path)
   if (existsSync(place)) return { spec: `file:${place}`, why }
-  const other = released(version)
-  return { ...other, why: `${other.why}; ${place}, from which this command was installed, is gone` }
+  return insteadOf(`${place}, from which this command was installed, is gone`)
+}
+
+function insteadOf(reason: string): FairleadSource {
+  const { spec, why } = released(version)
+  return { spec, why: `${why}; ${reason}` }
+}
+
+/**
+ * Whether a place may contain a password or a token: a URL with a user or a query, or another address with an `@` or a
+ * `?`, such as `github:USER:TOKEN@OWNER/NAME`. In the path of a URL and after `npm:`, an `@` begins a scope.
+ */
+function mayHaveCredentials(spec: string): boolean {
+  if (spec.startsWith('npm:')) return false
+  const url = URL.parse(spec)
+  if (url === null || url.host === '') return /[@?]/.test(spec)
+  return url.username !== '' || url.password !== '' || url.search !== ''
 }
 
 /** Finds the package.json that depends on the package in `root`. npm, npx, pnpm and Yarn have it in a folder above. */
 async function dependent(root: string): Promise<{ file: string; spec: string }> {
   for (let at = dirname(root); at !== dirname(at); at = dirname(at)) {
     const file = join(at, 'package.json')
-    const text = await readFile(file, 'utf8').catch(() => '{}')
-    const { dependencies, devDependencies } = JSON.parse(text) as Record<string, Record<string, string> | undefined>
-    const spec = dependencies?.['fairlead'] ?? devDependencies?.['fairlead']
+    const spec = await specIn(file)
     if (spec !== undefined) return { file, spec }
   }
   return { file: '', spec: '' }
 }
+
+/** Returns undefined also for a file that does not exist, or that is no package.json. */
+async function specIn(file: string): Promise<string | undefined> {
+  try {
+    const { dependencies, devDependencies } = JSON.parse(await readFile(file, 'utf8')) as Manifest
+    const spec = dependencies?.['fairlead'] ?? devDependencies?.['fairlead']
+    return typeof spec === 'string' ? spec : undefined
+  } catch {
+    return undefined
+  }
+}
+
+type Manifest = Partial<Record<'dependencies' | 'devDependencies', Record<string, unknown>>>
 
 async function existingOf({ template, crd, kind, plural, group }: NewOptions, context: CommandContext) {
   if (template !== 'existing') {

@@ -211,5 +211,5 @@ const SAID = {
   stored: 'stored',
   present: 'was there already',
   newer: 'not stored, a newer version is',
-  deadLettered: 'not stored, but buried',
+  deadLettered: 'not stored, but dead-lettered',
 } as const

@@ -1,7 +1,7 @@
 export { bundlePackage, olmBundle, type PackageJson } from './bundle.ts'
 export { type FunctionsChart, functionsChart } from './chart/chart.ts'
 export { yamlOf } from './chart/templated.ts'
-export { checkDefinitions, type Installed, install, installCertificates, refuseBreaking } from './install.ts'
+export { checkDefinitions, type Installed, install, installCertificates, labelled, refuseBreaking } from './install.ts'
 export { type KnativeOptions, knativeManifests } from './knative.ts'
 export { accountsFor, accountsIn, natsUsers } from './nats-users.ts'
 export { functionRbac, PROCESS_ACCOUNT, platformRbac } from './rbac.ts'

@@ -90,7 +90,8 @@ export async function install(
   return installed
 }
 
-const labelled = (one: ReconcilerManifest, shard: string | undefined) =>
+/** Returns the Reconciler with the label of the shard that serves it. */
+export const labelled = (one: ReconcilerManifest, shard: string | undefined) =>
   shard === undefined ? one : { ...one, metadata: { ...one.metadata, labels: { [SHARD_LABEL]: shard } } }
 
 /** Rejects if the definitions of the functions would break stored objects. Changes nothing. */

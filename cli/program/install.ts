@@ -84,7 +84,7 @@ function uninstallCommand(program: Command, context: CommandContext): void {
     })
 }
 
-function generateCommands(program: Command, { print }: CommandContext): void {
+function generateCommands(program: Command, { config, print }: CommandContext): void {
   const generate = program
     .command('generate')
     .description('Generate manifests of functions: CRDs, permissions, charts, bundles')
@@ -130,7 +130,8 @@ function generateCommands(program: Command, { print }: CommandContext): void {
     .option('--force', 'Write even if stored objects would lose fields or become invalid', false)
     .action(async (options: ManifestsOptions) => {
       const { generateManifests } = await import('../commands/generate.ts')
-      for (const file of await generateManifests(options, console.error)) print(file)
+      const { FAIRLEAD_SHARD: shard } = await config()
+      for (const file of await generateManifests(options, shard, console.error)) print(file)
     })
 
   generate

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parse, parseAllDocuments } from 'yaml'
+import type { KubeObject } from '#contracts'
 import { builtins } from '#functions'
 import { functionRbac } from '#install'
 import { definitionsOf, manifest } from '#sdk'
@@ -109,6 +110,34 @@ describe('fairlead generate manifests', () => {
     expect(written).toEqual(expect.arrayContaining(JSON.parse(JSON.stringify(installed)) as object[]))
   })
 
+  it.each([
+    ['--shard', ['--shard', 'b'], ''],
+    ['FAIRLEAD_SHARD', [], 'b'],
+  ])('gives the Reconcilers, and nothing else, the label of the shard that %s names', async (name, args, variable) => {
+    const [to, without] = [join(dir, `shard${name}`), join(dir, `without${name}`)]
+    await generate(without)
+    await command(['generate', 'manifests', '--builtin', 'at,etcd', '--to', to, ...args], { FAIRLEAD_SHARD: variable })
+    const texts = async (folder: string) =>
+      Promise.all(['crds.yaml', 'rbac.yaml'].map((file) => readFile(join(folder, file), 'utf8')))
+    const reconcilers = async (folder: string) =>
+      parseAllDocuments(await readFile(join(folder, 'reconcilers.yaml'), 'utf8')).map((one) => one.toJS() as KubeObject)
+    expect(await texts(to)).toEqual(await texts(without))
+    const labelled = (await reconcilers(without)).map(({ metadata, ...rest }) => ({
+      ...rest,
+      metadata: { ...metadata, labels: { 'fairlead.dev/shard': 'b' } },
+    }))
+    expect(await reconcilers(to)).toEqual(labelled)
+  })
+
+  it('refuses a change that stored objects would not survive, and the command that forces it has the shard', async () => {
+    const at = async (field: string) =>
+      command(['--shard', 'b', 'generate', 'manifests', '--to', join(dir, 'breaking'), '-f', await shop(field)])
+    expect(await at('size: z.int32()')).toMatchObject({ code: 0 })
+    const { code, stderr } = await at('size: z.string()')
+    expect(code).toBe(1)
+    expect(stderr.trim()).toMatch(/: fairlead install --force -f \S+shop\S*\.ts --shard b$/)
+  })
+
   it('keeps a kustomization.yaml that is there, and says what it does not name', async () => {
     const to = join(dir, 'kept')
     await mkdir(to)
@@ -184,6 +213,8 @@ describe('what runs in an image of the functions', () => {
       { name: '@me/my_shops', version: '1.2.0' },
       { name: 'my-shops', version: '1.2.0' },
     ],
+    [{ name: '_ops.' }, { name: 'ops', version: '0.1.0' }],
+    [{ name: '@me/_' }, { name: 'functions', version: '0.1.0' }],
     [{}, { name: 'functions', version: '0.1.0' }],
   ])('is in a chart with the name and the version of the project %j', async (manifest, wanted) => {
     const project = await inProject(manifest, () => command([...chart, '-f', 'src/index.ts']))

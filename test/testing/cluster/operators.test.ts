@@ -3,6 +3,8 @@ import { isDeepStrictEqual } from 'node:util'
 import { ConfigMap, kind, reconciler, resource, Secret, ServiceAccount, z } from 'fairlead'
 import { type RunningOperators, runOperators } from 'fairlead/testing/cluster'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { TenantDatabase } from '../../../docs/examples/tenant-database/resource.ts'
+import { tenantDatabase } from '../../../docs/examples/tenant-database/tenant-database.ts'
 import { examplesFolder, fileOf } from '../../docs/examples.ts'
 import { exportsOf } from '../../docs/exports.ts'
 import { until } from '../../support/wait.ts'
@@ -66,13 +68,25 @@ const mirror = reconciler({
   }),
 })
 
+interface Bad {
+  name?: string
+  spec?: object
+}
+/** A TenantDatabase as a user writes it, which no type checks. */
+const tenant = (name: string, spec: object) => ({
+  apiVersion: 'tenancy.example.com/v1alpha1',
+  kind: 'TenantDatabase',
+  metadata: { name },
+  spec,
+})
+
 const EXAMPLES = exportsOf('./testing/cluster').filter(({ example }) => example?.includes('runOperators('))
 
 describe('reconcilers on real servers of their own', () => {
   let operators: RunningOperators
 
   beforeAll(async () => {
-    operators = await runOperators([notes, closed, robots, mirror])
+    operators = await runOperators([notes, closed, robots, mirror, tenantDatabase])
   })
   afterAll(() => operators?.[Symbol.asyncDispose]())
 
@@ -117,6 +131,29 @@ describe('reconcilers on real servers of their own', () => {
     await holds('one')
     await operators.patch(ConfigMap, 'mirrored', { data: { text: 'two' } })
     await holds('two')
+  })
+
+  it.each([
+    [
+      'a plan that does not exist',
+      { spec: { plan: 'huge' } },
+      'Unsupported value: "huge": supported values: "small", "large"',
+    ],
+    ['a team that is named twice', { spec: { teams: ['web', 'web'] } }, 'a team is named twice'],
+    ['an hour after 23', { spec: { backupHour: 24 } }, 'should be less than or equal to 23'],
+    ['a name that no Service can have', { name: '1st' }, 'it is the name of a Service'],
+  ])('reject, of the example of databases, %s', async (_, { name = 'acme', spec = {} }: Bad, message) => {
+    await expect(operators.create(TenantDatabase, tenant(name, spec))).rejects.toThrow(message)
+  })
+
+  it('serve the example of databases, with the defaults that the API server sets', async () => {
+    await operators.create(TenantDatabase, tenant('acme', { teams: ['web'] }))
+    await operators.until(TenantDatabase, 'acme', (found) => found?.status?.phase === 'Provisioning')
+    expect((await operators.get(TenantDatabase, 'acme'))?.spec).toMatchObject({
+      plan: 'small',
+      version: '1',
+      backupHour: 2,
+    })
   })
 
   it.each(EXAMPLES)('do what the example of $name shows, here on the servers of this file', async (example) => {
