@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { copyStream } from '#nats'
 import type { Config } from '#process/config'
 import { retryWhileUnreachable } from '#process/connections'
-import { untilStopped } from '#process/exit'
+import { UsageError, untilStopped } from '#process/exit'
 import { createLogger } from '#process/logging'
 import { createMetrics, serveMetrics } from '#process/metrics'
 import { openJetStream } from '#process/nats'
@@ -23,6 +23,7 @@ export async function copyStreams(config: Config, { from, listen, waitSeconds }:
   const stopped = once(signal, 'abort').then(() => 'stopped' as const)
   let missing = STREAMS
   const troubles = () => missing.map((stream) => `${stream} is not copied yet`)
+  const { FAIRLEAD_PREFIX: prefix } = config
   const { registry } = createMetrics()
   const server =
     listen === undefined ? undefined : await serveMetrics(listen, registry, { status: () => undefined, troubles })
@@ -37,11 +38,21 @@ export async function copyStreams(config: Config, { from, listen, waitSeconds }:
     })
     await using js = await open(config)
     const options = { replicas: config.FAIRLEAD_REPLICAS, patienceMs: waitSeconds * 1000 }
-    for (const name of STREAMS) {
-      const stream = config.FAIRLEAD_PREFIX === undefined ? name : `${config.FAIRLEAD_PREFIX}_${name}`
-      log.info({ stream, ...(await copyStream(old, js, stream, options)) }, 'the stream is here')
-      missing = missing.filter((one) => one !== name)
+    const streams = STREAMS.map((name) => (prefix === undefined ? name : `${prefix}_${name}`))
+    let found = 0
+    for (const [index, stream] of streams.entries()) {
+      const copied = await copyStream(old, js, stream, options)
+      const isThere = copied.result !== 'there is none'
+      if (isThere) found++
+      log.info({ stream, ...copied }, isThere ? 'the stream is here' : 'there is no such stream to copy')
+      // Without any stream, nothing has been copied.
+      if (found > 0) missing = STREAMS.slice(index + 1)
     }
+    if (found === 0)
+      throw new UsageError(
+        `--from is ${old.nc.getServer()}, which has none of the streams ${streams.join(', ')}: ` +
+          'give the address of the NATS that bridges have used, and FAIRLEAD_PREFIX as they have it',
+      )
     log.info({ from, to: config.NATS_URL }, 'all streams are copied')
     return 'copied' as const
   }

@@ -100,3 +100,19 @@ describe.each([1, 3] as const)('after %i servers have lost power', (replicas) =>
   it('each object is stored that EVENTS lost, by a bridge that was there all the time', () =>
     untilEqual(servers.kube, events.store, configMaps, 'default'))
 })
+
+it('a bridge that starts after its only server moves the cursors: a copy of EVENTS from before is not the newest state', async () => {
+  await using stack = new AsyncDisposableStack()
+  const { url } = servers.nats
+  const js = stack.use(await connectJetStream({ servers: url, name: 'another' }))
+  const start = () => startBridge(servers.kube, url, { prefix: 'moves', noticeRestarts: true })
+  const stream = await (async () => {
+    await using bridge = await start()
+    await bridge.synced('configmaps.v1')
+    return bridge.events.stream
+  })()
+  const before = await js.lastSequence(stream)
+  await servers.nats.restart()
+  await using _ = await start()
+  await until(async () => (await js.lastSequence(stream)) > before, { what: 'EVENTS has gone on' })
+})

@@ -8,6 +8,7 @@ import { command } from '../support/command.ts'
 import { CHART, FUNCTIONS_CHART, type Helm, helmIn, SYSTEM, TAKE_OVER } from '../support/helm.ts'
 import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
 import { startTestCluster } from '../support/servers.ts'
+import { until } from '../support/wait.ts'
 
 const stack = new AsyncDisposableStack()
 let dir: string
@@ -127,6 +128,46 @@ describe('on a cluster, by Helm', () => {
     expect(await kubectl(['get', 'at', '-o', 'name'])).toContain('/later')
   })
 
+  describe('as a small installation', () => {
+    const upgrade = (...sets: string[]) =>
+      helm(['upgrade', '--install', 'fairlead', CHART, ...SYSTEM, ...sets.flatMap((set) => ['--set', set])])
+    const ofPod = (jsonpath: string) =>
+      kubectl(['-n', 'fairlead-system', 'get', 'pod/fairlead-small-0', '-o', `jsonpath={${jsonpath}}`])
+    const CONTAINER = '.spec.containers[?(@.name=="fairlead")]'
+
+    it('replaces a pod that never gets ready', async () => {
+      await upgrade('small=true', 'image.tag=broken')
+      await until(async () => expect(await ofPod(`${CONTAINER}.image`)).toBe('fairlead:broken'))
+      await upgrade('small=true', 'image.tag=mended')
+      await until(async () => expect(await ofPod(`${CONTAINER}.image`)).toBe('fairlead:mended'))
+      expect(await ofPod('.status.conditions[?(@.type=="Ready")].status')).not.toBe('True')
+    })
+
+    it('becomes a large one after its streams are copied, and the step can be undone until then', async () => {
+      await expect(upgrade('small=false')).rejects.toThrow('small was true: set small to move first')
+      await upgrade('small=move')
+      await expect(upgrade('small=false')).rejects.toThrow('are not copied yet')
+      await upgrade('small=true')
+      await upgrade('small=move')
+      await kubectl(['apply', '-f', '-'], VOLUME)
+      await until(() => upgrade('small=false'))
+      expect(await kubectl(['-n', 'fairlead-system', 'get', 'statefulset', '-o', 'name'])).toBe(
+        'statefulset.apps/fairlead-nats\n',
+      )
+    })
+
+    it('does not come back with an old volume', async () => {
+      const { message } = await upgrade('small=true').then(
+        () => new Error('was upgraded'),
+        (error: Error) => error,
+      )
+      const [, told = ''] = /other bridges or NATS servers are there: .*: kubectl (.*)/.exec(message) ?? []
+      await kubectl(told.trim().split(' '))
+      await upgrade('small=true')
+      await helm(['uninstall', 'fairlead', ...SYSTEM])
+    })
+  })
+
   it('is applied by kubectl as well, as Argo CD and Flux do it', async () => {
     const apply = async (chart: string, ...sets: string[]) =>
       kubectl(['apply', '-f', '-'], await helm(['template', 'fairlead', chart, ...SYSTEM, ...sets]))
@@ -140,4 +181,17 @@ const AT_OBJECT = {
   apiVersion: 'cnat.programming-kubernetes.info/v1alpha1',
   kind: 'At',
   metadata: { name: 'later', namespace: 'default' },
+}
+
+/** For the claim of the small installation. */
+const VOLUME = {
+  apiVersion: 'v1',
+  kind: 'PersistentVolume',
+  metadata: { name: 'small' },
+  spec: {
+    accessModes: ['ReadWriteOnce'],
+    capacity: { storage: '10Gi' },
+    claimRef: { namespace: 'fairlead-system', name: 'data-fairlead-small-0' },
+    hostPath: { path: '/none' },
+  },
 }

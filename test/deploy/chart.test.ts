@@ -220,6 +220,10 @@ describe('the chart of Fairlead', () => {
     expect(JSON.stringify(objects.find(({ kind }) => kind === 'ConfigMap'))).toContain('max_file: 1GiB')
   })
 
+  it('is not small for a release of an earlier chart, whose values lack it', async () => {
+    expect(await rendered(CHART, '--set', 'small=null')).toEqual(await rendered(CHART))
+  })
+
   it('has the shard by kustomize as docs/deploy/shards.md shows it', async () => {
     const page = await readFile(join(DEPLOY, '../docs/deploy/shards.md'), 'utf8')
     const [, yaml = ''] = /```yaml\n(apiVersion: kustomize[^`]*nameSuffix[^`]*)```/.exec(page) ?? []
@@ -382,6 +386,12 @@ describe('charts', () => {
     [CHART, 'small=true,console.enabled=true', /console.enabled is true: no other pod reaches the NATS/],
     [CHART, 'small=true,dispatcher.replicas=3', /dispatcher.replicas is 3: a small installation is one pod/],
     [CHART, 'small=true,bridge.env[0].name=A', /bridge.env is set: .*set the variables in dispatcher.env/],
+    [
+      CHART,
+      'small=true,dispatcher.env[0].name=FAIRLEAD_PREFIX',
+      /small is true, and dispatcher.env has FAIRLEAD_PREFIX/,
+    ],
+    [CHART, 'small=move,dispatcher.env[0].name=FAIRLEAD_SHARD', /small is move, and dispatcher.env has FAIRLEAD_SHARD/],
     [FUNCTIONS_CHART, 'functions.at.url=nowhere', /functions\/at\/url.*does not match pattern/],
   ])('%s refuses %s, and says why', async (chart, set, message) => {
     await expect(rendered(chart, '--set', set)).rejects.toThrow(message)

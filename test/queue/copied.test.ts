@@ -1,12 +1,17 @@
 import { randomBytes } from 'node:crypto'
 import { expect, it } from 'vitest'
+import { openEventStore } from '#events'
 import { connectJetStream, copyStream } from '#nats'
 import type { Entry } from '#queue'
+import { RECONCILERS } from '#spec'
+import { command } from '../support/command.ts'
+import { silent } from '../support/silent.ts'
 import {
   DONE,
   entriesOf,
   fence,
   freshPrefix,
+  gate,
   inMs,
   keysNamed,
   until,
@@ -106,4 +111,69 @@ it('a copy takes the place of no other stream', async () => {
   const worker = world.serve(now.queue, () => DONE)
   await until(() => expect(world.starts).toEqual(['n.new']))
   await worker.drain(1000)
+})
+
+it('a copy is whole although timers fire in the old server, and in the way as soon as a process has used that server', async () => {
+  await using js = await connections()
+  const prefix = freshPrefix()
+  const stream = `${prefix}_WORK`
+  const options = { replicas: 3, patienceMs: PATIENCE_MS } as const
+  const copy = () => copyStream(js.from, js.to, stream, options)
+  {
+    await using before = await small.open(prefix)
+    const world = new World()
+    const worker = world.serve(before.queue, () => ({ kind: 'requeue', at: inMs(4000) }))
+    await world.change(before.queue, 'n.timer')
+    await until(async () => expect((await entriesOf(before.queue)).map(({ state }) => state)).toEqual(['waiting']))
+    await worker.drain(1000)
+  }
+  expect(await copy()).toMatchObject({ result: 'copied' })
+  await small.nats().restart()
+  await until(async () => expect((await js.from.count(stream, `${prefix}.work.>`)).count).toBe(1))
+  expect(await copy()).toEqual({ result: 'was copied before' })
+  await using again = await small.open(prefix)
+  await new World().change(again.queue, 'n.later')
+  await expect(copy()).rejects.toThrow('is a copy of an earlier state')
+})
+
+it('a copy of EVENTS is in the way as soon as a cursor has moved in the old server', async () => {
+  await using js = await connections()
+  const prefix = freshPrefix()
+  const events = await openEventStore(js.from, { prefix, cluster: 'test', log: silent })
+  const copy = () => copyStream(js.from, js.to, events.stream, { replicas: 3, patienceMs: PATIENCE_MS })
+  const move = (resourceVersion: string) =>
+    events.setCursor(RECONCILERS, undefined, { resourceVersion, at: '2026-01-01T00:00:00Z' })
+  await move('1')
+  expect(await copy()).toMatchObject({ result: 'copied' })
+  expect(await copy()).toEqual({ result: 'was copied before' })
+  await move('1')
+  await expect(copy()).rejects.toThrow('delete the volumes of the new servers, and begin again')
+})
+
+it('a copy ends with an error when the old server does, and the next attempt says what to do', async () => {
+  await using js = await connections()
+  const prefix = freshPrefix()
+  await using before = await small.open(prefix)
+  for (let number = 0; number < FILLERS; number++)
+    await js.from.publish(`${prefix}.key._.filler${number}`, randomBytes(FILLER_BYTES), {})
+  const dropped = gate()
+  js.from.onDisconnect(dropped.open)
+  let parts = 0
+  const onPart = () => {
+    if (parts++ === 0) small.nats().signal('SIGKILL')
+    return dropped.opened
+  }
+  const options = { replicas: 3, patienceMs: PATIENCE_MS } as const
+  const copy = copyStream(js.from, js.to, before.queue.stream, { ...options, onPart })
+  await expect(copy).rejects.toThrow('the connection to NATS dropped before its end')
+  await small.nats().restart()
+  const next = () => copyStream(js.from, js.to, before.queue.stream, options)
+  await until(() => expect(next()).rejects.toThrow('is no whole copy: delete the volumes of the new servers'))
+})
+
+it('copy-streams ends with an error if the server has none of the streams', async () => {
+  const env = { NATS_URL: cluster.nats().url, FAIRLEAD_PREFIX: freshPrefix(), LOG_LEVEL: 'error' }
+  const { code, stderr } = await command(['copy-streams', '--from', small.nats().url], env)
+  expect(stderr).toMatch(/--from is 127.0.0.1:\d+, which has none of the streams \w+_EVENTS, .*FAIRLEAD_PREFIX/)
+  expect(code).toBe(2)
 })

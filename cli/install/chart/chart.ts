@@ -20,8 +20,8 @@ import {
   yamlOf,
 } from './templated.ts'
 
-/** The value `small`: true, false or "move". */
-const SMALL = '(toString .Values.small)'
+/** The value `small`, as text: "true", "false" or "move". */
+const SMALL = '(include "fairlead.small" .)'
 const IS_CLUSTER = 'gt (int .Values.nats.replicas) 1'
 const SUFFIX = 'empty .Values.shard | ternary "" (printf "-%s" .Values.shard)'
 const POD = 'spec/template/spec'

@@ -2,6 +2,11 @@
 {{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ .tag }}{{ end }}
 {{- end }}
 
+{{/* "true", "false" or "move". A release of an earlier chart has no such value if it is upgraded by --reuse-values. */}}
+{{- define "fairlead.small" -}}
+{{ .Values.small | default false }}
+{{- end }}
+
 {{- define "fairlead.natsUrl" -}}
 {{- if .Values.nats.enabled }}tls://fairlead-nats.{{ .Release.Namespace }}.svc:4222
 {{- else }}{{ required "nats.url is empty: nats.enabled is false, so say where NATS is, e.g. tls://nats.example.com:4222" .Values.nats.url }}
