@@ -5,7 +5,7 @@ import { retryWhileUnreachable } from '#process/connections'
 import { UsageError, untilStopped } from '#process/exit'
 import { createLogger } from '#process/logging'
 import { createMetrics, serveMetrics } from '#process/metrics'
-import { openJetStream } from '#process/nats'
+import { openJetStream, streamsOf } from '#process/nats'
 
 export interface CopyStreamsOptions {
   from: string
@@ -23,7 +23,6 @@ export async function copyStreams(config: Config, { from, listen, waitSeconds }:
   const stopped = once(signal, 'abort').then(() => 'stopped' as const)
   let missing = STREAMS
   const troubles = () => missing.map((stream) => `${stream} is not copied yet`)
-  const { FAIRLEAD_PREFIX: prefix } = config
   const { registry } = createMetrics()
   const server =
     listen === undefined ? undefined : await serveMetrics(listen, registry, { status: () => undefined, troubles })
@@ -38,7 +37,7 @@ export async function copyStreams(config: Config, { from, listen, waitSeconds }:
     })
     await using js = await open(config)
     const options = { replicas: config.FAIRLEAD_REPLICAS, patienceMs: waitSeconds * 1000 }
-    const streams = STREAMS.map((name) => (prefix === undefined ? name : `${prefix}_${name}`))
+    const streams = streamsOf(config, STREAMS)
     let found = 0
     for (const [index, stream] of streams.entries()) {
       const copied = await copyStream(old, js, stream, options)

@@ -16,7 +16,7 @@ import { encodeHeaders, type JetStream } from '#nats'
 import type { Config } from '#process/config'
 import { oneLine, UsageError, untilStopped } from '#process/exit'
 import { createLogger } from '#process/logging'
-import { openJetStream, reportConnection } from '#process/nats'
+import { openJetStream, reportConnection, streamsOf } from '#process/nats'
 import { ownerOf } from '#spec'
 import type { CommandContext, Format, Target } from '../options.ts'
 
@@ -174,7 +174,10 @@ export async function openSink(
 ): Promise<Sink & AsyncDisposable> {
   if (to.kind === 'http') return { ...httpSink(to.url, mode, tries), [Symbol.asyncDispose]: async () => {} }
   const js = await openJetStream(config, 'publish')
-  return { ...natsSink(js, to.subject, mode, ownStreams(config)), [Symbol.asyncDispose]: () => js.close() }
+  return {
+    ...natsSink(js, to.subject, mode, streamsOf(config, ['EVENTS', 'WORK', 'DEAD'])),
+    [Symbol.asyncDispose]: () => js.close(),
+  }
 }
 
 function httpSink(url: string, mode: ContentMode, tries: number): Sink {
@@ -234,9 +237,6 @@ function reasonOf(error: unknown): string {
   if (cause instanceof AggregateError) return reasonOf(cause.errors[0])
   return cause instanceof Error ? cause.message : (error as Error).message
 }
-
-const ownStreams = ({ FAIRLEAD_PREFIX: prefix }: Config): string[] =>
-  ['EVENTS', 'WORK', 'DEAD'].map((name) => (prefix === undefined ? name : `${prefix}_${name}`))
 
 /** Returns the stream that stores the subject; undefined if there is none. Rejects without an answer. */
 const streamOf = async (js: JetStream, subject: string): Promise<string | undefined> =>

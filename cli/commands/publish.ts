@@ -17,6 +17,7 @@ import { UsageError, untilStopped } from '#process/exit'
 import { clusterId, openKube } from '#process/kube'
 import { createLogger } from '#process/logging'
 import { openJetStream, prefixOf } from '#process/nats'
+import { quoted } from '#process/shell'
 import type { CommandContext, Print, Target } from '../options.ts'
 import { openSink } from './events.ts'
 import { guessedRef, imagined, isUsuallyNamespaced, objectsIn, resourceNamed, served } from './manifests.ts'
@@ -179,15 +180,13 @@ const called = ({ kind, metadata: { namespace, name } }: KubeObject): string =>
 /** Returns the request as a command for a POSIX shell. */
 function curlCommand(url: string, { headers, body }: HttpMessage): string {
   const lines = [
-    `curl --fail-with-body -sS -X POST ${quote(url)}`,
-    ...Object.entries(headers).map(([name, value]) => `-H ${quote(`${name}: ${value}`)}`),
-    `--data-binary ${quote(Buffer.from(body).toString())}`,
+    `curl --fail-with-body -sS -X POST ${quoted(url)}`,
+    ...Object.entries(headers).map(([name, value]) => `-H ${quoted(`${name}: ${value}`)}`),
+    // curl would read a leading `@` as the name of a file, but JSON never begins with it.
+    `--data-binary ${quoted(Buffer.from(body).toString())}`,
   ]
   return lines.join(' \\\n  ')
 }
-
-/** Quotes the text as one word. curl would read a leading `@` as the name of a file, but JSON never begins with it. */
-const quote = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`
 
 /** Stores events as the bridge does: an older version never replaces a newer one. Returns the result for each event. */
 export async function storeEvents(

@@ -8,6 +8,7 @@ import { builtinNames, builtinOf, builtins } from '#functions'
 import type { Reconciler } from '#sdk'
 import type { Config } from './config.ts'
 import { UsageError } from './exit.ts'
+import { quoted } from './shell.ts'
 
 /** The functions that a command line selects. */
 export interface Selection {
@@ -36,7 +37,7 @@ export function forcedInstall(
   return ['fairlead install --force', ...words].join(' ')
 }
 
-const inShell = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`)
+const inShell = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : quoted(word))
 
 /** Returns the selected functions, or none. */
 export async function loadFunctions({ function: files, builtin, namespaces }: Selection): Promise<Reconciler[]> {

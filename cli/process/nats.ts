@@ -39,6 +39,10 @@ function tlsOf(
 export const prefixOf = ({ FAIRLEAD_PREFIX: prefix }: Pick<Config, 'FAIRLEAD_PREFIX'>) =>
   prefix === undefined ? {} : { prefix }
 
+/** Returns the names that these streams have in the installation. */
+export const streamsOf = ({ FAIRLEAD_PREFIX: prefix }: Pick<Config, 'FAIRLEAD_PREFIX'>, names: readonly string[]) =>
+  names.map((name) => (prefix === undefined ? name : `${prefix}_${name}`))
+
 export function queueOptions(config: Config, log: Logger): QueueOptions {
   const leaseMs = config.FAIRLEAD_LEASE_SECONDS * 1000
   return {

@@ -1,4 +1,5 @@
 import { type Command, InvalidArgumentError } from 'commander'
+import { quoted } from '#process/shell'
 import type { CommandContext } from '../options.ts'
 
 const shells = ['bash', 'zsh', 'fish'] as const
@@ -33,17 +34,15 @@ const byPath = (words: Word[]): Map<string, Word[]> => Map.groupBy(words, ({ pat
 const commandPaths = (words: Word[]): string[] =>
   words.flatMap(({ path, word }) => (word.startsWith('--') ? [] : [`${path} ${word}`.trim()]))
 
-const quote = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`
-
 const scripts: Record<Shell, (words: Word[]) => string> = {
   bash: (words) => {
     const cases = [...byPath(words)].map(
-      ([path, list]) => `    ${quote(path)}) words=${quote(list.map(({ word }) => word).join(' '))} ;;`,
+      ([path, list]) => `    ${quoted(path)}) words=${quoted(list.map(({ word }) => word).join(' '))} ;;`,
     )
     return `_fairlead() {
   local path= word words=
   for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-    case "\${path:+$path }$word" in ${commandPaths(words).map(quote).join('|')}) path="\${path:+$path }$word" ;; esac
+    case "\${path:+$path }$word" in ${commandPaths(words).map(quoted).join('|')}) path="\${path:+$path }$word" ;; esac
   done
   case "$path" in
 ${cases.join('\n')}
@@ -56,16 +55,16 @@ complete -o default -F _fairlead fairlead
   zsh: (words) => {
     const cases = [...byPath(words)].map(([path, list]) => {
       const described = list
-        .map(({ word, description }) => quote(`${word.replaceAll(':', '\\:')}:${description}`))
+        .map(({ word, description }) => quoted(`${word.replaceAll(':', '\\:')}:${description}`))
         .join(' ')
-      return `    ${quote(path)}) entries=(${described}) ;;`
+      return `    ${quoted(path)}) entries=(${described}) ;;`
     })
     return `#compdef fairlead
 _fairlead() {
   local -a entries
   local given= word
   for word in "\${(@)words[2,CURRENT-1]}"; do
-    case "\${given:+$given }$word" in ${commandPaths(words).map(quote).join('|')}) given="\${given:+$given }$word" ;; esac
+    case "\${given:+$given }$word" in ${commandPaths(words).map(quoted).join('|')}) given="\${given:+$given }$word" ;; esac
   done
   case "$given" in
 ${cases.join('\n')}
@@ -77,15 +76,15 @@ compdef _fairlead fairlead
   },
   fish: (words) => {
     const line = ({ path, word, description }: Word) => {
-      const here = `__fairlead_path ${quote(path)}`
+      const here = `__fairlead_path ${quoted(path)}`
       const what = word.startsWith('--') ? `-l ${word.slice(2)}` : `-a ${word}`
-      return `complete -c fairlead -f -n ${quote(here)} ${what} -d ${quote(description)}`
+      return `complete -c fairlead -f -n ${quoted(here)} ${what} -d ${quoted(description)}`
     }
     return `function __fairlead_path
   set -l given
   for word in (commandline -opc)[2..-1]
     contains -- "$given $word" ${commandPaths(words)
-      .map((path) => quote(path.includes(' ') ? path : ` ${path}`))
+      .map((path) => quoted(path.includes(' ') ? path : ` ${path}`))
       .join(' ')}; and set -a given $word
   end
   test "$given" = "$argv[1]"

@@ -1,9 +1,9 @@
-import { appendFileSync, existsSync, readFileSync } from 'node:fs'
 import { cpus } from 'node:os'
 import { parseArgs } from 'node:util'
 import { createKubeClient, loadKubeConfig } from '#kube'
 import { fairlead } from '../../support/fairlead.ts'
 import { startTestCluster } from '../../support/servers.ts'
+import { Results } from '../results.ts'
 import { Life } from './life.ts'
 import { scenes } from './scenes.ts'
 import { FUNCTIONS, prepare, SIDES, type Side } from './sides.ts'
@@ -33,15 +33,9 @@ await using kube = createKubeClient({
   userAgent: 'bench',
   maxSockets: 64,
 })
-const results: Result[] =
-  file !== undefined && existsSync(file)
-    ? readFileSync(file, 'utf8')
-        .trim()
-        .split('\n')
-        .map((line) => JSON.parse(line) as Result)
-    : []
+const results = new Results<Result>(file)
 for (let round = 1; round <= rounds; round++) await oneRound(round)
-console.log(`${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}\n\n${tableOf(results)}`)
+console.log(`${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}\n\n${tableOf(results.all)}`)
 process.exit(0)
 
 async function oneRound(round: number): Promise<void> {
@@ -58,9 +52,7 @@ async function oneRound(round: number): Promise<void> {
       const { side } = life
       const figures = await scenes[scene].run(life)
       say(`round ${round}: ${side}, ${scenes[scene].title}: ${JSON.stringify(figures)}`)
-      const result = { scene, side, figures }
-      results.push(result)
-      if (file !== undefined) appendFileSync(file, `${JSON.stringify(result)}\n`)
+      results.add({ scene, side, figures })
     }
   }
 }

@@ -1,4 +1,3 @@
-import { appendFileSync, existsSync, readFileSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { cpus, tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -10,6 +9,7 @@ import { fairlead } from '../../support/fairlead.ts'
 import { startTestCluster } from '../../support/servers.ts'
 import { createOtherPods } from '../other-pods.ts'
 import { requestsTo } from '../requests.ts'
+import { Results } from '../results.ts'
 import { FleetEdits, NAMESPACE } from './edits.ts'
 import { operators, writeFunctions } from './functions.ts'
 import { type ApiServer, calm, edited, failures, idle, measuredFor, restarted, type Scene, upgraded } from './scenes.ts'
@@ -45,14 +45,7 @@ const objects = Number(options.objects)
 const others = Number(options.others)
 const seconds = Number(options.seconds)
 const fleetOf = operators(Number(options.operators))
-const file = options.results
-const results: Result[] =
-  file !== undefined && existsSync(file)
-    ? readFileSync(file, 'utf8')
-        .trim()
-        .split('\n')
-        .map((line) => JSON.parse(line) as Result)
-    : []
+const results = new Results<Result>(options.results)
 
 for (let round = 1; round <= rounds; round++) {
   const inTurn = round % 2 === 1 ? chosen(options.sides, SIDES) : chosen(options.sides, SIDES).reverse()
@@ -60,7 +53,7 @@ for (let round = 1; round <= rounds; round++) {
     await oneSide(side, (what) => void process.stderr.write(`round ${round}: ${side}: ${what}\n`))
 }
 const shownAs = `${fleetOf.length} operators with ${objects} objects each, beside ${others} pods of others`
-console.log(`${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}, ${shownAs}\n\n${tableOf(results)}`)
+console.log(`${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}, ${shownAs}\n\n${tableOf(results.all)}`)
 process.exit(0)
 
 async function oneSide(side: Side, say: (what: string) => void): Promise<void> {
@@ -99,9 +92,7 @@ async function oneSide(side: Side, say: (what: string) => void): Promise<void> {
     for (const figure of ['requests', 'watches'])
       if (figures[figure] !== undefined) figures[figure] -= alone[figure] ?? 0
     say(`${name}: ${JSON.stringify(figures)}`)
-    const result = { side, scene: name, figures }
-    results.push(result)
-    if (file !== undefined) appendFileSync(file, `${JSON.stringify(result)}\n`)
+    results.add({ side, scene: name, figures })
   }
   stop.abort()
   await rm(dir, { recursive: true, force: true })
