@@ -53,7 +53,8 @@ it.each(losses)(
     await world.create(at(name, new Date(Date.now() + HOUR_MS)))
     await waits(one, name)
     await js.admin.streams[act](stream)
-    expect((await one.exited).code).toBe(4)
+    const { code, signal } = await one.exited
+    expect({ code, signal, last: one.logs.slice(-5) }).toMatchObject({ code: 4, signal: null })
     expect(one.logs.some(({ msg }) => msg.includes(`stream ${stream} was ${word}`))).toBe(true)
     left = world.up()
     await waits(left, name)
