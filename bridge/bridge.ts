@@ -14,12 +14,12 @@ import { ResourceWatch } from './resource-watch.ts'
 import { RESYNCS, Resyncs } from './resyncs.ts'
 import { type CoveredAsk, type IsClusterScoped, Routes } from './routing.ts'
 import { Sweeper, type SweeperDeps } from './sweeper.ts'
-import type { Bridge, BridgeOptions, BridgeStatus, ResourceStatus } from './types.ts'
+import type { Bridge, BridgeDeps, BridgeStatus, ResourceStatus } from './types.ts'
 import { StreamContinuity } from './watch-progress.ts'
 import { isStarting, type State } from './watch-state.ts'
 
 /** Returns a bridge. Several bridges may run at once: each recognises the changes that EVENTS has already. */
-export const createBridge = (options: BridgeOptions): Bridge => new WatchingBridge(options)
+export const createBridge = (deps: BridgeDeps): Bridge => new WatchingBridge(deps)
 
 interface RunningWatch extends WatchScope {
   watch: ResourceWatch
@@ -36,7 +36,7 @@ const LISTED_PER_TURN = 4
 const ASK_FOR_INCARNATION_EVERY_MS = 5000
 
 class WatchingBridge implements Bridge {
-  readonly #options: BridgeOptions
+  readonly #deps: BridgeDeps
   readonly #continuity: StreamContinuity
   readonly #scopes: Scopes
   readonly #publisher: Publisher
@@ -64,12 +64,12 @@ class WatchingBridge implements Bridge {
   /** The last known incarnation of the streams. */
   #known: string | undefined
 
-  constructor(options: BridgeOptions) {
-    this.#options = options
-    this.#continuity = new StreamContinuity(options)
-    options.watermark?.onLoss(() => this.#recheck())
-    this.#scopes = new Scopes(options.kube)
-    const { events, log, random = Math.random, shard = '' } = options
+  constructor(deps: BridgeDeps) {
+    this.#deps = deps
+    this.#continuity = new StreamContinuity(deps)
+    deps.watermark?.onLoss(() => this.#recheck())
+    this.#scopes = new Scopes(deps.kube)
+    const { events, log, random = Math.random, shard = '' } = deps
     const enqueue = (reconciler: string, key: string, lane: 'high' | 'low', cause: string) =>
       this.#publisher.enqueue(reconciler, key, lane, cause)
     this.#relations = new Relations({ events, log, signal: this.#ended.signal }, enqueue)
@@ -82,18 +82,18 @@ class WatchingBridge implements Bridge {
       reconcilers: () => this.#admitted,
       routes: () => this.#routes,
     })
-    this.#publisher = new Publisher({ ...options, scopes: this.#scopes, relations: this.#relations })
-    this.#admission = new Admission({ ...options, shard, changed: () => this.#rerouting.poke() })
+    this.#publisher = new Publisher({ ...deps, scopes: this.#scopes, relations: this.#relations })
+    this.#admission = new Admission({ ...deps, shard, changed: () => this.#rerouting.poke() })
     this.#registry = new Registry(log, shard, () => this.#review())
-    this.#sweeper = new Sweeper({ ...options, ...options.sweep, now: this.#now, isWanted: () => this.#demand() })
+    this.#sweeper = new Sweeper({ ...deps, ...deps.sweep, now: this.#now, isWanted: () => this.#demand() })
     this.orphanedKeys = new OrphanedFinalizers({
-      ...options,
+      ...deps,
       existing: () => this.#registry.existing,
       changed: () => this.#rerouting.poke(),
     })
-    const deps = { kube: options.kube, log, now: this.#now }
+    const writing = { kube: deps.kube, log, now: this.#now }
     this.#conditions = new ConditionWriter({
-      ...deps,
+      ...writing,
       conditions: () =>
         currentConditions({
           registry: this.#registry,
@@ -105,7 +105,7 @@ class WatchingBridge implements Bridge {
     })
     const leaving = () =>
       this.#registry.elsewhere.map(({ object }) => object).filter((object) => holderOf(object) === shard)
-    this.#releases = new Releases({ ...deps, queue: options.queue, shard, leaving })
+    this.#releases = new Releases({ ...writing, queue: deps.queue, shard, leaving })
   }
 
   async run(signal: AbortSignal, graceMs: number): Promise<void> {
@@ -158,7 +158,7 @@ class WatchingBridge implements Bridge {
   #reroute(): void {
     if (this.#isStopping || !(this.#isRouted || this.#admission.isDecided)) return
     this.#isRouted = true
-    const { events } = this.#options
+    const { events } = this.#deps
     this.#routes = new Routes(this.#admitted, (ref) => events.isReferenceOnly(ref), this.orphanedKeys.asks())
     this.#overlaps = overlapsOf([...this.#admitted, ...this.#registry.servedElsewhere])
     this.#relations.reroute(this.#routes)
@@ -198,7 +198,7 @@ class WatchingBridge implements Bridge {
     try {
       await this.#scopes.discover(refs, signal)
     } catch (error) {
-      if (!signal.aborted) this.#options.log.warn({ err: error }, 'which resources are cluster-scoped is not known yet')
+      if (!signal.aborted) this.#deps.log.warn({ err: error }, 'which resources are cluster-scoped is not known yet')
     }
     if (!signal.aborted) this.#arrange()
   }
@@ -206,7 +206,7 @@ class WatchingBridge implements Bridge {
   #start(ref: ResourceRef, namespace?: string): void {
     const name = nameOf({ ref, namespace })
     const stop = new AbortController()
-    const { kube, events, log, observer, silenceSeconds, random = Math.random } = this.#options
+    const { kube, events, log, observer, silenceSeconds, random = Math.random } = this.#deps
     const watch = new ResourceWatch(ref, namespace, {
       kube,
       events,
@@ -245,15 +245,15 @@ class WatchingBridge implements Bridge {
       this.#scopes.forget(ref)
       void this.#discoverScopes()
     }
-    this.#options.observer?.interrupted?.({ resource, failure: failure.kind })
+    this.#deps.observer?.interrupted?.({ resource, failure: failure.kind })
     const isNotInstalled = failure.kind === 'absent' && resource === resourceName(RECONCILERS)
     if (isNotInstalled && next.attempt === 1)
-      this.#options.log.error(
+      this.#deps.log.error(
         { resource },
         'the API server knows no Reconcilers, so there is nothing to do: run fairlead install, or up --install',
       )
     const level = isNotInstalled || isStarting(failure, next.attempt) ? 'debug' : 'warn'
-    this.#options.log[level]({ resource, reason: failure.kind, detail: failure.message, ms }, 'a watch waits to go on')
+    this.#deps.log[level]({ resource, reason: failure.kind, detail: failure.message, ms }, 'a watch waits to go on')
   }
 
   /** Begins again at the cursors, as at a start, because NATS may have lost the last messages that it confirmed. */
@@ -267,7 +267,7 @@ class WatchingBridge implements Bridge {
 
   /** Notices a stream whose last sequence has decreased although the connection was never interrupted. */
   async #noticeRestarts(signal: AbortSignal): Promise<void> {
-    const { incarnation, log } = this.#options
+    const { incarnation, log } = this.#deps
     if (!incarnation) return
     while (!signal.aborted) {
       const current = await incarnation().catch(() => this.#known)
@@ -287,7 +287,7 @@ class WatchingBridge implements Bridge {
     return this.#places(ref).flatMap((place) => this.#watches.get(nameOf(place))?.watch.status() ?? [])
   }
 
-  readonly #now = (): Date => (this.#options.now ?? (() => new Date()))()
+  readonly #now = (): Date => (this.#deps.now ?? (() => new Date()))()
 }
 
 /**

@@ -3,8 +3,8 @@ export { troubles } from './health.ts'
 export { createOrphanedKeySweeper, type OrphanedKeysOptions } from './orphaned-keys.ts'
 export type {
   Bridge,
+  BridgeDeps,
   BridgeObserver,
-  BridgeOptions,
   BridgeStatus,
   ChangeTracer,
   Echo,

@@ -7,7 +7,7 @@ import type { Announced } from '#queue'
 import { PAUSED_ANNOTATION, type ReconcilerSpec } from '#spec'
 import type { Pending, Relations } from './relations.ts'
 import type { Change, Owner, Routes, Target } from './routing.ts'
-import type { BridgeOptions } from './types.ts'
+import type { BridgeDeps } from './types.ts'
 
 /** A change to store, or keys that must run although EVENTS has the object's version. */
 export type News =
@@ -37,7 +37,7 @@ export interface Publication {
   isPartial?: boolean
 }
 
-export type PublisherDeps = Pick<BridgeOptions, 'events' | 'queue' | 'log' | 'ownWrites' | 'tracer' | 'observer'> & {
+export type PublisherDeps = Pick<BridgeDeps, 'events' | 'queue' | 'log' | 'ownWrites' | 'tracer' | 'observer'> & {
   scopes: Scopes
   relations: Relations
 }

@@ -4,7 +4,7 @@ import { finalizerOfReconciler, holderOf, isRefused, shardOf } from '#spec'
 import type { ExistingReconcilers } from './orphaned-finalizers.ts'
 import { parseReconciler, type Reconciler, type RefusedReconciler } from './reconcilers.ts'
 import { type ListedChange, NotStreamedError, type RelistPlan, relist } from './relist.ts'
-import type { BridgeOptions, RelistReport } from './types.ts'
+import type { BridgeDeps, RelistReport } from './types.ts'
 
 /** The Reconcilers that exist, from their watch. */
 export class Registry implements ResourceEventHandler {
@@ -129,7 +129,7 @@ interface Sink {
   stored(): Promise<void>
 }
 
-type ListerDeps = Pick<BridgeOptions, 'kube' | 'events' | 'log'> & { handler?: ResourceEventHandler | undefined }
+type ListerDeps = Pick<BridgeDeps, 'kube' | 'events' | 'log'> & { handler?: ResourceEventHandler | undefined }
 
 /** Lists a resource as a stream until the server turns out not to support that, and then in pages. */
 export class Lister {

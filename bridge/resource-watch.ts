@@ -10,12 +10,11 @@ import { isSameSelection, type Selection } from './reconcilers.ts'
 import { Lister, type ResourceEventHandler } from './registry.ts'
 import { ofKind, type RelistPlan, watchQuery } from './relist.ts'
 import type { Routes } from './routing.ts'
-import type { BridgeOptions, ResourceStatus } from './types.ts'
+import type { BridgeDeps, ResourceStatus } from './types.ts'
 import { type StreamContinuity, WatchProgress } from './watch-progress.ts'
 import { classify, type Input, type Listing, type Relist, type State, step, type Watching } from './watch-state.ts'
 
-export interface ResourceWatchDeps
-  extends Pick<BridgeOptions, 'kube' | 'events' | 'log' | 'observer' | 'silenceSeconds'> {
+export interface ResourceWatchDeps extends Pick<BridgeDeps, 'kube' | 'events' | 'log' | 'observer' | 'silenceSeconds'> {
   publisher: Publisher
   routes: () => Routes
   /** The limits of concurrent lists, and of listed objects in progress, for all watches of the process. */
@@ -222,7 +221,7 @@ export class ResourceWatch {
   }
 }
 
-export interface ListingDeps extends Pick<BridgeOptions, 'kube' | 'events' | 'log' | 'observer'> {
+export interface ListingDeps extends Pick<BridgeDeps, 'kube' | 'events' | 'log' | 'observer'> {
   routes: () => Routes
   coverageIds: () => string[]
   /** The limit of concurrent lists, for all watches of the process. */
@@ -318,7 +317,7 @@ export class ListingPhase {
   }
 }
 
-export interface WatchingDeps extends Pick<BridgeOptions, 'kube' | 'observer' | 'silenceSeconds'> {
+export interface WatchingDeps extends Pick<BridgeDeps, 'kube' | 'observer' | 'silenceSeconds'> {
   routes: () => Routes
   handler?: ResourceEventHandler
   pipeline: ChangePipeline

@@ -12,7 +12,7 @@ export interface Watermark {
   onLoss(listener: () => void): void
 }
 
-export interface BridgeOptions {
+export interface BridgeDeps {
   kube: KubeClient
   events: EventStore
   queue: Pick<WorkQueue, 'declare' | 'enqueue' | 'announce' | 'isServed'>

@@ -3,10 +3,10 @@ import { type ResourceRef, type RunLog, resourceName } from '#contracts'
 import type { Cursor, EventStore } from '#events'
 import { repeat, Serial, Wake } from '#primitives'
 import type { CoveredUpTo } from './relist.ts'
-import type { BridgeOptions, Watermark } from './types.ts'
+import type { BridgeDeps, Watermark } from './types.ts'
 import type { Input, Relist } from './watch-state.ts'
 
-export interface WatchProgressDeps extends Pick<BridgeOptions, 'events' | 'log'> {
+export interface WatchProgressDeps extends Pick<BridgeDeps, 'events' | 'log'> {
   continuity: StreamContinuity
   /** Returns the present Reconcilers of the watch, by coverage ID. */
   coverageIds: () => string[]
@@ -388,11 +388,11 @@ const reconcilerIn = (coverageId: string): string => coverageId.slice(0, coverag
 
 /** Whether NATS still has all messages that it has confirmed. */
 export class StreamContinuity {
-  readonly #incarnation: BridgeOptions['incarnation']
+  readonly #incarnation: BridgeDeps['incarnation']
   readonly #watermark: Watermark | undefined
   readonly #always = new AbortController().signal
 
-  constructor({ incarnation, watermark }: Pick<BridgeOptions, 'incarnation' | 'watermark'>) {
+  constructor({ incarnation, watermark }: Pick<BridgeDeps, 'incarnation' | 'watermark'>) {
     this.#incarnation = incarnation
     this.#watermark = watermark
   }

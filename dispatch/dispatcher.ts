@@ -12,14 +12,14 @@ import { Gate, Outage } from './gate.ts'
 import type { FunctionAccess } from './http/http-function.ts'
 import { Adoptions, createObjectCache, References } from './observe/references.ts'
 import { StateBudget } from './observe/state-budget.ts'
-import { type ReconciliationDependencies, seedsFrom } from './run/dependencies.ts'
+import { type ReconciliationDeps, seedsFrom } from './run/dependencies.ts'
 import { type FunctionCall, FunctionCalls, type IgnoredSignal } from './run/function-calls.ts'
 import type { EndedRun, RunObserver } from './run/trail.ts'
 import { ReconcilerLifecycle } from './serve/reconciler-lifecycle.ts'
 
 const RETRY_MS = 1000
 
-export interface DispatcherDependencies {
+export interface DispatcherDeps {
   kube: KubeClient
   events: EventStore
   queue: WorkQueue
@@ -93,18 +93,18 @@ export interface Dispatcher extends Runnable {
   serving(): string[]
 }
 
-export function createDispatcher(deps: DispatcherDependencies): Dispatcher {
+export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   return new LiveDispatcher(deps)
 }
 
 class LiveDispatcher implements Dispatcher {
-  readonly #deps: DispatcherDependencies
-  readonly #runDeps: ReconciliationDependencies & { recorder: EventRecorder }
+  readonly #deps: DispatcherDeps
+  readonly #runDeps: ReconciliationDeps & { recorder: EventRecorder }
   readonly #lifecycles = new Map<string, ReconcilerLifecycle>()
   readonly #cursors = new Map<string, StoredCursor>()
   readonly #identities = new Identities()
 
-  constructor(deps: DispatcherDependencies) {
+  constructor(deps: DispatcherDeps) {
     const { kube, events, instance, log, now = () => new Date(), random = Math.random } = deps
     const gate = new Gate(deps.apiConcurrency ?? 10, new Outage(kube, random))
     const { eventDropped = () => undefined } = deps

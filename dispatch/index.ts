@@ -1,5 +1,5 @@
 export { EventRecorder } from './apply/event-recorder.ts'
-export { createDispatcher, type Dispatcher, type DispatcherDependencies } from './dispatcher.ts'
+export { createDispatcher, type Dispatcher, type DispatcherDeps } from './dispatcher.ts'
 export { type DryRunResult, dryRun } from './dry-run/dry-run.ts'
 export type { DryRunStep } from './dry-run/dry-run-client.ts'
 export { dryRunAll } from './dry-run/fleet.ts'

@@ -16,7 +16,7 @@ interface HistoryConnection {
   onReconnect(listener: () => void): unknown
 }
 
-export interface HistoryOptions {
+export interface HistoryDeps {
   connection: HistoryConnection
   /** Creates the stream if it does not exist. */
   declare: () => Promise<void>
@@ -37,16 +37,16 @@ const DECLARE_EVERY_MS = 60_000
  * records that NATS does not accept in time are dropped and counted.
  */
 export class RunHistory implements Runnable {
-  readonly #options: HistoryOptions
+  readonly #deps: HistoryDeps
   readonly #cpu = new CpuOfRuns()
   #isDeclared = false
   #isConnected = true
   #unconfirmedBytes = 0
   #confirming: Promise<void> | undefined
 
-  constructor(options: HistoryOptions) {
-    this.#options = options
-    const { connection } = options
+  constructor(deps: HistoryDeps) {
+    this.#deps = deps
+    const { connection } = deps
     connection.onDisconnect(() => {
       this.#isConnected = false
     })
@@ -59,12 +59,12 @@ export class RunHistory implements Runnable {
   async run(signal: AbortSignal): Promise<void> {
     for (let isTold = false; !signal.aborted; ) {
       try {
-        await this.#options.declare()
+        await this.#deps.declare()
         this.#isDeclared = true
         isTold = false
       } catch (error) {
         this.#isDeclared = false
-        if (!isTold) this.#options.log.warn({ err: error }, 'runs are not recorded: the stream RUNS cannot be made')
+        if (!isTold) this.#deps.log.warn({ err: error }, 'runs are not recorded: the stream RUNS cannot be made')
         isTold = true
       }
       await sleep(DECLARE_EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined)
@@ -80,25 +80,25 @@ export class RunHistory implements Runnable {
   ended(run: EndedRun): void {
     const cpuMs = this.#cpu.take({ reconciler: run.of.name, key: run.lease.key })
     if (!isKept(run)) return
-    const { process, dropped } = this.#options
+    const { process, dropped } = this.#deps
     if (!this.#isDeclared || !this.#isConnected || this.#unconfirmedBytes > MOST_UNCONFIRMED_BYTES)
       return dropped(run.of.name)
     try {
       this.#send(recordOf(run, { process, cpuMs }))
     } catch (error) {
       dropped(run.of.name)
-      this.#options.log.warn({ err: error, reconciler: run.of.name }, 'run not recorded')
+      this.#deps.log.warn({ err: error, reconciler: run.of.name }, 'run not recorded')
     }
   }
 
   /** Resolves when NATS has received what was sent before. */
   flush(): Promise<void> {
-    return this.#options.connection.flush()
+    return this.#deps.connection.flush()
   }
 
   #send(record: RunRecord): void {
     const json = JSON.stringify(record)
-    this.#options.send(record, json)
+    this.#deps.send(record, json)
     this.#unconfirmedBytes += json.length
     this.#confirming ??= this.#confirm()
   }
@@ -107,7 +107,7 @@ export class RunHistory implements Runnable {
   async #confirm(): Promise<void> {
     await sleep(CONFIRM_EVERY_MS, undefined, { ref: false })
     const bytes = this.#unconfirmedBytes
-    await this.#options.connection.flush().catch(() => undefined)
+    await this.#deps.connection.flush().catch(() => undefined)
     this.#unconfirmedBytes -= bytes
     this.#confirming = this.#unconfirmedBytes > 0 ? this.#confirm() : undefined
   }

@@ -13,7 +13,7 @@ const MOST_WAITING = 1000
 /** The number of concurrent requests for Events. */
 const AT_ONCE = 4
 
-export interface EventRecorderDependencies {
+export interface EventRecorderDeps {
   gate: Gate
   /** The name of this process, at most 128 characters. */
   instance: string
@@ -38,12 +38,12 @@ interface Waiting {
  * dropped. An equal report creates no second Event, but increases the count of its series.
  */
 export class EventRecorder {
-  readonly #deps: EventRecorderDependencies
+  readonly #deps: EventRecorderDeps
   readonly #correlator = new EventCorrelator()
   readonly #waiting = new FairQueue<Waiting>()
   readonly #sending = new Set<Promise<void>>()
 
-  constructor(deps: EventRecorderDependencies) {
+  constructor(deps: EventRecorderDeps) {
     this.#deps = deps
   }
 
@@ -112,7 +112,7 @@ export class EventRecorder {
 }
 
 function kubernetesEvent(
-  { instance, action = 'Reconcile' }: EventRecorderDependencies,
+  { instance, action = 'Reconcile' }: EventRecorderDeps,
   reconciler: string,
   { apiVersion, kind, metadata }: KubeObject,
   { type, reason, message }: EventReport,

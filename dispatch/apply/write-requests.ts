@@ -9,7 +9,7 @@ import { readLive } from '../observe/references.ts'
 import type { RunObserver } from '../run/trail.ts'
 import type { InFlight } from './write-through.ts'
 
-export interface WriteRequestsDependencies {
+export interface WriteRequestsDeps {
   kube: KubeClient
   gate: Gate
   inFlight: InFlight
@@ -48,12 +48,12 @@ const TRIES = 5
  * The API requests for the writes of one run. Each waits at the gate, and is sent only while the run holds its lease.
  */
 export class WriteRequests {
-  readonly #deps: WriteRequestsDependencies
+  readonly #deps: WriteRequestsDeps
   readonly #run: WritingRun
   readonly #kube: KubeClient
   readonly #traceparent: string
 
-  constructor(deps: WriteRequestsDependencies, run: WritingRun) {
+  constructor(deps: WriteRequestsDeps, run: WritingRun) {
     this.#deps = deps
     this.#run = run
     this.#traceparent = traceparentOf(run.span)

@@ -3,7 +3,7 @@ import { asTravelling, type EventStore, type OwnerKey, type PutResult, type Verb
 import type { Written } from '#reconcile'
 import type { References } from '../observe/references.ts'
 
-interface WriteThroughDependencies {
+interface WriteThroughDeps {
   events: Pick<EventStore, 'put'>
   references: References
   inFlight: InFlight
@@ -24,7 +24,7 @@ export class WriteThrough {
   readonly #inFlight: InFlight
   readonly #run: StoringRun
 
-  constructor({ events, references, inFlight }: WriteThroughDependencies, run: StoringRun) {
+  constructor({ events, references, inFlight }: WriteThroughDeps, run: StoringRun) {
     this.#events = events
     this.#references = references
     this.#inFlight = inFlight

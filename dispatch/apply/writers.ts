@@ -23,7 +23,7 @@ import {
   keptByReconcilers,
   moved,
   WriteRequests,
-  type WriteRequestsDependencies,
+  type WriteRequestsDeps,
   type WritingRun,
 } from './write-requests.ts'
 import { WriteThrough } from './write-through.ts'
@@ -41,7 +41,7 @@ import { WriteThrough } from './write-through.ts'
  *     #refused           if the primary is gone: GoneError; if it has changed: ConflictError, EVENTS has the new version
  */
 
-export interface WritersDependencies extends WriteRequestsDependencies {
+export interface WritersDeps extends WriteRequestsDeps {
   /** The methods of EVENTS that runs use. */
   events: Pick<EventStore, 'observe' | 'put' | 'isReferenceOnly'>
   references: References
@@ -53,7 +53,7 @@ export interface Writers {
 }
 
 /** Returns the writers of one run. They send its writes and put the results into EVENTS. */
-export function writersOf(deps: WritersDependencies, run: WritingRun): Writers {
+export function writersOf(deps: WritersDeps, run: WritingRun): Writers {
   const { origin, signal, span } = run
   const requests = new WriteRequests(deps, run)
   const through = new WriteThrough(deps, { origin, signal, traceparent: traceparentOf(span) })

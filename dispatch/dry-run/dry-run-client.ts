@@ -3,7 +3,7 @@ import type { KubeClient } from '#kube'
 import { type Difference, differences, NoOpWrites, WITHHELD } from '#reconcile'
 import { retainerOf } from '#spec'
 import { undefinedIfGone } from '../errors.ts'
-import type { ReconciliationDependencies } from '../run/dependencies.ts'
+import type { ReconciliationDeps } from '../run/dependencies.ts'
 
 /** One write that a run would have done. */
 export type DryRunStep =
@@ -24,10 +24,7 @@ export type DryRunStep =
  * Returns dependencies with which a run writes nothing. The API server only validates the writes (dryRun=All),
  * including defaults, admission and quotas, and the run continues with the results. For one run.
  */
-export function dryRunDependencies<Deps extends ReconciliationDependencies>(
-  deps: Deps,
-  note: (step: DryRunStep) => void,
-): Deps {
+export function dryRunDeps<Deps extends ReconciliationDeps>(deps: Deps, note: (step: DryRunStep) => void): Deps {
   const { kube, events, observe } = deps
   const isConfidential = (path: string) => events.isReferenceOnly(resourceOf(path))
   return {

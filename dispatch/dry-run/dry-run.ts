@@ -23,7 +23,7 @@ import { type ServedReconciler, seedsFrom } from '../run/dependencies.ts'
 import { FunctionCalls } from '../run/function-calls.ts'
 import { Reconciliation } from '../run/reconciliation.ts'
 import { apiView } from './api-view.ts'
-import { type DryRunStep, dryRunDependencies } from './dry-run-client.ts'
+import { type DryRunStep, dryRunDeps } from './dry-run-client.ts'
 
 export interface DryRunOptions {
   kube: KubeClient
@@ -55,7 +55,7 @@ export async function dryRun(options: DryRunOptions): Promise<DryRunResult> {
   let outcome: Outcome | undefined
   const gate = new Gate(4)
   const of = reconciled(name, { ...spec, dryRun: true }, view.isReferenceOnly)
-  const deps = dryRunDependencies(
+  const deps = dryRunDeps(
     {
       kube,
       events: { ...view, put: () => Promise.reject(new TypeError('a dry run stores nothing')) },

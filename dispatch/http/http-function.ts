@@ -9,7 +9,7 @@ import { FunctionError } from '#reconcile'
 import { isRevision, RECONCILERS, type ReconcilerSpec } from '#spec'
 import { type HttpAnswer, MAX_ANSWER_BYTES, returnedIn } from './http-answer.ts'
 
-export interface HttpFunctionDependencies {
+export interface HttpFunctionDeps {
   /** The name of the Reconciler. */
   name: string
   spec: ReconcilerSpec
@@ -40,7 +40,7 @@ const UNREACHABLE_FROM = 5
 const AWAY_BACKOFF = { initialSeconds: 0.25, maxSeconds: 15, jitter: 0.2 }
 
 /** Returns a function behind a URL: a Knative Service, or any server that follows docs/http-functions.md. */
-export function httpFunction(deps: HttpFunctionDependencies): HttpFunction {
+export function httpFunction(deps: HttpFunctionDeps): HttpFunction {
   const { name, spec, url, access, cluster, now, random, unreachable, answered } = deps
   const poster = new Poster(url, credentialsOf(access))
   let lastAnswer = 0

@@ -43,7 +43,7 @@ export interface Observation extends World {
   excess?: TooMuchStateError
 }
 
-interface Dependencies {
+interface ObserveDeps {
   events: Pick<EventStore, 'observe' | 'isReferenceOnly'>
   references: References
   adoptions: Adoptions
@@ -63,7 +63,7 @@ type Primary = Pick<ObjectKey, 'namespace' | 'name'>
  * undefined if the primary is gone. Throws SupersededError if the Reconciler has changed.
  */
 export async function observePrimary(
-  deps: Dependencies,
+  deps: ObserveDeps,
   observing: ObservedReconciler,
   primary: Primary,
   { state, view, signal }: { state: RunState; view: RunView; signal: AbortSignal },
@@ -85,7 +85,7 @@ export async function observePrimary(
  * objects. If EVENTS has only a reference to an object, the object is read from the API server.
  */
 async function observeAll(
-  { events, references, adoptions }: Dependencies,
+  { events, references, adoptions }: ObserveDeps,
   { name: reconciler, identity, spec, reconcilerVersion }: ObservedReconciler,
   { namespace, name }: Primary,
   { meter, view, signal }: { meter: StateMeter; view: RunView; signal: AbortSignal },

@@ -8,7 +8,7 @@ import { refusalOf, undefinedIfGone } from '../errors.ts'
 import { DROPPED, type Gate } from '../gate.ts'
 import type { StateMeter } from './state-budget.ts'
 
-export interface ReferencesDependencies {
+export interface ReferencesDeps {
   kube: KubeClient
   events: Pick<EventStore, 'isReferenceOnly'>
   gate: Gate
@@ -34,9 +34,9 @@ export interface ReadingRun {
  * size limit. A process reads each version once, as long as the cache has room.
  */
 export class References {
-  readonly #deps: ReferencesDependencies
+  readonly #deps: ReferencesDeps
 
-  constructor(deps: ReferencesDependencies) {
+  constructor(deps: ReferencesDeps) {
     this.#deps = deps
   }
 
@@ -128,7 +128,7 @@ export async function readLive(
   return found === DROPPED ? undefined : found
 }
 
-export interface AdoptionsDependencies {
+export interface AdoptionsDeps {
   kube: KubeClient
   gate: Gate
 }
@@ -151,10 +151,10 @@ const REMEMBERED = 65_536
  * once from the API server, for its managedFields, which EVENTS does not have. The answer is remembered.
  */
 export class Adoptions {
-  readonly #deps: AdoptionsDependencies
+  readonly #deps: AdoptionsDeps
   readonly #known: BoundedMap<string, boolean>
 
-  constructor(deps: AdoptionsDependencies, known = new BoundedMap<string, boolean>(REMEMBERED)) {
+  constructor(deps: AdoptionsDeps, known = new BoundedMap<string, boolean>(REMEMBERED)) {
     this.#deps = deps
     this.#known = known
   }

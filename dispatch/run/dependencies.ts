@@ -3,14 +3,14 @@ import type { DeadMessage } from '#events'
 import type { TokenBucket } from '#primitives'
 import type { NoOpWrites, Reconciled } from '#reconcile'
 import type { EventRecorder } from '../apply/event-recorder.ts'
-import type { WritersDependencies } from '../apply/writers.ts'
+import type { WritersDeps } from '../apply/writers.ts'
 import type { ReconcilerVersion } from '../observe/observe.ts'
 import type { Adoptions } from '../observe/references.ts'
 import type { StateBudget } from '../observe/state-budget.ts'
 import type { FunctionCalls } from './function-calls.ts'
 import type { EndedRun, RunObserver } from './trail.ts'
 
-export interface ReconciliationDependencies extends WritersDependencies {
+export interface ReconciliationDeps extends WritersDeps {
   noOps: NoOpWrites
   state: StateBudget
   adoptions: Adoptions

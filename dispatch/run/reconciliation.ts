@@ -33,7 +33,7 @@ import { type Writers, writersOf } from '../apply/writers.ts'
 import { failedBy, SupersededError } from '../errors.ts'
 import { type Observation, observePrimary, RunView } from '../observe/observe.ts'
 import type { RunState } from '../observe/state-budget.ts'
-import type { ReconciliationDependencies, ServedReconciler } from './dependencies.ts'
+import type { ReconciliationDeps, ServedReconciler } from './dependencies.ts'
 import type { RunObserver } from './trail.ts'
 import { type Logged, RunLines, Trail, type TrailRound } from './trail.ts'
 
@@ -58,7 +58,7 @@ const LATE_MS = 30_000
  * One run of one key under a lease. Performs the requests of `run` in reconcile/ on EVENTS and the API server.
  */
 export class Reconciliation {
-  readonly #deps: ReconciliationDependencies
+  readonly #deps: ReconciliationDeps
   readonly #served: ServedReconciler
   readonly #lease: Lease
   readonly #state: RunState
@@ -74,7 +74,7 @@ export class Reconciliation {
   /** The last answer of the function. `revision` is undefined if the answer did not name it. */
   #answered: { revision: string | undefined } | undefined
 
-  constructor(deps: ReconciliationDependencies, served: ServedReconciler, lease: Lease, log: RunLog) {
+  constructor(deps: ReconciliationDeps, served: ServedReconciler, lease: Lease, log: RunLog) {
     this.#deps = deps
     this.#served = served
     this.#lease = lease
@@ -311,7 +311,7 @@ const earlier = (due: Due, other: Date | undefined, now: Date): Due =>
 /** The longest time for which a run keeps its slot until the rate limit allows a read. */
 const LONGEST_WAIT_MS = 1000
 
-interface ExternalCallsDependencies {
+interface ExternalCallsDeps {
   reconciler: string
   key: string
   /** The limit of this process for the reconciler. Undefined: no limit. */
@@ -329,9 +329,9 @@ interface ExternalCallsDependencies {
 
 /** The calls of a run to the external system of its function. */
 export class ExternalCalls {
-  readonly #deps: ExternalCallsDependencies
+  readonly #deps: ExternalCallsDeps
 
-  constructor(deps: ExternalCallsDependencies) {
+  constructor(deps: ExternalCallsDeps) {
     this.#deps = deps
   }
 
@@ -382,7 +382,7 @@ export class ExternalCalls {
 
 /** Passes a note of `run` to the component that handles it. */
 function reportNote(
-  { recorder, kube, noOps, observe }: ReconciliationDependencies,
+  { recorder, kube, noOps, observe }: ReconciliationDeps,
   of: { reconciler: string; key: string },
   log: RunLog,
   note: Note,

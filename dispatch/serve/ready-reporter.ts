@@ -5,7 +5,7 @@ import { conditionPatch, type StatusPatch } from '#reconcile'
 import { RECONCILERS, type ReconcilerSpec } from '#spec'
 import { type Gate, PRIORITY } from '../gate.ts'
 
-export interface ReadyReporterDependencies {
+export interface ReadyReporterDeps {
   kube: Pick<KubeClient, 'patch' | 'applyStatus'>
   gate: Gate
   now: () => Date
@@ -15,7 +15,7 @@ export interface ReadyReporterDependencies {
 /** Writes the condition Ready of one Reconciler in the background: a slow API server delays no change. */
 export class ReadyReporter {
   readonly #name: string
-  readonly #deps: ReadyReporterDependencies
+  readonly #deps: ReadyReporterDeps
   readonly #writes = new Serial()
   #latest: StatusPatch | undefined
   /** The reason why the function is unreachable, until the Reconciler shows it. */
@@ -23,7 +23,7 @@ export class ReadyReporter {
   /** The version of the Reconciler that shows an unreachable function although it has answered. */
   #outdated: string | undefined
 
-  constructor(name: string, deps: ReadyReporterDependencies) {
+  constructor(name: string, deps: ReadyReporterDeps) {
     this.#name = name
     this.#deps = deps
   }

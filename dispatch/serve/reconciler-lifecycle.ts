@@ -21,7 +21,7 @@ import {
 import { type Gate, PRIORITY } from '../gate.ts'
 import { accessTo, type HttpFunction as Callee, type FunctionAccess, httpFunction } from '../http/http-function.ts'
 import { isOlder, ReconcilerVersion } from '../observe/observe.ts'
-import type { ReconciliationDependencies } from '../run/dependencies.ts'
+import type { ReconciliationDeps } from '../run/dependencies.ts'
 import { identityTaken, PAUSED, ReadyReporter } from './ready-reporter.ts'
 import { ReconcilerWorker } from './reconciler-worker.ts'
 
@@ -29,7 +29,7 @@ import { ReconcilerWorker } from './reconciler-worker.ts'
 const CHANGE_GRACE_MS = 10_000
 const RETRY_MS = 1000
 
-export interface ReconcilerLifecycleDependencies extends ReconciliationDependencies {
+export interface ReconcilerLifecycleDeps extends ReconciliationDeps {
   queue: WorkQueue
   /** The name of the cluster in events. */
   cluster: string
@@ -37,7 +37,7 @@ export interface ReconcilerLifecycleDependencies extends ReconciliationDependenc
   shard: string
   /** Undefined: this process does not have the function. Another dispatcher may have it. */
   invoke: Invoke | undefined
-  /** See DispatcherDependencies. */
+  /** See DispatcherDeps. */
   fixForMissing?: (reconciler: string) => string | undefined
   /** The revision of the functions in this process. */
   revision: string | undefined
@@ -55,7 +55,7 @@ export interface ReconcilerLifecycleDependencies extends ReconciliationDependenc
 /** Serves one Reconciler through its changes, while it can be served. */
 export class ReconcilerLifecycle {
   readonly #name: string
-  readonly #deps: ReconcilerLifecycleDependencies
+  readonly #deps: ReconcilerLifecycleDeps
   readonly #revisions: RevisionRecord
   readonly #ready: ReadyReporter
   /** The newest known event of the Reconciler. */
@@ -66,7 +66,7 @@ export class ReconcilerLifecycle {
   #stopped = false
   #logged = ''
 
-  constructor(name: string, deps: ReconcilerLifecycleDependencies) {
+  constructor(name: string, deps: ReconcilerLifecycleDeps) {
     this.#name = name
     this.#deps = deps
     const failed = (err: unknown) => deps.log.warn({ err, reconciler: name }, 'revision of the function not recorded')
@@ -229,14 +229,14 @@ const resourcesOf = ({ for: primary, owns, related }: ReconcilerSpec): ResourceR
  * objects that EVENTS has only as references. These objects are not shared with other accounts. Without an account,
  * runs have the rights of this process.
  */
-function actingAs<Deps extends ReconciliationDependencies>(deps: Deps, { serviceAccount }: ReconcilerSpec): Deps {
+function actingAs<Deps extends ReconciliationDeps>(deps: Deps, { serviceAccount }: ReconcilerSpec): Deps {
   if (serviceAccount === undefined) return deps
   const account = userNameOf(serviceAccount)
   const kube = deps.kube.as(account)
   return { ...deps, kube, references: deps.references.as(account, kube), adoptions: deps.adoptions.as(kube) }
 }
 
-export interface RevisionRecordDependencies {
+export interface RevisionRecordDeps {
   kube: Pick<KubeClient, 'patch'>
   gate: Gate
   now: () => Date
@@ -246,7 +246,7 @@ export interface RevisionRecordDependencies {
 
 /** Records the revisions of a function in the status of its Reconciler. A bridge then runs every object again. */
 export class RevisionRecord {
-  readonly #deps: RevisionRecordDependencies
+  readonly #deps: RevisionRecordDeps
   /**
    * Revisions that this process has stored. An API server whose CRD does not have the field drops them, and they must
    * not be stored again and again.
@@ -258,7 +258,7 @@ export class RevisionRecord {
   #latest: KubeObject | undefined
   #storing: Promise<void> = Promise.resolve()
 
-  constructor(deps: RevisionRecordDependencies) {
+  constructor(deps: RevisionRecordDeps) {
     this.#deps = deps
   }
 

@@ -2,9 +2,9 @@ import { type RunLog, withFields } from '#contracts'
 import { deadKey, isKey, shownKey } from '#events'
 import { BoundedMap } from '#primitives'
 import { dated, type Finish, type HandBack, type Lease, type Worker, type WorkQueue } from '#queue'
-import { dryRunDependencies } from '../dry-run/dry-run-client.ts'
+import { dryRunDeps } from '../dry-run/dry-run-client.ts'
 import { SupersededError } from '../errors.ts'
-import type { ReconciliationDependencies, ServedReconciler } from '../run/dependencies.ts'
+import type { ReconciliationDeps, ServedReconciler } from '../run/dependencies.ts'
 import { Reconciliation } from '../run/reconciliation.ts'
 import type { RunStep } from '../run/trail.ts'
 
@@ -21,7 +21,7 @@ interface Current {
 
 /** One reconciler that this process serves, until it is drained. */
 export class ReconcilerWorker {
-  readonly #deps: ReconciliationDependencies
+  readonly #deps: ReconciliationDeps
   readonly #stream: string
   readonly #served: ServedReconciler
   readonly #log: RunLog
@@ -30,7 +30,7 @@ export class ReconcilerWorker {
   readonly #leases = new BoundedMap<string, Lease | undefined>(REMEMBERED_RUNS)
   readonly #worker: Worker
 
-  constructor(deps: ReconciliationDependencies, queue: WorkQueue, served: ServedReconciler, log: RunLog) {
+  constructor(deps: ReconciliationDeps, queue: WorkQueue, served: ServedReconciler, log: RunLog) {
     this.#deps = deps
     this.#stream = queue.stream
     this.#served = served
@@ -98,8 +98,8 @@ export class ReconcilerWorker {
     }
   }
 
-  #depsOf(log: RunLog): ReconciliationDependencies {
-    return this.#served.spec.dryRun ? dryRunDependencies(this.#deps, (would) => log.info(would, 'dry run')) : this.#deps
+  #depsOf(log: RunLog): ReconciliationDeps {
+    return this.#served.spec.dryRun ? dryRunDeps(this.#deps, (would) => log.info(would, 'dry run')) : this.#deps
   }
 
   #end(lease: Lease, stored: 'finished' | 'fenced'): void {

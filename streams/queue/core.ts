@@ -11,7 +11,7 @@ import type { Names } from './wire.ts'
 import { type Address, recordFrom, toWire } from './wire.ts'
 
 /** The dependencies and settings that all parts of one queue share in a process. */
-export interface Core {
+export interface QueueDeps {
   js: JetStream
   names: Names
   clock: ServerClock
@@ -42,23 +42,23 @@ export interface Patience {
 
 /** Runs a transition on the stream. An abort leaves the transition where it is, as a crash would. */
 export function operate<Input, State extends { io: Io }, Result>(
-  core: Core,
+  deps: QueueDeps,
   machine: Machine<Input, State, Result>,
   input: Input,
   { reconciler, key }: KeyOf,
   { delivery, ...patience }: Patience & { delivery?: Delivery } = {},
 ): Promise<Result> {
-  const address = { names: core.names, reconciler, key, worker: core.worker }
+  const address = { names: deps.names, reconciler, key, worker: deps.worker }
   const ask = (io: Io) => {
     patience.signal?.throwIfAborted()
-    return perform(io, core, address, delivery)
+    return perform(io, deps, address, delivery)
   }
-  return drive(machine, input, ask, () => core.clock.sure() ?? measured(core, patience))
+  return drive(machine, input, ask, () => deps.clock.sure() ?? measured(deps, patience))
 }
 
 /** Returns the server's time, and waits until it is known. */
 export async function measured(
-  { clock, random }: Pick<Core, 'clock' | 'random'>,
+  { clock, random }: Pick<QueueDeps, 'clock' | 'random'>,
   { signal, until = Number.POSITIVE_INFINITY }: Patience = {},
 ): Promise<number> {
   for (let time = clock.sure(); ; time = clock.sure()) {
@@ -74,26 +74,26 @@ export async function measured(
 }
 
 /** Stores one message that is not needed if another one was first. Waits as long as NATS does not answer. */
-export const publishOnce = (core: Core, of: KeyOf, message: Publish, patience?: Patience): Promise<OnceResult> =>
-  operate(core, once, message, of, patience)
+export const publishOnce = (deps: QueueDeps, of: KeyOf, message: Publish, patience?: Patience): Promise<OnceResult> =>
+  operate(deps, once, message, of, patience)
 
 export async function enqueueKey(
-  core: Core,
+  deps: QueueDeps,
   of: KeyOf,
   { lane, attempt, causes }: { lane: Lane; attempt: number; causes?: Causes },
 ): Promise<'queued' | 'coalesced'> {
-  const result = (await publishOnce(core, of, tokenOf(lane, attempt, causes))) === 'stored' ? 'queued' : 'coalesced'
-  core.observer.onEnqueue?.(of.reconciler, result)
+  const result = (await publishOnce(deps, of, tokenOf(lane, attempt, causes))) === 'stored' ? 'queued' : 'coalesced'
+  deps.observer.onEnqueue?.(of.reconciler, result)
   return result
 }
 
 /** Performs the IO of a machine on JetStream, and maps each outcome to one of the answers that machines know. */
-async function perform(io: Io, core: Core, address: Address, delivery: Delivery | undefined): Promise<Answer> {
-  if (core.onIo) await core.onIo(io, address.key)
+async function perform(io: Io, deps: QueueDeps, address: Address, delivery: Delivery | undefined): Promise<Answer> {
+  if (deps.onIo) await deps.onIo(io, address.key)
   try {
-    return await doIo(io, core.js, address, delivery)
+    return await doIo(io, deps.js, address, delivery)
   } catch (error) {
-    return answerTo(error, core.random)
+    return answerTo(error, deps.random)
   }
 }
 

@@ -1,6 +1,6 @@
 import type { Delivery, StoredMessage } from '#nats'
 import type { ServerClock } from './clock.ts'
-import { type Core, measured, operate } from './core.ts'
+import { measured, operate, type QueueDeps } from './core.ts'
 import { LeasedKey } from './leased-key.ts'
 import type { HeldKey } from './machine.ts'
 import type { KeyRecord } from './record.ts'
@@ -24,15 +24,15 @@ const MOST_COUNTED = 6
 
 /** Runs the handler of a worker for leased keys, and stores how each run ended. */
 export class HandlerRuns {
-  readonly #core: Core
+  readonly #deps: QueueDeps
   readonly #options: ServeOptions
   readonly #timers: OwnTimers
   readonly #leased = new Set<LeasedKey>()
   /** The latest run of each key. */
   readonly #current = new Map<string, LeasedKey>()
 
-  constructor(core: Core, options: ServeOptions, timers: OwnTimers) {
-    this.#core = core
+  constructor(deps: QueueDeps, options: ServeOptions, timers: OwnTimers) {
+    this.#deps = deps
     this.#options = options
     this.#timers = timers
   }
@@ -53,9 +53,9 @@ export class HandlerRuns {
   async run(key: string, held: HeldKey, claim: KeyClaim, isDraining: boolean): Promise<void> {
     const { reconciler, onFinished } = this.#options
     const { message } = claim
-    const enqueuedAt = this.#core.clock.dateOf(queuedAt(this.#core, claim))
+    const enqueuedAt = this.#deps.clock.dateOf(queuedAt(this.#deps, claim))
     const fired = dueAt(claim) !== undefined
-    const run = new LeasedKey(this.#core, reconciler, key, held, { fired, enqueuedAt })
+    const run = new LeasedKey(this.#deps, reconciler, key, held, { fired, enqueuedAt })
     if (isDraining) return void (await run.end(() => HANDBACK))
     if (message && isWatchdog(message) && run.suspect) return this.#postpone(run)
     this.#leased.add(run)
@@ -63,10 +63,10 @@ export class HandlerRuns {
     try {
       const began = performance.now()
       const finish = await this.#handle(run)
-      const result = await run.end(endingOf(finish, this.#core.clock))
+      const result = await run.end(endingOf(finish, this.#deps.clock))
       if (result.kind === 'waiting') this.#timers.remember(key, result.record)
       const isFenced = result.kind === 'fenced'
-      if (!isFenced) this.#core.observer.onFinish?.(reconciler, finish.kind, performance.now() - began)
+      if (!isFenced) this.#deps.observer.onFinish?.(reconciler, finish.kind, performance.now() - began)
       onFinished?.(run, isFenced ? 'fenced' : 'finished')
     } finally {
       this.#leased.delete(run)
@@ -77,7 +77,7 @@ export class HandlerRuns {
   /** Delays a key whose runs crash their process, so that it does not crash one process after the other. */
   async #postpone(run: LeasedKey): Promise<void> {
     const { reconciler, key, cuts, losses } = run
-    const { clock, log } = this.#core
+    const { clock, log } = this.#deps
     log.warn({ reconciler, key, cuts, losses }, 'run cut short again, its process was lost: the key waits')
     await run.end(() => ({
       kind: 'postponed',
@@ -87,7 +87,7 @@ export class HandlerRuns {
   }
 
   #backoffMs(attempt: number): number {
-    return backoffMs(attempt, this.#options.backoff ?? DEFAULT_BACKOFF, this.#core.random)
+    return backoffMs(attempt, this.#options.backoff ?? DEFAULT_BACKOFF, this.#deps.random)
   }
 
   async #handle(run: LeasedKey): Promise<Finish | HandBack> {
@@ -97,7 +97,7 @@ export class HandlerRuns {
     } catch (error) {
       if (run.isTakenBack) return HANDBACK
       const { reconciler, key } = run
-      if (!run.signal.aborted) this.#core.log.warn({ err: error, reconciler, key }, 'run failed')
+      if (!run.signal.aborted) this.#deps.log.warn({ err: error, reconciler, key }, 'run failed')
       return { kind: 'error', message: messageOf(error), retryAt: { afterMs: this.#backoffMs(run.attempt) } }
     }
   }
@@ -120,7 +120,7 @@ export interface KeyClaim {
 }
 
 /** Returns when the key began to wait, in the server's time. */
-const queuedAt = ({ clock }: Core, claim: KeyClaim): number =>
+const queuedAt = ({ clock }: QueueDeps, claim: KeyClaim): number =>
   claim.message?.storedAt ?? dueAt(claim) ?? clock.timeOf(claim.cameAt)
 
 /** Returns when the timer that caused this claim was due, in the server's time. Undefined: no timer caused it. */
@@ -129,23 +129,23 @@ export const dueAt = ({ message, input }: KeyClaim): number | undefined =>
 
 /** Takes the key under a lease. Undefined: the key must not run now, or not in this process. */
 export async function takeKey(
-  core: Core,
+  deps: QueueDeps,
   of: { reconciler: string; key: string },
   claim: KeyClaim,
   signal: AbortSignal,
 ): Promise<HeldKey | undefined> {
-  const { js, names, clock, terms, observer, log, instance } = core
+  const { js, names, clock, terms, observer, log, instance } = deps
   const { delivery } = claim
   if (claim.mayBeQueued && (await js.lastOf(names.stream, names.tokens(of.reconciler, of.key)))) return undefined
-  if (clock.sure() === undefined) await measured(core, { signal })
+  if (clock.sure() === undefined) await measured(deps, { signal })
   const freshUntil = clock.timeOf(claim.cameAt) + claim.freshMs
-  const claimed = { ...claim.input, freshUntil, nonce: core.nonce(), by: instance, terms }
-  const result = await operate(core, take, claimed, of, { delivery, signal })
+  const claimed = { ...claim.input, freshUntil, nonce: deps.nonce(), by: instance, terms }
+  const result = await operate(deps, take, claimed, of, { delivery, signal })
   if (result.kind === 'dropped') log.warn({ ...of, because: result.because }, 'token not taken')
   if (result.kind === 'occupied') claim.onOccupied?.()
   if (result.kind !== 'leased') return undefined
   const due = dueAt(claim)
-  const queued = queuedAt(core, claim)
+  const queued = queuedAt(deps, claim)
   observer.onTake?.(of.reconciler, Math.max(0, clock.now() - queued), due && queued - due)
   return result.held
 }

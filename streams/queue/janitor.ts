@@ -1,7 +1,7 @@
 import { setImmediate as endOfTurn } from 'node:timers/promises'
 import { ConnectionClosedError, findConsumer, type StoredMessage } from '#nats'
 import { forEachAtMost, Wake } from '#primitives'
-import { type Core, measured, publishOnce } from './core.ts'
+import { measured, publishOnce, type QueueDeps } from './core.ts'
 import { declareConsumers } from './declare.ts'
 import type { KeyRecord, Lane } from './record.ts'
 import { deadTokens, type Suspects, timerAgain, tokenAgain } from './tokens.ts'
@@ -32,7 +32,7 @@ interface Served {
  * read.
  */
 export class Janitor {
-  readonly #core: Core
+  readonly #deps: QueueDeps
   readonly #overdue: Overdue
   readonly #served = new Map<string, Served>()
   /** When each chore is due, in milliseconds of this process's monotonic clock. */
@@ -40,15 +40,15 @@ export class Janitor {
   readonly #wake = new Wake()
   #stopping: AbortController | undefined
 
-  constructor(core: Core) {
-    this.#core = core
-    this.#overdue = new Overdue(core, { serves: (reconciler) => this.#served.has(reconciler) })
-    core.js.onReconnect(() => this.#lookAtOnce())
+  constructor(deps: QueueDeps) {
+    this.#deps = deps
+    this.#overdue = new Overdue(deps, { serves: (reconciler) => this.#served.has(reconciler) })
+    deps.js.onReconnect(() => this.#lookAtOnce())
   }
 
   /** Looks after a Reconciler until the returned function is called. */
   enter(reconciler: string): () => void {
-    const served = this.#served.get(reconciler) ?? { tokens: new StuckTokens(this.#core, reconciler), workers: 0 }
+    const served = this.#served.get(reconciler) ?? { tokens: new StuckTokens(this.#deps, reconciler), workers: 0 }
     served.workers++
     this.#served.set(reconciler, served)
     for (const chore of [served.tokens, this.#overdue]) this.#due.set(chore, 0)
@@ -71,7 +71,7 @@ export class Janitor {
     await endOfTurn()
     while (!signal.aborted) {
       for (const [chore, due] of this.#due) {
-        if (signal.aborted || this.#core.js.nc.isClosed()) return
+        if (signal.aborted || this.#deps.js.nc.isClosed()) return
         if (due <= performance.now()) await this.#look(chore)
       }
       const next = Math.min(...this.#due.values()) - performance.now()
@@ -80,7 +80,7 @@ export class Janitor {
   }
 
   async #look(chore: Chore): Promise<void> {
-    const { random, log, js } = this.#core
+    const { random, log, js } = this.#deps
     // A Reconciler that is entered, or a reconnect, during the look makes it due again.
     this.#due.set(chore, Number.POSITIVE_INFINITY)
     let pauseMs = PASS_MS * (1 + random())
@@ -114,11 +114,11 @@ interface StuckToken extends StoredMessage {
  */
 export class StuckTokens {
   readonly reconciler: string
-  readonly #core: Core
+  readonly #deps: QueueDeps
   #suspects: Suspects = new Map()
 
-  constructor(core: Core, reconciler: string) {
-    this.#core = core
+  constructor(deps: QueueDeps, reconciler: string) {
+    this.#deps = deps
     this.reconciler = reconciler
   }
 
@@ -129,14 +129,14 @@ export class StuckTokens {
 
   /** Looks once, and returns the number of replaced tokens. A token is replaced if two looks in a row have found it. */
   async look(): Promise<number> {
-    const { observer, log } = this.#core
+    const { observer, log } = this.#deps
     const { reconciler } = this
     const found = [...(await this.#belowFloor('high')), ...(await this.#belowFloor('low'))]
     let revived = 0
     for (const token of deadTokens(this.#suspects, found)) {
       const { key, lane } = token
       const again = tokenAgain(tokenFrom(token, lane))
-      if ((await publishOnce(this.#core, { reconciler, key }, again)) === 'conflict') continue
+      if ((await publishOnce(this.#deps, { reconciler, key }, again)) === 'conflict') continue
       revived++
       observer.onRevive?.(reconciler)
       log.warn({ reconciler, key }, 'token that would never have been delivered replaced')
@@ -150,7 +150,7 @@ export class StuckTokens {
    * none, so this costs one read.
    */
   async #belowFloor(lane: Lane): Promise<StuckToken[]> {
-    const { js, names } = this.#core
+    const { js, names } = this.#deps
     const floor = await this.#floor(lane)
     const found: StuckToken[] = []
     for (let from = 1; from <= floor.stream_seq; ) {
@@ -164,7 +164,7 @@ export class StuckTokens {
   }
 
   async #floor(lane: Lane): Promise<{ stream_seq: number }> {
-    const { js, names, ackWaitMs, log } = this.#core
+    const { js, names, ackWaitMs, log } = this.#deps
     const { reconciler } = this
     const found = await findConsumer(js, names.stream, names.consumer(reconciler, lane))
     if (found !== undefined) return found.ack_floor
@@ -201,7 +201,7 @@ interface OverdueOptions {
  * because only processes of that version wake them. Until a whole lap over the records has found none, looks follow soon.
  */
 export class Overdue {
-  readonly #core: Core
+  readonly #deps: QueueDeps
   readonly #serves: OverdueOptions['serves']
   readonly #atOnce: number
   /** Where the next look begins, and where this lap over the records ends. */
@@ -212,8 +212,8 @@ export class Overdue {
   /** The records that an earlier look found, and the probe that was armed after that look. */
   #suspects: { found: FoundRecord[]; probe: Probe } | undefined
 
-  constructor(core: Core, { serves, atOnce = AT_ONCE }: OverdueOptions) {
-    this.#core = core
+  constructor(deps: QueueDeps, { serves, atOnce = AT_ONCE }: OverdueOptions) {
+    this.#deps = deps
     this.#serves = serves
     this.#atOnce = atOnce
   }
@@ -225,13 +225,13 @@ export class Overdue {
 
   /** Looks once, and returns the number of schedules that were armed again. */
   async look(): Promise<number> {
-    await this.#core.clock.measure()
+    await this.#deps.clock.measure()
     const rearmed = await this.#rearmSuspects()
     if (this.#suspects) return rearmed
     const { overdue, asleep } = await this.#find()
     const woken = await this.#wake(asleep)
     const [first] = overdue
-    if (first) this.#suspects = { found: overdue, probe: await Probe.arm(this.#core, first.reconciler) }
+    if (first) this.#suspects = { found: overdue, probe: await Probe.arm(this.#deps, first.reconciler) }
     return rearmed + woken
   }
 
@@ -249,8 +249,8 @@ export class Overdue {
   async #rearm(one: FoundRecord): Promise<boolean> {
     if (!(await this.#arm(one))) return false
     const { reconciler, key, record } = one
-    this.#core.observer.onRevive?.(reconciler)
-    this.#core.log.warn({ reconciler, key, was: record.state }, 'timer that would never have fired set again')
+    this.#deps.observer.onRevive?.(reconciler)
+    this.#deps.log.warn({ reconciler, key, was: record.state }, 'timer that would never have fired set again')
     return true
   }
 
@@ -259,18 +259,18 @@ export class Overdue {
     await forEachAtMost(IN_FLIGHT, asleep, async (one) => {
       if (await this.#arm(one)) woken++
     })
-    if (woken > 0) this.#core.log.info({ timers: woken }, 'sleeping timers of an earlier version handed to NATS')
+    if (woken > 0) this.#deps.log.info({ timers: woken }, 'sleeping timers of an earlier version handed to NATS')
     return woken
   }
 
   async #arm({ record, ...of }: FoundRecord): Promise<boolean> {
-    return (await publishOnce(this.#core, of, timerAgain(record, this.#core.nonce()))) === 'stored'
+    return (await publishOnce(this.#deps, of, timerAgain(record, this.#deps.nonce()))) === 'stored'
   }
 
   /** Reads the next part of the records. */
   async #find(): Promise<{ overdue: FoundRecord[]; asleep: FoundRecord[] }> {
-    const { js, names } = this.#core
-    const now = await measured(this.#core)
+    const { js, names } = this.#deps
+    const now = await measured(this.#deps)
     const overdue: FoundRecord[] = []
     const asleep: FoundRecord[] = []
     if (this.#first === 1) this.#lapEndsAt = await js.lastSequence(names.stream)
@@ -309,29 +309,29 @@ const TTL = '60s'
  * before it and due before it, however late the server is.
  */
 export class Probe {
-  readonly #core: Core
+  readonly #deps: QueueDeps
   readonly #fired: string
   readonly #armedAt = performance.now()
 
-  private constructor(core: Core, fired: string) {
-    this.#core = core
+  private constructor(deps: QueueDeps, fired: string) {
+    this.#deps = deps
     this.#fired = fired
   }
 
-  static async arm(core: Core, reconciler: string): Promise<Probe> {
-    const { schedule, fired } = core.names.probe(reconciler, core.nonce())
-    const at = new Date(Math.ceil(await measured(core)))
-    await core.js.publish(schedule, '', {
+  static async arm(deps: QueueDeps, reconciler: string): Promise<Probe> {
+    const { schedule, fired } = deps.names.probe(reconciler, deps.nonce())
+    const at = new Date(Math.ceil(await measured(deps)))
+    await deps.js.publish(schedule, '', {
       'Nats-Schedule': `@at ${at.toISOString()}`,
       'Nats-Schedule-Target': fired,
       'Nats-Schedule-TTL': TTL,
       'Nats-TTL': TTL,
     })
-    return new Probe(core, fired)
+    return new Probe(deps, fired)
   }
 
   async look(): Promise<'waiting' | 'fired' | 'lost'> {
-    const { js, names } = this.#core
+    const { js, names } = this.#deps
     if ((await js.lastOf(names.stream, this.#fired)) !== undefined) return 'fired'
     return performance.now() - this.#armedAt > PATIENCE_MS ? 'lost' : 'waiting'
   }

@@ -1,6 +1,6 @@
 import type { Subscription } from 'nats'
 import { type Delivery, Puller, type StoredMessage } from '#nats'
-import type { Core } from './core.ts'
+import type { QueueDeps } from './core.ts'
 import type { Lane } from './record.ts'
 import type { LaneLoad } from './slots.ts'
 import { namespaceOf } from './wire.ts'
@@ -37,27 +37,27 @@ export class LaneInHand implements LaneLoad {
   readonly lane: Lane
   readonly puller: Puller
   busy = 0
-  readonly #core: Core
+  readonly #deps: QueueDeps
   readonly #options: LaneOptions
   readonly #turns: Turns
   readonly #ahead: Ahead
   #isLong = false
   #backlog = 0
 
-  constructor(core: Core, options: LaneOptions) {
-    this.#core = core
+  constructor(deps: QueueDeps, options: LaneOptions) {
+    this.#deps = deps
     this.#options = options
-    this.#turns = new Turns(core.random)
+    this.#turns = new Turns(deps.random)
     this.reconciler = options.reconciler
     this.lane = options.lane
-    this.#ahead = new Ahead(core, options, (key) => this.#note(key))
-    this.puller = new Puller(core.js, {
-      stream: core.names.stream,
-      consumer: core.names.consumer(this.reconciler, this.lane),
+    this.#ahead = new Ahead(deps, options, (key) => this.#note(key))
+    this.puller = new Puller(deps.js, {
+      stream: deps.names.stream,
+      consumer: deps.names.consumer(this.reconciler, this.lane),
       free: () => this.#shareOut(),
       // In the high lane, waiting requests stay open although no work is expected: slots that are kept for it then cost
       // no further request. This is not for slots that another worker of the process needs.
-      expected: () => this.backlog > 0 && (this.lane === 'low' || core.slots.areScarce),
+      expected: () => this.backlog > 0 && (this.lane === 'low' || deps.slots.areScarce),
       attentive: () => this.backlog > 0 || !this.#turns.isLineAlone,
       onEmpty: () => {
         this.backlog = 0
@@ -117,7 +117,7 @@ export class LaneInHand implements LaneLoad {
    * Returns the next key of a namespace, with its token as the stream's leader holds it. The token may have gone since.
    */
   async find(namespace: string): Promise<QueuedKey | undefined> {
-    const { names, log } = this.#core
+    const { names, log } = this.#deps
     try {
       const message = await this.#read(namespace)
       if (message === undefined) return undefined
@@ -134,7 +134,7 @@ export class LaneInHand implements LaneLoad {
   }
 
   async #read(namespace: string): Promise<StoredMessage | undefined> {
-    const { js, names } = this.#core
+    const { js, names } = this.#deps
     for (let place = this.#turns.take(namespace); place !== undefined; place = this.#turns.take(namespace)) {
       if ('key' in place) {
         const message = await js.lastOf(names.stream, names.token(this.reconciler, this.lane, place.key))
@@ -174,20 +174,20 @@ export class LaneInHand implements LaneLoad {
  * queued later.
  */
 export class Ahead {
-  readonly #core: Core
+  readonly #deps: QueueDeps
   readonly #of: { reconciler: string; lane: Lane }
   readonly #note: (key: string) => void
   #subscription: Subscription | undefined
   #stopListening: () => void = () => undefined
 
-  constructor(core: Core, of: { reconciler: string; lane: Lane }, note: (key: string) => void) {
-    this.#core = core
+  constructor(deps: QueueDeps, of: { reconciler: string; lane: Lane }, note: (key: string) => void) {
+    this.#deps = deps
     this.#of = of
     this.#note = note
   }
 
   open(): void {
-    const { js, names } = this.#core
+    const { js, names } = this.#deps
     const { reconciler, lane } = this.#of
     const callback = (error: unknown, { subject }: { subject: string }) => {
       if (!error) this.#note(names.keyQueued(subject))
@@ -205,7 +205,7 @@ export class Ahead {
   }
 
   async #list(): Promise<void> {
-    const { js, names, log } = this.#core
+    const { js, names, log } = this.#deps
     const { reconciler, lane } = this.#of
     const subscription = this.#subscription
     try {

@@ -1,5 +1,5 @@
 import type { Delivery } from '#nats'
-import { type Core, enqueueKey, measured, operate } from './core.ts'
+import { enqueueKey, measured, operate, type QueueDeps } from './core.ts'
 import { type Ending, type FinishResult, finish } from './finish.ts'
 import { type HeldKey, leaseEnd } from './machine.ts'
 import { type Causes, withCauses } from './record.ts'
@@ -35,7 +35,7 @@ export class LeasedKey implements Lease {
   readonly suspect: boolean
   readonly fired: boolean
   readonly enqueuedAt: Date
-  readonly #core: Core
+  readonly #deps: QueueDeps
   readonly #abort = new AbortController()
   #held: HeldKey
   #passes: Passes<ChangeNote> = passes.none
@@ -48,8 +48,8 @@ export class LeasedKey implements Lease {
   #takenBack = false
   #ended = false
 
-  constructor(core: Core, reconciler: string, key: string, held: HeldKey, { fired, enqueuedAt }: LeaseOrigin) {
-    this.#core = core
+  constructor(deps: QueueDeps, reconciler: string, key: string, held: HeldKey, { fired, enqueuedAt }: LeaseOrigin) {
+    this.#deps = deps
     this.reconciler = reconciler
     this.key = key
     this.attempt = held.record.attempt
@@ -77,7 +77,7 @@ export class LeasedKey implements Lease {
   }
 
   get until() {
-    return this.#core.clock.dateOf(this.#end)
+    return this.#deps.clock.dateOf(this.#end)
   }
 
   get signal(): AbortSignal {
@@ -85,7 +85,7 @@ export class LeasedKey implements Lease {
   }
 
   hold(): void {
-    if (this.#core.clock.now() > this.#end) this.#lose('its lease ran out before it was renewed')
+    if (this.#deps.clock.now() > this.#end) this.#lose('its lease ran out before it was renewed')
     this.signal.throwIfAborted()
   }
 
@@ -117,8 +117,8 @@ export class LeasedKey implements Lease {
   }
 
   async #absorb(delivery: Delivery): Promise<void> {
-    const input = { held: this.#held, terms: this.#core.terms }
-    const result = await operate(this.#core, absorb, input, this, { delivery, signal: this.signal })
+    const input = { held: this.#held, terms: this.#deps.terms }
+    const result = await operate(this.#deps, absorb, input, this, { delivery, signal: this.signal })
     if (result === 'late') this.#lose('it ran out before it was renewed')
     this.signal.throwIfAborted()
   }
@@ -135,7 +135,7 @@ export class LeasedKey implements Lease {
     if (noted === undefined) return undefined
     this.#passes = noted
     this.#stale.abort(STALE)
-    const timer = setTimeout(() => this.#withdraw(note), this.#core.ackWaitMs / 4)
+    const timer = setTimeout(() => this.#withdraw(note), this.#deps.ackWaitMs / 4)
     return promise.finally(() => clearTimeout(timer))
   }
 
@@ -159,12 +159,12 @@ export class LeasedKey implements Lease {
     const result = await this.#stop(endingNow)
     if (result.kind !== 'fenced' && result.kind !== 'unclear') return result
     this.#lose('it was lost before the run ended')
-    this.#core.observer.onFenced?.(this.reconciler)
-    this.#core.log.warn(
+    this.#deps.observer.onFenced?.(this.reconciler)
+    this.#deps.log.warn(
       { reconciler: this.reconciler, key: this.key, result: result.kind },
       'run fenced: its key is queued again',
     )
-    await enqueueKey(this.#core, this, { lane: this.lane, attempt: 0, ...withCauses(this.#causes) })
+    await enqueueKey(this.#deps, this, { lane: this.lane, attempt: 0, ...withCauses(this.#causes) })
     return { kind: 'fenced' }
   }
 
@@ -182,16 +182,16 @@ export class LeasedKey implements Lease {
     this.#timer = undefined
     await this.#renewal
     if (this.#lost) return { kind: 'fenced' }
-    if (this.#core.clock.sure() === undefined) await measured(this.#core)
-    return operate(this.#core, finish, { held: this.#held, ending: endingNow() }, this)
+    if (this.#deps.clock.sure() === undefined) await measured(this.#deps)
+    return operate(this.#deps, finish, { held: this.#held, ending: endingNow() }, this)
   }
 
   get #end(): number {
-    return leaseEnd(this.#held.record, this.#core.terms)
+    return leaseEnd(this.#held.record, this.#deps.terms)
   }
 
   #renewInTime(): void {
-    const { terms, clock } = this.#core
+    const { terms, clock } = this.#deps
     const { at, cuts } = this.#held.record
     const isOverdue = this.#progressed && cuts !== undefined
     const waitMs = isOverdue ? 0 : Math.max(0, at - (terms.leaseMs * 2) / 3 - clock.now())
@@ -202,10 +202,10 @@ export class LeasedKey implements Lease {
   }
 
   async #renew(): Promise<void> {
-    const { terms, log } = this.#core
+    const { terms, log } = this.#deps
     try {
       const input = { held: this.#held, terms, progressed: this.#progressed }
-      const result = await operate(this.#core, renew, input, this, { until: this.#end })
+      const result = await operate(this.#deps, renew, input, this, { until: this.#end })
       if (result.kind === 'lost') return this.#lose('another worker may own the key')
       this.#held = result.held
       log.debug({ reconciler: this.reconciler, key: this.key, leaseUntil: this.until }, 'lease renewed')
@@ -214,7 +214,7 @@ export class LeasedKey implements Lease {
         { err: error, reconciler: this.reconciler, key: this.key },
         'lease not renewed: the run ends if it cannot finish in time',
       )
-      if (this.#core.clock.now() > this.#end) return this.#lose('it could not be renewed')
+      if (this.#deps.clock.now() > this.#end) return this.#lose('it could not be renewed')
     }
     if (!this.#ended) this.#renewInTime()
   }

@@ -1,5 +1,5 @@
 import type { StoredMessage } from '#nats'
-import type { Core } from './core.ts'
+import type { QueueDeps } from './core.ts'
 import { type KeyRecord, LANES, type Lane, withCauses } from './record.ts'
 import type { Backlog, Depth, Entry, KeyOf } from './types.ts'
 import { errorFrom, namespaceOf, recordFrom, tokenFrom } from './wire.ts'
@@ -8,10 +8,10 @@ const STATES = ['running', 'waiting', 'parked'] as const
 
 /** Lists records first, then tokens. An entry that changes during the listing may be missing or appear twice. */
 export async function* listEntries(
-  core: Core,
+  deps: QueueDeps,
   { reconciler, states }: { reconciler?: string; states?: readonly Entry['state'][] },
 ): AsyncGenerator<Entry> {
-  const { js, names } = core
+  const { js, names } = deps
   const wanted = STATES.filter((state) => states?.includes(state) ?? true)
   // Timers that an earlier version has put to sleep are in other places until the janitor has found them.
   const filters = wanted.includes('waiting')
@@ -19,7 +19,7 @@ export async function* listEntries(
     : wanted.map((state) => names.recordsIn(reconciler, state))
   for (const filter of filters)
     for await (const message of js.scan(names.stream, filter)) {
-      const entry = recordEntry(core, message)
+      const entry = recordEntry(deps, message)
       if (entry && wanted.some((state) => state === entry.state)) yield entry
     }
   if (states !== undefined && !states.includes('queued')) return
@@ -36,36 +36,40 @@ export async function* listEntries(
     const position = counted(line)
     const namespace = namespaceOf(place.key)
     const positionInNamespace = namespace === undefined ? position : counted(`${line} ${namespace}`)
-    yield { ...tokenEntry(core, message, place), position, positionInNamespace }
+    yield { ...tokenEntry(deps, message, place), position, positionInNamespace }
   }
 }
 
 /** Returns all entries of one key: none while it is idle. */
-export async function entriesOf(core: Core, { reconciler, key }: KeyOf): Promise<Entry[]> {
-  const { js, names } = core
+export async function entriesOf(deps: QueueDeps, { reconciler, key }: KeyOf): Promise<Entry[]> {
+  const { js, names } = deps
   const record = await js.lastOf(names.stream, names.records(reconciler, key))
-  const entries = [record && recordEntry(core, record)]
+  const entries = [record && recordEntry(deps, record)]
   for (const lane of LANES) {
     const message = await js.lastOf(names.stream, names.token(reconciler, lane, key))
     if (message === undefined) continue
-    const position = await placeAmong(core, names.tokensOf(reconciler, lane), message.sequence)
+    const position = await placeAmong(deps, names.tokensOf(reconciler, lane), message.sequence)
     const namespace = namespaceOf(key)
     const positionInNamespace =
       namespace === undefined
         ? position
-        : await placeAmong(core, names.tokensIn(reconciler, lane, namespace), message.sequence)
-    entries.push({ ...tokenEntry(core, message, { reconciler, key, lane }), position, positionInNamespace })
+        : await placeAmong(deps, names.tokensIn(reconciler, lane, namespace), message.sequence)
+    entries.push({ ...tokenEntry(deps, message, { reconciler, key, lane }), position, positionInNamespace })
   }
   return entries.filter((entry) => entry !== undefined)
 }
 
-async function placeAmong({ js, names }: Core, subjects: string, sequence: number): Promise<number> {
+async function placeAmong({ js, names }: QueueDeps, subjects: string, sequence: number): Promise<number> {
   const all = await js.count(names.stream, subjects)
   const notBefore = await js.count(names.stream, subjects, sequence)
   return Math.max(1, all.count - notBefore.count + 1)
 }
 
-function tokenEntry({ clock }: Core, message: StoredMessage, { reconciler, key, lane }: KeyOf & Pick<Entry, 'lane'>) {
+function tokenEntry(
+  { clock }: QueueDeps,
+  message: StoredMessage,
+  { reconciler, key, lane }: KeyOf & Pick<Entry, 'lane'>,
+) {
   const { attempt, causes, cutShort } = tokenFrom(message, lane)
   const since = clock.dateOf(message.storedAt)
   return {
@@ -81,7 +85,7 @@ function tokenEntry({ clock }: Core, message: StoredMessage, { reconciler, key, 
   }
 }
 
-function recordEntry({ names, clock }: Core, message: StoredMessage): Entry | undefined {
+function recordEntry({ names, clock }: QueueDeps, message: StoredMessage): Entry | undefined {
   const place = names.placeOf(message.subject)
   const record = recordFrom(message, names)
   if (place?.kind !== 'record' || record === undefined) return undefined
@@ -109,7 +113,7 @@ const waitsBecause = ({ reason }: KeyRecord) => (reason === 'Error' || reason ==
  * more than one replica, the counts may be a moment old.
  */
 
-export async function depthOf({ js, names }: Core, reconciler: string): Promise<Depth> {
+export async function depthOf({ js, names }: QueueDeps, reconciler: string): Promise<Depth> {
   const count = async (subject: string) => (await js.count(names.stream, subject)).count
   const [queued, records, running, parked] = await Promise.all([
     count(names.all('work', reconciler)),
@@ -120,7 +124,7 @@ export async function depthOf({ js, names }: Core, reconciler: string): Promise<
   return { queued, running, waiting: Math.max(0, records - running - parked), parked }
 }
 
-export async function backlogOf({ js, names, clock }: Core, reconciler: string): Promise<Backlog> {
+export async function backlogOf({ js, names, clock }: QueueDeps, reconciler: string): Promise<Backlog> {
   const tokens = (lane: Lane) => js.count(names.stream, names.tokensOf(reconciler, lane))
   const [high, low] = await Promise.all([tokens('high'), tokens('low')])
   const oldest = [high, low].flatMap((lane) => lane.oldest?.storedAt ?? [])

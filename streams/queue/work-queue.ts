@@ -2,7 +2,7 @@ import { nuid } from 'nats'
 import type { RunLog } from '#contracts/log'
 import { type JetStream, mayBeReplicated } from '#nats'
 import { ServerClock } from './clock.ts'
-import { type Core, enqueueKey, operate } from './core.ts'
+import { enqueueKey, operate, type QueueDeps } from './core.ts'
 import {
   declareConsumers,
   declaredReconcilers,
@@ -137,7 +137,7 @@ export async function openQueue(js: JetStream, options: QueueOptions): Promise<W
   }
   const clock = new ServerClock(sources, clockTolerance(terms))
   await clock.measure()
-  const core: Core = {
+  const deps: QueueDeps = {
     js,
     names,
     clock,
@@ -152,30 +152,30 @@ export async function openQueue(js: JetStream, options: QueueOptions): Promise<W
     observer: options.observer ?? {},
     onIo: options.onIo,
   }
-  return new JetStreamQueue(core)
+  return new JetStreamQueue(deps)
 }
 
 class JetStreamQueue implements WorkQueue {
-  readonly #core: Core
+  readonly #deps: QueueDeps
   readonly #janitor: Janitor
   /** The latest worker of this process for each Reconciler. */
   readonly #workers = new Map<string, QueueWorker>()
 
-  constructor(core: Core) {
-    this.#core = core
-    this.#janitor = new Janitor(core)
+  constructor(deps: QueueDeps) {
+    this.#deps = deps
+    this.#janitor = new Janitor(deps)
   }
 
   get stream(): string {
-    return this.#core.names.stream
+    return this.#deps.names.stream
   }
 
   get mark(): string {
-    return this.#core.names.mark
+    return this.#deps.names.mark
   }
 
   declare(reconciler: string): Promise<void> {
-    const { js, names, ackWaitMs } = this.#core
+    const { js, names, ackWaitMs } = this.#deps
     return declareConsumers(js, names, reconciler, ackWaitMs)
   }
 
@@ -185,13 +185,13 @@ class JetStreamQueue implements WorkQueue {
     { lane = 'high', attempt = 0, cause }: { lane?: Lane; attempt?: number; cause?: string } = {},
   ) {
     demandKey(key)
-    return enqueueKey(this.#core, { reconciler, key }, { lane, attempt, ...caused(cause) })
+    return enqueueKey(this.#deps, { reconciler, key }, { lane, attempt, ...caused(cause) })
   }
 
   announce(reconciler: string, key: string, { lane = 'high', cause }: { lane?: Lane; cause?: string } = {}): Announced {
     demandKey(key)
     const enqueue = async (): Promise<Safety> => {
-      await enqueueKey(this.#core, { reconciler, key }, { lane, attempt: 0, ...caused(cause) })
+      await enqueueKey(this.#deps, { reconciler, key }, { lane, attempt: 0, ...caused(cause) })
       return 'token'
     }
     const here = this.#workers.get(reconciler)?.announce(key, lane, caused(cause).causes)
@@ -201,68 +201,68 @@ class JetStreamQueue implements WorkQueue {
   }
 
   #count(reconciler: string, noted: boolean): Safety {
-    this.#core.observer.onEnqueue?.(reconciler, noted ? 'coalesced' : 'queued')
+    this.#deps.observer.onEnqueue?.(reconciler, noted ? 'coalesced' : 'queued')
     return noted ? 'run' : 'record'
   }
 
   serve(options: ServeOptions): Worker {
-    const worker = new QueueWorker(this.#core, options, this.#janitor)
+    const worker = new QueueWorker(this.#deps, options, this.#janitor)
     this.#workers.set(options.reconciler, worker)
-    this.#core.observer.onServe?.(options.reconciler, options.slots)
+    this.#deps.observer.onServe?.(options.reconciler, options.slots)
     return worker
   }
 
   removeConsumers(reconciler: string): Promise<void> {
-    return deleteConsumers(this.#core.js, this.#core.names, reconciler)
+    return deleteConsumers(this.#deps.js, this.#deps.names, reconciler)
   }
 
   reconcilers(): Promise<string[]> {
-    return declaredReconcilers(this.#core.js, this.#core.names)
+    return declaredReconcilers(this.#deps.js, this.#deps.names)
   }
 
   async isServed(reconciler: string): Promise<boolean> {
-    const { js, names } = this.#core
+    const { js, names } = this.#deps
     if ((await waitingRequests(js, names, reconciler)) > 0) return true
-    return (await depthOf(this.#core, reconciler)).running > 0
+    return (await depthOf(this.#deps, reconciler)).running > 0
   }
 
   async *list({ limit = Number.POSITIVE_INFINITY, ...which }: ListOptions = {}): AsyncGenerator<Entry> {
     let given = 0
-    for await (const entry of listEntries(this.#core, which)) {
+    for await (const entry of listEntries(this.#deps, which)) {
       if (given++ >= limit) return
       yield entry
     }
   }
 
   find(of: KeyOf): Promise<Entry[]> {
-    return entriesOf(this.#core, of)
+    return entriesOf(this.#deps, of)
   }
 
   depth(reconciler: string): Promise<Depth> {
-    return depthOf(this.#core, reconciler)
+    return depthOf(this.#deps, reconciler)
   }
 
   backlog(reconciler: string): Promise<Backlog> {
-    return backlogOf(this.#core, reconciler)
+    return backlogOf(this.#deps, reconciler)
   }
 
   retry(of: KeyOf, signal?: AbortSignal): Promise<RetryOutcome> {
-    return retryKey(this.#core, of, signal)
+    return retryKey(this.#deps, of, signal)
   }
 
   park(of: KeyOf, signal?: AbortSignal): Promise<WithdrawOutcome> {
-    return withdrawKey(this.#core, of, 'park', signal)
+    return withdrawKey(this.#deps, of, 'park', signal)
   }
 
   purge(of: KeyOf, signal?: AbortSignal): Promise<WithdrawOutcome> {
-    return withdrawKey(this.#core, of, 'purge', signal)
+    return withdrawKey(this.#deps, of, 'purge', signal)
   }
 
   janitor(reconciler: string, atOnce?: number): Looks {
-    const core = this.#core
+    const deps = this.#deps
     const serves = (name: string) => name === reconciler
-    const tokens = new StuckTokens(core, reconciler)
-    const overdue = new Overdue(core, { serves, ...(atOnce !== undefined && { atOnce }) })
+    const tokens = new StuckTokens(deps, reconciler)
+    const overdue = new Overdue(deps, { serves, ...(atOnce !== undefined && { atOnce }) })
     return { pass: async () => (await tokens.look()) + (await overdue.look()) }
   }
 }
@@ -273,24 +273,24 @@ const caused = (cause: string | undefined): { causes?: Causes } => (cause === un
 export type RetryOutcome = 'queued' | 'running' | 'idle'
 export type WithdrawOutcome = 'parked' | 'purged' | 'running' | 'idle'
 
-async function retryKey(core: Core, of: KeyOf, signal?: AbortSignal): Promise<RetryOutcome> {
-  const result: RetryResult = await operate(core, retry, {}, of, signal && { signal })
+async function retryKey(deps: QueueDeps, of: KeyOf, signal?: AbortSignal): Promise<RetryOutcome> {
+  const result: RetryResult = await operate(deps, retry, {}, of, signal && { signal })
   if (result !== 'none') return result
-  return (await tokensOf(core, of)).length > 0 ? 'queued' : 'idle'
+  return (await tokensOf(deps, of)).length > 0 ? 'queued' : 'idle'
 }
 
 async function withdrawKey(
-  core: Core,
+  deps: QueueDeps,
   of: KeyOf,
   to: 'park' | 'purge',
   signal?: AbortSignal,
 ): Promise<WithdrawOutcome> {
-  const input = { to, nonce: core.nonce(), tokens: await tokensOf(core, of) }
-  const result: WithdrawResult = await operate(core, withdraw, input, of, signal && { signal })
+  const input = { to, nonce: deps.nonce(), tokens: await tokensOf(deps, of) }
+  const result: WithdrawResult = await operate(deps, withdraw, input, of, signal && { signal })
   return result === 'none' ? 'idle' : result
 }
 
-async function tokensOf({ js, names }: Core, { reconciler, key }: KeyOf): Promise<Token[]> {
+async function tokensOf({ js, names }: QueueDeps, { reconciler, key }: KeyOf): Promise<Token[]> {
   const found = await Promise.all(
     LANES.map(async (lane) => {
       const message = await js.lastOf(names.stream, names.token(reconciler, lane, key))

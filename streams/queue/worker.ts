@@ -1,6 +1,6 @@
 import { ConnectionClosedError, type Delivery } from '#nats'
 import { endedWithin, pause } from '#primitives'
-import type { Core } from './core.ts'
+import type { QueueDeps } from './core.ts'
 import { dueAt, HandlerRuns, type KeyClaim, OwnTimers, takeKey } from './handler-runs.ts'
 import type { Janitor } from './janitor.ts'
 import { LaneInHand } from './lane.ts'
@@ -32,7 +32,7 @@ const HANDBACK_MS = 2000
  * How many keys: slots of the process (slots.ts), of the lanes (allowances), and after lost leases (Capacity).
  */
 export class QueueWorker implements Worker, Sharer {
-  readonly #core: Core
+  readonly #deps: QueueDeps
   readonly #options: ServeOptions
   readonly #lanes: Record<Lane, LaneInHand>
   readonly #leaveJanitor: () => void
@@ -48,20 +48,20 @@ export class QueueWorker implements Worker, Sharer {
   readonly #graceOver = Promise.withResolvers<void>()
   #drained: Promise<void> | undefined
 
-  constructor(core: Core, options: ServeOptions, janitor: Janitor) {
-    this.#core = core
+  constructor(deps: QueueDeps, options: ServeOptions, janitor: Janitor) {
+    this.#deps = deps
     this.#options = options
-    this.#beganAt = core.clock.moment()
+    this.#beganAt = deps.clock.moment()
     this.#capacity = fullCapacity(options.slots)
     const onFinished: ServeOptions['onFinished'] = (lease, result) => {
       this.#adapt(result)
       options.onFinished?.(lease, result)
     }
-    this.#timers = new OwnTimers(core.clock, (key, record) => this.#takeDue(key, record))
-    this.#runs = new HandlerRuns(core, { ...options, onFinished }, this.#timers)
+    this.#timers = new OwnTimers(deps.clock, (key, record) => this.#takeDue(key, record))
+    this.#runs = new HandlerRuns(deps, { ...options, onFinished }, this.#timers)
     this.#lanes = { high: this.#openLane('high'), low: this.#openLane('low') }
     this.#leaveJanitor = janitor.enter(options.reconciler)
-    core.slots.join(this)
+    deps.slots.join(this)
   }
 
   get running(): number {
@@ -110,13 +110,13 @@ export class QueueWorker implements Worker, Sharer {
 
   #openLane(lane: Lane): LaneInHand {
     const { reconciler, slots } = this.#options
-    const inHand: LaneInHand = new LaneInHand(this.#core, {
+    const inHand: LaneInHand = new LaneInHand(this.#deps, {
       reconciler,
       lane,
       slots,
       allowed: () => this.#allowances[lane],
       free: () => this.#free[lane],
-      onLoad: () => this.#core.slots.changed(this),
+      onLoad: () => this.#deps.slots.changed(this),
       onMessage: (delivery) => this.#receive(inHand, delivery),
       onTurn: (namespace) => this.#occupy(inHand, this.#takeOf(namespace, inHand)),
     })
@@ -124,16 +124,16 @@ export class QueueWorker implements Worker, Sharer {
   }
 
   get #free(): Record<Lane, number> {
-    return this.#core.slots.free(this.#capacity.limit - this.busy, this)
+    return this.#deps.slots.free(this.#capacity.limit - this.busy, this)
   }
 
   get #allowances(): ReturnType<typeof allowances> {
-    const { fair } = this.#core.slots
+    const { fair } = this.#deps.slots
     return allowances({ slots: this.#capacity.limit, free: this.#free, fair, ...this.#lanes, lastLane: this.#lastLane })
   }
 
   #adapt(result: 'finished' | 'fenced'): void {
-    const { clock, terms } = this.#core
+    const { clock, terms } = this.#deps
     this.#capacity =
       result === 'fenced' ? afterLoss(this.#capacity, clock.moment(), terms.leaseMs) : afterRun(this.#capacity)
   }
@@ -146,9 +146,9 @@ export class QueueWorker implements Worker, Sharer {
       return delivery.nak()
     }
     inHand.backlog--
-    const place = this.#core.names.placeOf(delivery.subject)
+    const place = this.#deps.names.placeOf(delivery.subject)
     if (place?.kind !== 'token') return
-    const { clock, ackWaitMs } = this.#core
+    const { clock, ackWaitMs } = this.#deps
     inHand.delivered(place.key, delivery)
     this.#lastLane = inHand.lane
     const claim: KeyClaim = {
@@ -163,7 +163,7 @@ export class QueueWorker implements Worker, Sharer {
 
   /** Takes a key of this namespace, although other keys are before it in the line. */
   async #takeOf(namespace: string, inHand: LaneInHand): Promise<void> {
-    const { clock, ackWaitMs } = this.#core
+    const { clock, ackWaitMs } = this.#deps
     this.#lastLane = inHand.lane
     const found = await inHand.find(namespace)
     if (found === undefined || this.#drained) return
@@ -190,7 +190,7 @@ export class QueueWorker implements Worker, Sharer {
       direct: true,
       waiting,
     })
-    const isYoung = claim.cameAt - this.#beganAt < this.#core.ackWaitMs
+    const isYoung = claim.cameAt - this.#beganAt < this.#deps.ackWaitMs
     this.#occupy(high, this.#work(key, { ...claim, mayBeQueued: isYoung && waiting === undefined }))
     return this.#arriving.get(key)
   }
@@ -208,18 +208,18 @@ export class QueueWorker implements Worker, Sharer {
 
   /** Returns a claim without a token. */
   #claimWithout(input: KeyClaim['input']): KeyClaim {
-    const { clock, ackWaitMs } = this.#core
+    const { clock, ackWaitMs } = this.#deps
     return { input, message: undefined, cameAt: clock.moment(), freshMs: ackWaitMs / 4, delivery: undefined }
   }
 
   #occupy(inHand: LaneInHand, working: Promise<void>): void {
     inHand.busy++
-    this.#core.slots.changed(this)
+    this.#deps.slots.changed(this)
     this.poke()
     const work = working.finally(() => {
       this.#inHand.delete(work)
       inHand.busy--
-      this.#core.slots.released(this)
+      this.#deps.slots.released(this)
     })
     this.#inHand.add(work)
   }
@@ -234,16 +234,16 @@ export class QueueWorker implements Worker, Sharer {
       if (held) await this.#runs.run(key, held, claim, this.#drained !== undefined)
     } catch (error) {
       if (error instanceof ConnectionClosedError || this.#abandon.signal.aborted) return
-      this.#core.log.error({ err: error, reconciler, key }, 'key left to the queue')
+      this.#deps.log.error({ err: error, reconciler, key }, 'key left to the queue')
     }
   }
 
   /** Takes the key. If it was taken before its timer is due, resolves when the timer is due. */
   async #take(key: string, claim: KeyClaim): Promise<HeldKey | undefined> {
     const { signal } = this.#abandon
-    const { clock, slots } = this.#core
+    const { clock, slots } = this.#deps
     const began = performance.now()
-    const held = await takeKey(this.#core, { reconciler: this.#options.reconciler, key }, claim, signal)
+    const held = await takeKey(this.#deps, { reconciler: this.#options.reconciler, key }, claim, signal)
     slots.took(began, performance.now())
     const due = held && dueAt(claim)
     if (due === undefined) return held
@@ -272,7 +272,7 @@ export class QueueWorker implements Worker, Sharer {
     this.#runs.takeBack()
     await endedWithin(HANDBACK_MS, Promise.all(this.#inHand))
     this.#abandon.abort(new Error('the worker has drained'))
-    this.#core.slots.leave(this)
+    this.#deps.slots.leave(this)
   }
 }
 

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { parse } from 'yaml'
-import { type BridgeObserver, type BridgeOptions, createBridge } from '#bridge'
+import { type BridgeDeps, type BridgeObserver, createBridge } from '#bridge'
 import type { KubeObject, ResourceRef } from '#contracts'
 import { type EventStore, keyOf, openEventStore } from '#events'
 import {
@@ -138,7 +138,7 @@ interface Enqueued {
   cause: string
 }
 
-interface StartOptions extends Pick<BridgeOptions, 'ownWrites' | 'silenceSeconds' | 'sweep' | 'orphans'> {
+interface StartOptions extends Pick<BridgeDeps, 'ownWrites' | 'silenceSeconds' | 'sweep' | 'orphans'> {
   prefix: string
   observer?: BridgeObserver
   noticeRestarts?: boolean

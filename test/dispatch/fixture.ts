@@ -9,7 +9,7 @@ import type {
   RunContext,
   RunInput,
 } from '#contracts'
-import { createDispatcher, type Dispatcher, type DispatcherDependencies, type RunStep } from '#dispatch'
+import { createDispatcher, type Dispatcher, type DispatcherDeps, type RunStep } from '#dispatch'
 import { type EventStore, keyOf, type OwnerKey, openEventStore } from '#events'
 import { functionRbac, reconcilerCrd } from '#install'
 import {
@@ -146,7 +146,7 @@ export class Fixture {
 
 interface SceneOptions {
   queue?: Pick<QueueOptions, 'leaseMs' | 'now'>
-  dispatcher?: Partial<DispatcherDependencies>
+  dispatcher?: Partial<DispatcherDeps>
   spec?: object
   /** The grace period for runs after stop(), in milliseconds. */
   graceMs?: number

@@ -1,6 +1,6 @@
 import { expect, it, vi } from 'vitest'
 import type { DeadMessage } from '#events'
-import type { ReconciliationDependencies, ServedReconciler } from '../../dispatch/run/dependencies.ts'
+import type { ReconciliationDeps, ServedReconciler } from '../../dispatch/run/dependencies.ts'
 import { ReconcilerWorker } from '../../dispatch/serve/reconciler-worker.ts'
 import { FN, openTestQueue, statesOf } from '../queue/support.ts'
 import { startShippedNats } from '../support/shipped-users.ts'
@@ -15,7 +15,7 @@ it('a key that names no object is kept among the dead, and only then done; it de
     buried.push(dead)
     if (dead.subject.endsWith('one-token-only')) await stored.promise
   }
-  const deps = { deadLetter, now: () => new Date(), observe: () => undefined } as unknown as ReconciliationDependencies
+  const deps = { deadLetter, now: () => new Date(), observe: () => undefined } as unknown as ReconciliationDeps
   const served = { name: FN, spec: { concurrency: 4 } } as unknown as ServedReconciler
   const serving = new ReconcilerWorker(deps, test.queue, served, log)
   await test.queue.enqueue(FN, 'one-token-only', { lane: 'low' })

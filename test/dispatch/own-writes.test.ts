@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type BridgeOptions, createBridge, type SeenChange } from '#bridge'
+import { type BridgeDeps, createBridge, type SeenChange } from '#bridge'
 import type { KubeObject, Outcome, ResourceRef, RunInput } from '#contracts'
 import { type KubeClient, resourcePath } from '#kube'
 import { RECONCILERS } from '#spec'
@@ -88,7 +88,7 @@ interface Circumstances {
 /** A dispatcher and a bridge whose watch is held back as soon as the function is called for the first time. */
 async function delayed(
   name: string,
-  ownWrites: (scene: Scene) => BridgeOptions['ownWrites'],
+  ownWrites: (scene: Scene) => BridgeDeps['ownWrites'],
   { kube: client = fixture.kube, isHeldBack = true, resource = '', spec, behave, watched }: Circumstances = {},
 ) {
   const changes = ['Generation', 'Labels', 'Annotations']

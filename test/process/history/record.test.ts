@@ -3,7 +3,7 @@ import type { RunRecord } from '#contracts'
 import type { EndedRun } from '#dispatch'
 import { reconciled } from '#reconcile'
 import { inputChanges, writesText } from '../../../cli/inspect/runs.ts'
-import { type HistoryOptions, RunHistory } from '../../../cli/process/history.ts'
+import { type HistoryDeps, RunHistory } from '../../../cli/process/history.ts'
 import { recordOf, sizeOf } from '../../../cli/process/run-record.ts'
 import { configMap, endedRun, input, logged, round, secret, website } from './runs.ts'
 
@@ -270,7 +270,7 @@ describe('what differs from the run before', () => {
   })
 })
 
-function historyOf(options: Partial<HistoryOptions> = {}) {
+function historyOf(options: Partial<HistoryDeps> = {}) {
   const sent: RunRecord[] = []
   const dropped = vi.fn<(reconciler: string) => void>()
   const listeners: Record<string, () => void> = {}
