@@ -59,7 +59,7 @@ export class ChangePipeline {
     { selection, ...reading }: ReadContext,
     position?: Position,
   ): Promise<void> {
-    const { markSafe, fail } = this.#begin(key, position)
+    const { confirm, fail } = this.#begin(key, position)
     const isPartial = selection.metadataOfKind !== undefined
     const publication = { ref: this.#ref, isPartial, ...reading, ...found }
     const begun = { at: this.#deps.now() }
@@ -68,8 +68,8 @@ export class ChangePipeline {
     await this.#limiter.admit(key, async () => {
       try {
         const { safe } = await this.#deps.publisher.publish(publication, this.#end.signal)
-        if (safe === undefined) markSafe()
-        else void safe.then(markSafe, fail)
+        if (safe === undefined) confirm()
+        else void safe.then(confirm, fail)
       } catch (error) {
         fail(error)
       } finally {
@@ -84,9 +84,9 @@ export class ChangePipeline {
    * coverage ID, that are related to the resource are enqueued.
    */
   async catchUp(pending: Pending): Promise<void> {
-    const { markSafe, fail } = this.#begin()
+    const { confirm, fail } = this.#begin()
     await this.idle()
-    void this.#deps.publisher.enqueueRelated(this.#ref, pending, this.#end.signal).then(markSafe, fail)
+    void this.#deps.publisher.enqueueRelated(this.#ref, pending, this.#end.signal).then(confirm, fail)
   }
 
   /** Resolves when every change that was taken is confirmed or given up. */
@@ -100,10 +100,10 @@ export class ChangePipeline {
   }
 
   /** Holds the cursor back until the change is safe. */
-  #begin(key?: string, position?: Position): { markSafe: () => void; fail: (error: unknown) => void } {
-    const markPosition = this.#checkpoint.begin(position)
-    const markSafe = () => {
-      markPosition()
+  #begin(key?: string, position?: Position): { confirm: () => void; fail: (error: unknown) => void } {
+    const reach = this.#checkpoint.begin(position)
+    const confirm = () => {
+      reach()
       this.#deps.becameSafe()
     }
     const fail = (error: unknown) => {
@@ -111,7 +111,7 @@ export class ChangePipeline {
       if (this.#end.signal.aborted) return
       this.#deps.log.error({ err: error, resource: resourceName(this.#ref), key }, 'the cursor cannot pass a change')
     }
-    return { markSafe, fail }
+    return { confirm, fail }
   }
 }
 

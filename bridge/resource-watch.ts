@@ -398,14 +398,14 @@ export class WatchingPhase {
    */
   #noteOpen(resourceVersion: string): void {
     this.#deps.health.opened()
-    this.#deps.progress.mark(resourceVersion)
+    this.#deps.progress.reach(resourceVersion)
   }
 
   async #take(event: WatchEvent<KubeObject>, resourceVersion: string, selection: Selection): Promise<void> {
     const { pipeline, progress, health, handler, observer, now } = this.#deps
     this.#lastEventAt = now()
     health.succeeded()
-    if (event.type === 'BOOKMARK') return progress.mark(resourceVersion)
+    if (event.type === 'BOOKMARK') return progress.reach(resourceVersion)
     const object = ofKind(event.object, selection, apiVersionOf(this.#ref))
     const verb = VERBS[event.type]
     observer?.seen?.({ ref: this.#ref, verb, object })

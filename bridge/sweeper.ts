@@ -17,9 +17,9 @@ const STALE_MS = 3_600_000
 const EVERY_MS = 60_000
 
 /**
- * Deletes objects from EVENTS that no Reconciler asks for. The cursor is marked first, by compare-and-set. A watch that
- * begins at this moment, in any bridge, finds no valid cursor and stores every object again. A watch that was open all
- * the time cannot move its cursor and lists again (docs/decisions/0044-sweeping-unused-data.md).
+ * Deletes objects from EVENTS that no Reconciler asks for. The cursor is set to unlisted first, by compare-and-set. A
+ * watch that begins at this moment, in any bridge, finds no valid cursor and stores every object again. A watch that was
+ * open all the time cannot move its cursor and lists again (docs/decisions/0044-sweeping-unused-data.md).
  */
 export class Sweeper {
   readonly #deps: SweeperDeps
@@ -57,11 +57,11 @@ export class Sweeper {
   async #sweep({ cursor, upTo }: Stale, others: readonly StoredCursor[], signal: AbortSignal): Promise<void> {
     const { events, log, now } = this.#deps
     const { ref, scope } = cursor
-    const mark = { resourceVersion: '0', covers: [], unlisted: true, at: now().toISOString() }
-    const marked = await events.moveCursor(ref, scope, mark, cursor.sequence)
-    if (marked === undefined) return
+    const unlisted = { resourceVersion: '0', covers: [], unlisted: true, at: now().toISOString() }
+    const moved = await events.moveCursor(ref, scope, unlisted, cursor.sequence)
+    if (moved === undefined) return
     const objects = await events.sweep(ref, scope, { upTo, signal, keeps: this.#keepsFor(ref, others) })
-    await events.removeCursor(marked)
+    await events.removeCursor(moved)
     log.info({ resource: resourceName(ref), namespace: scope, objects }, 'swept: no Reconciler asks for this any more')
   }
 

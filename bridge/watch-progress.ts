@@ -85,10 +85,10 @@ export class WatchProgress {
   }
 
   /** Notes that the watch has read everything up to here. */
-  mark(resourceVersion: string): void {
+  reach(resourceVersion: string): void {
     const position = this.position(resourceVersion)
     if (position === undefined) return
-    this.checkpoint.mark(position)
+    this.checkpoint.reach(position)
     this.note()
   }
 
@@ -101,7 +101,7 @@ export class WatchProgress {
     const reached = this.#beside ?? resourceVersion
     this.release()
     this.#streams = streams
-    this.mark(reached)
+    this.reach(reached)
   }
 
   /** Notes that the safe position may have moved. */
@@ -153,7 +153,7 @@ interface CursorDeps {
   log: RunLog
   now: () => Date
   /**
-   * Called when the cursor was marked or deleted, so that the objects may be gone from EVENTS. A first list is
+   * Called when the cursor was set to unlisted or deleted, so that the objects may be gone from EVENTS. A first list is
    * necessary.
    */
   swept: () => void
@@ -194,8 +194,8 @@ export class CursorWriter {
   }
 
   /**
-   * Begins a first list. Resolves with the sequence of the mark, below which a sweep may delete objects at any time.
-   * Resolves with 0 if another bridge has completed a list.
+   * Begins a first list. Resolves with the sequence of the unlisted cursor, below which a sweep may delete objects at any
+   * time. Resolves with 0 if another bridge has completed a list.
    */
   async begin(): Promise<number> {
     const { events, now } = this.#deps
@@ -206,8 +206,8 @@ export class CursorWriter {
       this.#written = await this.#readListed()
       if (this.#written !== undefined) return 0
       if (this.#sequence > 0) return this.#sequence
-      const mark = { resourceVersion: '0', covers: [], unlisted: true, at: now().toISOString() }
-      await events.moveCursor(this.#ref, this.#scope, mark, 0)
+      const unlisted = { resourceVersion: '0', covers: [], unlisted: true, at: now().toISOString() }
+      await events.moveCursor(this.#ref, this.#scope, unlisted, 0)
     }
   }
 
@@ -256,7 +256,7 @@ export class CursorWriter {
     this.#position = position
   }
 
-  /** Replaces the cursor, also one that another bridge wrote. Returns undefined if the cursor was marked or deleted. */
+  /** Replaces the cursor, also one that another bridge wrote. Returns undefined if it is unlisted or deleted. */
   async #move(cursor: Cursor, signal?: AbortSignal): Promise<number | undefined> {
     for (;;) {
       const sequence = await this.#deps.events.moveCursor(this.#ref, this.#scope, cursor, this.#sequence, signal)
@@ -309,7 +309,7 @@ export class Checkpoint<Position> {
   }
 
   /** Notes a position that is not a change: a bookmark, or the end of a list. */
-  mark(position: Position): void {
+  reach(position: Position): void {
     this.begin(position)()
   }
 

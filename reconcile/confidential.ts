@@ -59,13 +59,13 @@ export const scrubberOf = ({ confidential }: Run): ((text: string) => string) =>
 /** Returns the consequence of a failure, and the error as a log may show it, both without confidential contents. */
 export function withheld(run: Run, error: unknown, consequence: Consequence): Consequence & { shown: unknown } {
   if (run.confidential.length === 0) return { ...consequence, shown: error }
-  const { finish, report, doubt } = consequence
+  const { finish, report, readyUnknown } = consequence
   const scrub = scrubberOf(run)
   const told = (failure: Failure | undefined) => failure && { ...failure, message: scrub(failure.message) }
   return {
     finish: 'message' in finish ? { ...finish, message: scrub(finish.message) } : finish,
     report: told(report),
-    doubt: told(doubt),
+    readyUnknown: told(readyUnknown),
     shown: scrubbedError(error, scrub),
   }
 }

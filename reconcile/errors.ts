@@ -105,7 +105,7 @@ const FAILURES_SHOWN_FROM = 5
  * The failures of the function in a row at which its object does not count as ready any more: 2, 4, 8, … Whoever sets
  * Ready to True meanwhile, as another function of the object may, is contradicted less and less often.
  */
-const isDoubted = (failures: number): boolean => failures > 1 && Number.isInteger(Math.log2(failures))
+const makesReadyUnknown = (failures: number): boolean => failures > 1 && Number.isInteger(Math.log2(failures))
 /** The deletion of a namespace takes seconds, or is blocked for days: frequent retries are useless. */
 const TERMINATING_RETRY_MS = 60_000
 /** Each attempt reads objects up to the limit. A change of one of these objects runs the key at once. */
@@ -130,31 +130,31 @@ interface Failing {
 export interface Consequence {
   finish: Finish
   report: Failure | undefined
-  /** The function fails again and again, so the object must not show that it is ready. */
-  doubt?: Failure | undefined
+  /** The function fails again and again, so Ready is Unknown instead of True. */
+  readyUnknown?: Failure | undefined
 }
 
 export function consequenceOf(error: unknown, failing: Failing): Consequence {
   const message = toldBy(error)
   if (error instanceof ExternalError) {
-    const { finish, report, doubt } = consequenceOf(error.cause, failing)
+    const { finish, report, readyUnknown } = consequenceOf(error.cause, failing)
     return {
       finish: 'message' in finish ? { ...finish, message } : finish,
       report: report && failure(error),
-      doubt: doubt && failure(error),
+      readyUnknown: readyUnknown && failure(error),
     }
   }
   const { attempt, backoff, random, server } = failing
   const after = (afterMs: number) => ({ kind: 'error' as const, message, retryAt: { afterMs } })
   const backedOff = () => after(backoffMs(attempt, backoff, random))
-  const doubtBy = (lasting: Error) => (isDoubted(attempt + 1) ? failure(lasting) : undefined)
+  const unknownBy = (lasting: Error) => (makesReadyUnknown(attempt + 1) ? failure(lasting) : undefined)
   const reported = (lasting: Error) => (attempt + 1 < FAILURES_SHOWN_FROM ? undefined : failure(lasting))
-  const ofFunction = (lasting: Error) => ({ report: reported(lasting), doubt: doubtBy(lasting) })
+  const ofFunction = (lasting: Error) => ({ report: reported(lasting), readyUnknown: unknownBy(lasting) })
   const asError = error instanceof Error ? error : new Error(message)
 
   if (error instanceof TerminalError) return { finish: { kind: 'terminal', message }, report: failure(error) }
   if (error instanceof RetryAfterError)
-    return { finish: after(error.afterSeconds * 1000), report: failure(error), doubt: doubtBy(error) }
+    return { finish: after(error.afterSeconds * 1000), report: failure(error), readyUnknown: unknownBy(error) }
   if (error instanceof FunctionError) {
     const finish = error.afterSeconds === undefined ? backedOff() : after(error.afterSeconds * 1000)
     const shown = error.isSigned ? ofFunction(error) : { report: reported(error) }

@@ -19,14 +19,14 @@ export function* fail(run: Run, pass: Pass | undefined, given: Failed | undefine
   const { failed: error } = failure
   const soon = soonAfter(run, error)
   if (soon !== undefined) return soon
-  const { finish, report: own, doubt, shown } = withheld(run, error, consequenceIn(run, failure))
+  const { finish, report: own, readyUnknown, shown } = withheld(run, error, consequenceIn(run, failure))
   run.tell({ note: 'failed', error, shown, finish })
   const refusal = refusalOf(pass)
   const report = own ?? refusal
-  if ((report ?? doubt) !== undefined && pass !== undefined) {
+  if ((report ?? readyUnknown) !== undefined && pass !== undefined) {
     const { object } = pass.world
     tellEvents(pass, report === undefined ? [] : [{ type: 'Warning', ...report }])
-    const also = { refusal, doubt, isTerminal: finish.kind === 'terminal' }
+    const also = { refusal, readyUnknown, isTerminal: finish.kind === 'terminal' }
     const patch = keepsStatus(run.of.spec) && failurePatch(object, report, pass.now, also)
     if (patch) {
       const answer = yield* attempt({ do: 'writeStatus', object, patch, mayBeDropped: false })

@@ -31,6 +31,14 @@ export type { Write } from './plan.ts'
 export { type Reconciled, reconciled } from './progress.ts'
 export { run } from './run.ts'
 export { CONFIDENTIAL, type Contents, scrubber, WITHHELD, withoutContents, withoutValues } from './scrub.ts'
-export { CONTESTED, conditionPatch, failurePatch, isDoubt, PAUSED, RECONCILED, type StatusPatch } from './status.ts'
+export {
+  CONTESTED,
+  conditionPatch,
+  failurePatch,
+  isFunctionFailing,
+  PAUSED,
+  RECONCILED,
+  type StatusPatch,
+} from './status.ts'
 export type { Answer, Ask, Failed, Note, Observed, Written } from './vocabulary.ts'
 export { called, type OwnedObject, type World } from './world.ts'

@@ -71,7 +71,7 @@ interface AlsoFailed {
   /** The writes that were refused. */
   refusal?: Failure | undefined
   /** The error of a function that fails again and again. */
-  doubt?: Failure | undefined
+  readyUnknown?: Failure | undefined
   isTerminal?: boolean
 }
 
@@ -84,10 +84,10 @@ export function failurePatch(
   object: KubeObject,
   failure: Failure | undefined,
   now: Date,
-  { refusal, doubt, isTerminal = false }: AlsoFailed = {},
+  { refusal, readyUnknown, isTerminal = false }: AlsoFailed = {},
 ): StatusPatch | undefined {
   const current = isRecord(object.status) ? object.status : {}
-  const refused = refusal === undefined ? unsureBy(current, doubt) : unreadyBy(current, [], refusal)
+  const refused = refusal === undefined ? unknownBy(current, readyUnknown) : unreadyBy(current, [], refusal)
   const unready = isTerminal && failure !== undefined ? [unreadyForGood(current, failure)] : refused
   const reconciled = failure === undefined ? [] : [{ type: RECONCILED, status: 'False' as const, ...failure }]
   const updates = [...reconciled, ...unready]
@@ -199,7 +199,7 @@ function statusBefore(current: Record<string, unknown>): ReadyStatus | undefined
 }
 
 /** Whether the dispatcher has set this condition Ready, because the function fails. */
-export const isDoubt = ({ status, message = '' }: { status?: string; message?: string }): boolean =>
+export const isFunctionFailing = ({ status, message = '' }: { status?: string; message?: string }): boolean =>
   status === 'Unknown' && message.startsWith(`${FUNCTION_FAILS}: `)
 
 /** Returns the status that the function has given its condition Ready; null: none. */
@@ -225,10 +225,10 @@ function unreadyBy(current: Record<string, unknown>, updates: readonly Update[],
  * Sets Ready to Unknown if it is True. The condition stays while the function fails, whatever the reason, so that failures
  * in a row cost one write.
  */
-function unsureBy(current: Record<string, unknown>, failure: Failure | undefined): Update[] {
+function unknownBy(current: Record<string, unknown>, failure: Failure | undefined): Update[] {
   if (failure === undefined) return []
   const ready = conditionIn(current, READY)
-  const isSaid = ready !== undefined && isDoubt(ready)
+  const isSaid = ready !== undefined && isFunctionFailing(ready)
   return isSaid || readySaid(current) !== 'True' ? [] : [overwritten('Unknown', FUNCTION_FAILS, failure)]
 }
 

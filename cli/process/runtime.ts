@@ -77,7 +77,7 @@ export function createRuntime({
 }: RuntimeOptions): Runtime {
   const { js, events, queue, dead } = streams
   // Only bridges write there; dispatchers do not have the permission.
-  const incarnation = incarnationOf(js, [events, queue], { marks: parts.bridge })
+  const incarnation = incarnationOf(js, [events, queue], { creates: parts.bridge })
   const natsHealth = createNatsHealth(incarnation, now, lost)
   const deadLetter = dead.put.bind(dead)
   const { keep, sample } = traces ?? { keep: undefined, sample: () => false }

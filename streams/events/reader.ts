@@ -5,7 +5,7 @@ import { copyFrom, identityFrom, storedEventFrom } from './event.ts'
 import type { SelectedReader } from './indexes.ts'
 import type { KnownObject, ObservedView, ObservedViews } from './observed-views.ts'
 import { type PagesDeps, type ReadTerms, readPages, sizeOf } from './pages.ts'
-import { ANCHOR, markPlace } from './stream.ts'
+import { ANCHOR, publishAnchor } from './stream.ts'
 import type { OwnerKey } from './subjects.ts'
 import {
   childrenFilter,
@@ -203,7 +203,7 @@ export class Reader {
   }
 
   /**
-   * Follows the stream. Marks a place in the stream before it begins, and calls `caughtUp` when it reaches that place.
+   * Follows the stream. Publishes the anchor before it begins, and calls `caughtUp` when it reaches it.
    */
   async *#follow(
     filters: string[],
@@ -214,7 +214,7 @@ export class Reader {
     const { js, names, cluster, log } = this.#deps
     const anchor = names.root + ANCHOR
     const subjects = filters.map((filter) => names.root + filter)
-    let place = caughtUp && (await markPlace(js, names, cluster, { signal, log }))
+    let place = caughtUp && (await publishAnchor(js, names, cluster, { signal, log }))
     for await (const message of follow(js, names.stream, place ? [...subjects, anchor] : subjects, signal, {
       headersOnly,
     })) {

@@ -29,7 +29,7 @@ export interface StreamNames {
 const ROLES = ['k8s', 'cursor']
 const DUPLICATE_WINDOW_NS = 120e9
 const NO_LIMIT = { discard: DiscardPolicy.Old, max_bytes: -1 }
-/** A message that always exists. It names the cluster, and rewriting it marks a point in the order of the stream. */
+/** A message that always exists. It names the cluster. Published again, it is behind everything confirmed so far. */
 export const ANCHOR = 'cursor._'
 export const MARK = `${ANCHOR}.mark`
 
@@ -106,8 +106,8 @@ export async function bindToCluster(
   }
 }
 
-/** Returns a sequence in the stream behind everything confirmed so far. */
-export async function markPlace(
+/** Publishes the anchor again. Returns its sequence, which is behind everything confirmed so far. */
+export async function publishAnchor(
   js: JetStream,
   { root }: StreamNames,
   cluster: string,

@@ -252,7 +252,7 @@ export interface EventStore {
 
   /**
    * Deletes the events of a resource (in a namespace, or in all) up to a sequence, without publishing an event.
-   * Resolves with their number. Mark the cursor first: a bridge that relies on the objects notices the mark.
+   * Resolves with their number. Set the cursor to unlisted first: a bridge that relies on the objects notices it.
    */
   sweep(
     ref: ResourceRef,

@@ -124,14 +124,14 @@ export interface MarkedStream {
  * before means that confirmed messages may be lost. With replicas, the incarnation is the stream itself, as long as its
  * last sequence never falls below an earlier one. A stream without replicas is as safe as the page cache of its server,
  * so each start of that server counts. The function rejects with StreamLostError if a stream was replaced since the
- * first call. `marks`: creates the marks.
+ * first call. `creates`: stores the first message of a stream that has none.
  */
 export function incarnationOf(
   js: JetStream,
   streams: readonly MarkedStream[],
-  { marks }: { marks: boolean },
+  { creates }: { creates: boolean },
 ): () => Promise<string> {
-  const lives = streams.map((marked) => lifeOf(js, marked, marks))
+  const lives = streams.map((marked) => lifeOf(js, marked, creates))
   const ask = async () => (await Promise.all(lives.map((life) => life()))).join(' ')
   // Only one request runs at a time. Otherwise the older answer could arrive last, and the stream would appear to have
   // fallen behind.
@@ -150,24 +150,24 @@ export function incarnationOf(
   }
 }
 
-function lifeOf(js: JetStream, marked: MarkedStream, marks: boolean): () => Promise<string> {
+function lifeOf(js: JetStream, marked: MarkedStream, creates: boolean): () => Promise<string> {
   const { stream } = marked
   let highest = 0
   let fallenBehind = 0
-  let known: { created: string; mark: number | undefined } | undefined
+  let known: { created: string; first: number | undefined } | undefined
   return async () => {
     const found = await findInfo(js, stream)
     if (found === undefined || (known && known.created !== found.created))
       throw new StreamLostError(`stream ${stream} was deleted: start again, and everything is listed and runs again`)
     const { config, created, state } = found
-    const mark = await markOf(js, marked, marks && known?.mark === undefined)
-    if (known?.mark !== undefined && known.mark !== mark)
+    const first = await firstIn(js, marked, creates && known?.first === undefined)
+    if (known?.first !== undefined && known.first !== first)
       throw new StreamLostError(`stream ${stream} was emptied: start again, and everything is listed and runs again`)
-    known = { created, mark }
+    known = { created, first }
     if (state.last_seq < highest) fallenBehind++
     highest = state.last_seq
     const keeper = config.num_replicas > 1 ? 'replicas' : (js.nc.info?.server_id ?? '')
-    return [keeper, created, mark, ...(fallenBehind > 0 ? [fallenBehind] : [])].join(' ')
+    return [keeper, created, first, ...(fallenBehind > 0 ? [fallenBehind] : [])].join(' ')
   }
 }
 
@@ -180,10 +180,10 @@ async function findInfo(js: JetStream, stream: string): Promise<StreamInfo | und
   }
 }
 
-/** Returns the sequence of the mark. */
-async function markOf(js: JetStream, { stream, mark }: MarkedStream, makes: boolean): Promise<number | undefined> {
+/** Returns the sequence of the message that exists from the beginning. */
+async function firstIn(js: JetStream, { stream, mark }: MarkedStream, creates: boolean): Promise<number | undefined> {
   const found = await js.lastOf(stream, mark)
-  if (found !== undefined || !makes) return found?.sequence
+  if (found !== undefined || !creates) return found?.sequence
   try {
     return (await js.publish(mark, '', { 'Nats-Expected-Last-Subject-Sequence': 0 })).sequence
   } catch (error) {

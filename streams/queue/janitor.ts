@@ -198,16 +198,16 @@ interface OverdueOptions {
  * them, and has fired.
  *
  * Timers that an earlier version has put to sleep are handed to the server at once, whichever Reconciler they belong to,
- * because only processes of that version wake them. Until a whole lap over the records has found none, looks follow soon.
+ * because only processes of that version wake them. Until a whole scan of the records has found none, looks follow soon.
  */
 export class Overdue {
   readonly #deps: QueueDeps
   readonly #serves: OverdueOptions['serves']
   readonly #atOnce: number
-  /** Where the next look begins, and where this lap over the records ends. */
+  /** Where the next look begins, and where this scan of the records ends. */
   #first = 1
-  #lapEndsAt = 0
-  #lapFoundAsleep = false
+  #scanEndsAt = 0
+  #scanFoundAsleep = false
   #maySleep = true
   /** The records that an earlier look found, and the probe that was armed after that look. */
   #suspects: { found: FoundRecord[]; probe: Probe } | undefined
@@ -273,10 +273,10 @@ export class Overdue {
     const now = await measured(this.#deps)
     const overdue: FoundRecord[] = []
     const asleep: FoundRecord[] = []
-    if (this.#first === 1) this.#lapEndsAt = await js.lastSequence(names.stream)
+    if (this.#first === 1) this.#scanEndsAt = await js.lastSequence(names.stream)
     let read = 0
     for await (const message of js.scan(names.stream, names.all('key', undefined), { first: this.#first })) {
-      if (read === this.#atOnce || message.sequence > this.#lapEndsAt) break
+      if (read === this.#atOnce || message.sequence > this.#scanEndsAt) break
       read++
       this.#first = message.sequence + 1
       const place = names.placeOf(message.subject)
@@ -286,15 +286,15 @@ export class Overdue {
       if (isAsleep(record)) asleep.push({ reconciler, key, record })
       else if (record.at < now && this.#serves(reconciler)) overdue.push({ reconciler, key, record })
     }
-    this.#lapFoundAsleep ||= asleep.length > 0
-    if (read < this.#atOnce) this.#beginLap()
+    this.#scanFoundAsleep ||= asleep.length > 0
+    if (read < this.#atOnce) this.#beginScan()
     return { overdue, asleep }
   }
 
-  #beginLap(): void {
+  #beginScan(): void {
     this.#first = 1
-    this.#maySleep = this.#lapFoundAsleep
-    this.#lapFoundAsleep = false
+    this.#maySleep = this.#scanFoundAsleep
+    this.#scanFoundAsleep = false
   }
 }
 

@@ -25,7 +25,7 @@ export interface Token extends Failures {
  * milliseconds.
  *
  * The token that a running record stands for may still be unacknowledged, and so may every token of the same lane that
- * marked it. Each write that ends such a record publishes onto that lane and thereby replaces those tokens, so a late
+ * made it dirty. Each write that ends such a record publishes onto that lane and thereby replaces those tokens, so a late
  * acknowledgement removes nothing. For this reason a running record never changes its lane.
  */
 export interface KeyRecord extends Failures {
@@ -49,7 +49,7 @@ export interface KeyRecord extends Failures {
   /** running: CutShort or none. waiting: the reason for the wait. parked: Terminal, or Withdrawn by a user. */
   reason?: 'Requeue' | 'Error' | 'CutShort' | 'Terminal' | 'Withdrawn'
   error?: string
-  /** running: why the key runs, or after a mark, why it must run once more. Left out: not known. */
+  /** running: why the key runs, or once it is dirty, why it must run once more. Left out: not known. */
   causes?: Causes
 }
 

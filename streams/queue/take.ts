@@ -51,7 +51,7 @@ export interface TakeInput {
 export type TakeResult =
   | { kind: 'leased'; held: HeldKey }
   /** The key is running, and its owner will run it once more. */
-  | { kind: 'marked' }
+  | { kind: 'dirty' }
   /**
    * The key is running, and its owner was not informed: a change must be queued, and a seen token stays where it is.
    */
@@ -69,7 +69,7 @@ interface LeaseClaim extends TakeInput, Failures {
 export type TakeStep = { claim: LeaseClaim; io: Io } & (
   | { name: 'take' | 'steal'; record: NewRecord }
   | { name: 'look' | 'dismiss' }
-  | { name: 'mark'; sameLane: boolean }
+  | { name: 'dirty'; sameLane: boolean }
   | { name: 'acknowledge' | 'barrier' | 'remove'; held: HeldKey }
 )
 
@@ -101,11 +101,11 @@ export const take: Machine<TakeInput, TakeStep, TakeResult> = {
       case 'look':
         if (answer.kind !== 'record') throw new UnexpectedAnswerError(step, answer)
         return onRecord(step.claim, answer.record, now)
-      case 'mark':
+      case 'dirty':
         if (answer.kind === 'conflict') return takeFresh(step.claim, now)
-        return step.sameLane ? dismiss(step.claim) : end({ kind: 'marked' })
+        return step.sameLane ? dismiss(step.claim) : end({ kind: 'dirty' })
       case 'dismiss':
-        return end({ kind: 'marked' })
+        return end({ kind: 'dirty' })
       case 'acknowledge':
         if (isTooLate(step, now)) return tooLate(step)
         return step.claim.terms.replicated ? barrier(step.claim, step.held) : end({ kind: 'leased', held: step.held })
@@ -129,7 +129,7 @@ function onRecord(claim: LeaseClaim, record: KeyRecord | undefined, now: number)
   // The timer has fired, or another process has taken it: a token or a run has followed from it.
   if (claim.isDue) return end({ kind: 'occupied' })
   if (record === undefined) return takeFresh(claim, now)
-  if (record.state === 'running') return claim.direct || claim.seen ? end({ kind: 'occupied' }) : mark(claim, record)
+  if (record.state === 'running') return claim.direct || claim.seen ? end({ kind: 'occupied' }) : dirty(claim, record)
   return steal(claim, record, now)
 }
 
@@ -175,22 +175,22 @@ function writeRunning(
  * because each write that ends the record replaces it. A token of the other lane stays until the owner's release
  * replaces it, or until it is delivered again.
  */
-function mark(claim: LeaseClaim, running: KeyRecord): Next {
+function dirty(claim: LeaseClaim, running: KeyRecord): Next {
   const sameLane = running.lane === claim.token.lane
-  if (!sameLane && running.otherLaneWaits) return end({ kind: 'marked' })
+  if (!sameLane && running.otherLaneWaits) return end({ kind: 'dirty' })
   const { causes, ...before } = withoutSequence(running)
-  const isMarked = running.dirty || running.otherLaneWaits
+  const wasDirty = running.dirty || running.otherLaneWaits
   const record: NewRecord = {
     ...before,
     generation: generationOf('running', claim.nonce, claim.writes),
     ...worst(running, claim),
     ...(sameLane ? { dirty: true } : { otherLaneWaits: true }),
     // The owner knows its own causes. From now on the record has those of the run that follows.
-    ...withCauses(isMarked ? causes : undefined, claim.causes),
+    ...withCauses(wasDirty ? causes : undefined, claim.causes),
   }
   const expected = { of: 'record' as const, sequence: running.sequence }
   const message = { role: 'record' as const, record, expected, cancels: running.generation }
-  return { name: 'mark', sameLane, claim: { ...claim, writes: claim.writes + 1 }, io: { do: 'publish', message } }
+  return { name: 'dirty', sameLane, claim: { ...claim, writes: claim.writes + 1 }, io: { do: 'publish', message } }
 }
 
 const dismiss = (claim: LeaseClaim): TakeStep => ({

@@ -145,7 +145,7 @@ describe('on servers', () => {
     await js.admin.consumers.delete(queue.stream, 'blocker')
     await untilCondition(kube, 'culprit', 'Watching')
     await until(async () => bridge.keysOf('culprit').includes('default.one'), {
-      what: 'every object that exists is owed a run',
+      what: 'every object that exists runs',
     })
   })
 })

@@ -27,7 +27,7 @@ const bridge = createBridge({
     announce: (_reconciler, key) => ({ noted: false, safe: writeDown(key).then(() => 'token') }),
   },
   log: silent,
-  incarnation: incarnationOf(js, [events], { marks: true }),
+  incarnation: incarnationOf(js, [events], { creates: true }),
 })
 const running = bridge.run(new AbortController().signal, 0)
 const isWatching = async () =>

@@ -186,7 +186,7 @@ describe('a start', () => {
 })
 
 describe('Reconcilers come and go while the bridge runs', () => {
-  it('a new one over a watched resource is owed a run for every object, others are not', async () => {
+  it('a new one over a watched resource runs every object, others do not', async () => {
     prefix = fresh()
     await createReconciler(kube, 'first', { for: configMaps })
     await createAll(names(20))

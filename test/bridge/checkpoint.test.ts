@@ -18,7 +18,7 @@ it('moves only over what is finished, whatever the order of finishing', () => {
 it('is not moved by a bookmark behind something unfinished', () => {
   const checkpoint = new Checkpoint<number>()
   const finish = checkpoint.begin(1)
-  checkpoint.mark(9)
+  checkpoint.reach(9)
   expect(checkpoint.safe).toBeUndefined()
   finish()
   expect(checkpoint.safe).toBe(9)
@@ -27,7 +27,7 @@ it('is not moved by a bookmark behind something unfinished', () => {
 it('reaches the end of a list when all of its objects are finished, and nothing before', () => {
   const checkpoint = new Checkpoint<string>()
   const objects = [checkpoint.begin(), checkpoint.begin()] as const
-  checkpoint.mark('list')
+  checkpoint.reach('list')
   objects[1]()
   expect(checkpoint.safe).toBeUndefined()
   objects[0]()
@@ -36,10 +36,10 @@ it('reaches the end of a list when all of its objects are finished, and nothing 
 
 it('forgets positions, and is still held back by changes that were begun before', () => {
   const checkpoint = new Checkpoint<string>()
-  checkpoint.mark('old')
+  checkpoint.reach('old')
   const finish = checkpoint.begin('older')
   checkpoint.void()
-  checkpoint.mark('list')
+  checkpoint.reach('list')
   expect(checkpoint.safe).toBeUndefined()
   finish()
   expect(checkpoint.safe).toBe('list')
@@ -92,7 +92,7 @@ it('does not pass what the watch has read when a list beside the watch ends, bec
   expect(progress.position('9')).toBeUndefined()
   progress.listed('20', streams)
   expect(reached()).toBe('9')
-  progress.mark('15')
+  progress.reach('15')
   expect(reached()).toBe('15')
   progress.hold('15')
   progress.release()

@@ -68,17 +68,17 @@ it(`bridges killed with -9 at any moment leave the stream that one leaves in pea
     expect(await contentOf(events)).toEqual(await contentOf(undisturbed.events))
     // Objects that were created and deleted before the first list are unknown to every bridge.
     const newest = await versions(events)
-    let owed: string[] = []
+    let missing: string[] = []
     await until(
       async () => {
         const told = await lines()
-        owed = [...changed].filter((key) => newest.has(key) && !told.has(`${key} ${newest.get(key)}`))
-        return owed.length === 0
+        missing = [...changed].filter((key) => newest.has(key) && !told.has(`${key} ${newest.get(key)}`))
+        return missing.length === 0
       },
       { what: 'every changed key is enqueued' },
     ).catch(() => undefined)
     await end()
-    expect(owed).toEqual([])
+    expect(missing).toEqual([])
   }
 })
 

@@ -117,7 +117,7 @@ it('nothing is reported when the Reconciler is created again, and each of its ke
   scene.enqueued.length = 0
   await create()
   await reports(scene, [])
-  await until(() => scene.keysOf(NAME).includes('default.held'), { what: 'it is owed a run' })
+  await until(() => scene.keysOf(NAME).includes('default.held'), { what: 'its key is queued' })
 })
 
 it('nothing is reported of a Reconciler that was renamed: another one has its finalizer', async () => {
@@ -165,7 +165,7 @@ it('what the bridge cannot see any more is given up: the rights, or the definiti
   await reports(scene, [])
 })
 
-it('a key that waits for such a finalizer is not buried, and goes without a letter when it waits no more', async () => {
+it('a key that waits for such a finalizer is not dead-lettered, and goes without a letter when it waits no more', async () => {
   await using scene = await start({ orphans: { everyMs: 50, keepMs: 60_000 } })
   await hold('held')
   await served(scene)
@@ -191,7 +191,7 @@ it('a key that waits for such a finalizer is not buried, and goes without a lett
     const entries = await Array.fromAsync(scene.queue.list({ reconciler: NAME }))
     return [...new Set(entries.map(({ key }) => key))].join()
   }
-  await until(async () => (await keys()) === 'default.held', { what: 'all others are buried' })
+  await until(async () => (await keys()) === 'default.held', { what: 'all others are dead-lettered' })
   await release('held')
   await until(async () => (await keys()) === '', { what: 'it goes, too' })
   expect(letters).toContainEqual(expect.stringContaining('default.nobody'))

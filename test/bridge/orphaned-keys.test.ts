@@ -38,9 +38,9 @@ async function sweepWhile(
     for (const key of KEYS) await queue.enqueue(FN, key)
   }
   await enqueueAll()
-  let buried = 0
+  let dead = 0
   const deadLetter = async () => {
-    if (++buried === 10) await happens(enqueueAll)
+    if (++dead === 10) await happens(enqueueAll)
   }
   const stop = new AbortController()
   const over = Promise.withResolvers<void>()
@@ -50,10 +50,10 @@ async function sweepWhile(
   await over.promise
   stop.abort()
   await sweeping
-  return { buried, left: (await entriesOf(queue)).map(({ key }) => key) }
+  return { dead, left: (await entriesOf(queue)).map(({ key }) => key) }
 }
 
-it('a Reconciler that comes back while its keys are being buried finds every key that it enqueues', async () => {
+it('a Reconciler that comes back while its keys are being dead-lettered finds every key that it enqueues', async () => {
   const { left } = await sweepWhile(kube, 'back', async (enqueueAll) => {
     await createReconciler(kube, FN, { for: { ...configMaps, kind: 'ConfigMap' } })
     await enqueueAll()
@@ -72,19 +72,19 @@ it('a key is queued again when nobody says whether its Reconciler has come back'
     )
   await grant(kube, 'reconcilers', rule)
   await until(isListed, { what: 'they may be listed' })
-  const { buried, left } = await sweepWhile(restricted, 'unknown', async () => {
+  const { dead, left } = await sweepWhile(restricted, 'unknown', async () => {
     await revoke(kube, 'reconcilers')
     await until(async () => !(await isListed()), { what: 'they may not be listed' })
   })
-  expect({ buried, left: left.length }).toEqual({ buried: 10, left: KEYS.length - 9 })
+  expect({ dead, left: left.length }).toEqual({ dead: 10, left: KEYS.length - 9 })
 })
 
 const inOneHour = () => new Date(Date.now() + 3_600_000)
 
 /** Moves the keys to the dead letters, pass after pass, until `holds`; then it is stopped. */
-async function sweepUntil(queue: WorkQueue, holds: (buried: number) => Promise<boolean>, keyMs?: number) {
-  let buried = 0
-  const deadLetter = async () => void buried++
+async function sweepUntil(queue: WorkQueue, holds: (dead: number) => Promise<boolean>, keyMs?: number) {
+  let dead = 0
+  const deadLetter = async () => void dead++
   const stop = new AbortController()
   const options = {
     kube,
@@ -96,12 +96,12 @@ async function sweepUntil(queue: WorkQueue, holds: (buried: number) => Promise<b
     ...(keyMs !== undefined && { keyMs }),
   }
   const sweeping = createOrphanedKeySweeper(options).run(stop.signal, 0)
-  await until(() => holds(buried), { what: 'they are buried' })
+  await until(() => holds(dead), { what: 'they are dead-lettered' })
   stop.abort()
   await sweeping
 }
 
-it('keys that wait, are parked or queued are all buried, by a bridge with the rights that are shipped', async () => {
+it('keys that wait, are parked or queued are all dead-lettered, by a bridge with the rights that are shipped', async () => {
   await using filling = await openTestQueue(nats.as(nats.url, 'fairlead-dispatcher'), 'due')
   const worker = filling.queue.serve({
     reconciler: FN,
@@ -132,7 +132,7 @@ it('a key that cannot be purged holds up neither the keys behind it nor the stop
 it('a stop does not wait for a key that cannot be purged', async () => {
   const onIo = () => new Promise<void>(() => {})
   await using test = await openTestQueue(nats.as(nats.url, 'fairlead-bridge'), 'stuck', { onIo })
-  await sweepUntil(test.queue, async (buried) => buried > 0, 3_600_000)
+  await sweepUntil(test.queue, async (dead) => dead > 0, 3_600_000)
 })
 
 describe('the consumers of a Reconciler that is gone', () => {
@@ -182,7 +182,7 @@ describe('the consumers of a Reconciler that is gone', () => {
     await worker.drain(1000)
   })
 
-  it('are made again for a key that is enqueued while they are deleted, until it is buried too', async () => {
+  it('are made again for a key that is enqueued while they are deleted, until it is dead-lettered too', async () => {
     await using test = await openTestQueue(nats.url, 'late')
     let times = 0
     await removeConsumers(test, async () => {

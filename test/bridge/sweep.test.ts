@@ -125,7 +125,7 @@ describe('EVENTS', () => {
     await createReconciler(kube, 'maps', { for: configMaps })
     await untilEqual(kube, bridge.events, configMaps)
     await until(async () => bridge.keysOf('maps').filter((key) => /[.][abc]$/.test(key)).length === 3, {
-      what: 'each is owed a run',
+      what: 'each key is queued',
     })
   })
 
@@ -155,13 +155,13 @@ describe('EVENTS', () => {
 
   it('has every object of a watch that begins in the middle of a sweep', async () => {
     const prefix = `s${++number}`
-    const isMarked = Promise.withResolvers<void>()
+    const isUnlisted = Promise.withResolvers<void>()
     const goOn = Promise.withResolvers<void>()
     const swept = Promise.withResolvers<number>()
     const late = (events: EventStore): EventStore => ({
       ...events,
       async sweep(ref, scope, which) {
-        isMarked.resolve()
+        isUnlisted.resolve()
         await goOn.promise
         // Sweeps like a process that does not know the new Reconciler yet.
         const count = await events.sweep(ref, scope, { ...which, keeps: () => false })
@@ -175,7 +175,7 @@ describe('EVENTS', () => {
     await untilEqual(kube, other.events, configMaps)
     for (const bridge of [other, sweeping]) await bridge.synced('configmaps.v1')
     await removeReconciler('first')
-    await isMarked.promise
+    await isUnlisted.promise
     await createReconciler(kube, 'second', { for: configMaps })
     for (const bridge of [other, sweeping]) await bridge.synced('configmaps.v1')
     await until(async () => other.keysOf('second').filter((key) => /[.][abc]$/.test(key)).length === 3, {

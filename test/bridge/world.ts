@@ -193,7 +193,7 @@ export async function startBridge(
     log: silent,
     ...options,
     ...(noticeRestarts && {
-      incarnation: incarnationOf(js, [events, queue], { marks: true }),
+      incarnation: incarnationOf(js, [events, queue], { creates: true }),
       watermark: new Watermark(js, queue),
     }),
     observer: { ...observer, relisted: (report) => relists.push(report) },

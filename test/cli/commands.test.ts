@@ -278,15 +278,15 @@ it('keys of a Reconciler that is gone go to the dead letters, others stay', asyn
   await queue.declare('ghost')
   for (const reconciler of ['at', 'ghost']) await queue.enqueue(reconciler, 'ns.a')
   await queue.enqueue('ghost', 'ns.b')
-  const buried: string[] = []
-  const deadLetter = async ({ subject, reason }: DeadMessage) => void buried.push(`${subject} ${reason}`)
+  const dead: string[] = []
+  const deadLetter = async ({ subject, reason }: DeadMessage) => void dead.push(`${subject} ${reason}`)
   const stop = new AbortController()
   const sweeper = createOrphanedKeySweeper({ kube, queue, deadLetter, log, absentMs: 0, everyMs: 50 })
   const sweeping = sweeper.run(stop.signal, 0)
   await vi.waitFor(async () => expect((await queue.depth('ghost')).queued).toBe(0), { timeout: 60_000 })
   stop.abort()
   await sweeping
-  expect(buried).toEqual(['work.ghost.high.ns.a unknown-reconciler', 'work.ghost.high.ns.b unknown-reconciler'])
+  expect(dead).toEqual(['work.ghost.high.ns.a unknown-reconciler', 'work.ghost.high.ns.b unknown-reconciler'])
   expect((await queue.depth('at')).queued).toBe(1)
 })
 

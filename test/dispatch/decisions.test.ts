@@ -87,13 +87,13 @@ describe('the consequence of a failure', () => {
     ['an API server in trouble', apiError(500), [undefined, undefined]],
     ['a refused write, which says so itself', new RefusedError('no', { reason: 'Invalid' }), [undefined, undefined]],
   ])(
-    'makes its object doubtful at the second, fourth and eighth failure of the function in a row: %s',
+    'makes Ready of its object Unknown at the second, fourth and eighth failure of the function in a row: %s',
     (_, error, reasons) => {
       const { server } = failedBy(error)
-      const doubtAt = (attempt: number) =>
-        consequenceOf(error, { attempt, backoff, random: () => 0.5, server }).doubt?.reason
-      expect([0, 1, 7].slice(0, reasons.length).map(doubtAt)).toEqual(reasons)
-      expect([2, 4, 5, 6].map(doubtAt)).toEqual([undefined, undefined, undefined, undefined])
+      const unknownAt = (attempt: number) =>
+        consequenceOf(error, { attempt, backoff, random: () => 0.5, server }).readyUnknown?.reason
+      expect([0, 1, 7].slice(0, reasons.length).map(unknownAt)).toEqual(reasons)
+      expect([2, 4, 5, 6].map(unknownAt)).toEqual([undefined, undefined, undefined, undefined])
     },
   )
 

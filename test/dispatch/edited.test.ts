@@ -107,7 +107,7 @@ describe('a dispatcher whose feed of Reconcilers is silent', () => {
     expect(results(), 'handed back once').toEqual(['fenced', 'success'])
   })
 
-  it('lets no object go that a new `finalize` owes its clean-up', async () => {
+  it('lets no object go before the clean-up that a new `finalize` asks for', async () => {
     const { events, silence } = silenceable()
     await using scene = await fixture.scene('cleans', { dispatcher: { events } })
     const finalizing: boolean[] = []

@@ -34,7 +34,7 @@ describe('the revisions of a function', () => {
     expect(repeatedAt(known('a'), 'a', { now, random: () => 0.5 })).toBeUndefined())
 })
 
-describe('what a Reconciler is owed', () => {
+describe('what a Reconciler gets', () => {
   const kind = { group: 'example.com', version: 'v1', resource: 'widgets', kind: 'Widget' }
   const idOf = (revisions: Revision[], more: object = {}) => {
     const metadata = { name: 'a', uid: 'u' }

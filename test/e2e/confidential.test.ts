@@ -171,7 +171,7 @@ it('has let no value into any stream, message or log, nor into an Event, after a
   up.kill('SIGTERM')
   await up.exited
   await kube.delete(resourcePath(RECONCILERS, undefined, 'vault'))
-  expect(await buried()).toContainEqual(expect.stringContaining('cannot log in with [confidential]'))
+  expect(await deadLettered()).toContainEqual(expect.stringContaining('cannot log in with [confidential]'))
   const told: string[] = []
   for await (const { items } of kube.list(resourcePath(EVENTS))) told.push(...items.map((item) => JSON.stringify(item)))
   const kept = [...(await stored()), ...up.logs.map((line) => JSON.stringify(line)), ...told]
@@ -194,7 +194,7 @@ async function stored(): Promise<string[]> {
 }
 
 /** Returns the letters in DEAD about keys without a Reconciler. */
-async function buried(): Promise<string[]> {
+async function deadLettered(): Promise<string[]> {
   const queue = await openQueue(js, { log: silent })
   const dead = await openDeadLetters(js, { cluster: 'test', log: silent })
   const stop = new AbortController()

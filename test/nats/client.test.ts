@@ -130,7 +130,7 @@ function answeringLate(real: JetStream): { js: JetStream; letThrough: () => void
 it('a stream that grows while its life is asked for by two at once lives on', async () => {
   await js().admin.streams.add({ name: 'LIFE', subjects: ['life.>'] })
   const { js: late, letThrough } = answeringLate(js())
-  const life = incarnationOf(late, [{ stream: 'LIFE', mark: 'life.mark' }], { marks: false })
+  const life = incarnationOf(late, [{ stream: 'LIFE', mark: 'life.mark' }], { creates: false })
   const first = life()
   await js().admin.streams.info('LIFE')
   await js().publish('life.a', 'text', {})

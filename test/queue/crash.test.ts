@@ -56,7 +56,7 @@ describe('a worker whose process ends between any two steps', () => {
   const scenes = [
     { scene: 'idle', steps: ['take', 'acknowledge', 'finish'] },
     { scene: 'waiting', steps: ['take', 'look', 'steal', 'acknowledge', 'finish'] },
-    { scene: 'running', steps: ['take', 'look', 'mark', 'dismiss'] },
+    { scene: 'running', steps: ['take', 'look', 'dirty', 'dismiss'] },
   ] as const
   const points = scenes.flatMap(({ scene, steps }) =>
     steps.map((step, index) => ({ scene, step, dieBefore: index + 1 })),

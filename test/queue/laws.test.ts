@@ -154,8 +154,8 @@ describe('law 2: never two owners of a key inside their leases', () => {
   })
 })
 
-describe('law 3: a mark during a run causes a run after it', () => {
-  it.each(['high', 'low'] as const)('exactly one, however often it was marked (lane %s)', async (lane) => {
+describe('law 3: a run that becomes dirty is followed by another run', () => {
+  it.each(['high', 'low'] as const)('exactly one, however often it became dirty (lane %s)', async (lane) => {
     await using test = await open()
     const world = new World()
     const paused = pausedWork({ kind: 'requeue', at: inOneHour() })

@@ -112,7 +112,7 @@ describe('TAKE', () => {
   })
 })
 
-describe('MARK', () => {
+describe('DIRTY', () => {
   const { sequence: _, ...recordFields } = recordOf({ at: NOW + 4321, since: NOW - 99 })
   const running = { attempt: 1, at: NOW + 4321, since: NOW - 99, owner: 'other', generation: 'r-other-4' }
   it('leaves owner and end of lease as they are, and raises the attempt', () => {
@@ -124,8 +124,8 @@ describe('MARK', () => {
     })
   })
   it('is written even over a record that is dirty already', () => {
-    const marked = record({ ...running, dirty: true })
-    expect(messageOf(take(input, conflict, marked))).toMatchObject({ role: 'record', record: { dirty: true } })
+    const dirty = record({ ...running, dirty: true })
+    expect(messageOf(take(input, conflict, dirty))).toMatchObject({ role: 'record', record: { dirty: true } })
   })
   it('takes again when the record has changed', () => {
     expect(messageOf(take(input, conflict, record(running), conflict))).toMatchObject({ record: { owner: 'me' } })
@@ -134,7 +134,7 @@ describe('MARK', () => {
     const low = { ...input, token: { ...token, lane: 'low' as const } }
     expect(messageOf(take(low, conflict, record(running)))).toMatchObject({ record: { otherLaneWaits: true } })
     const known = record({ ...running, otherLaneWaits: true })
-    expect(resultOf(take(low, conflict, known))).toEqual({ kind: 'marked' })
+    expect(resultOf(take(low, conflict, known))).toEqual({ kind: 'dirty' })
   })
 })
 
@@ -158,8 +158,8 @@ describe('RENEW', () => {
     // A function that changes something and then ends its process, each time, still waits longer.
     expect(progressed).toMatchObject({ record: { attempt: 3, losses: 9, suspect: true } })
     expect(progressed).not.toHaveProperty('record.cuts')
-    const marked = record({ owner: 'me', generation: 'r-x-0', sequence: 25, dirty: true, cuts: 2 })
-    const again = messageOf(after(transitions.renew, { ...cut, progressed: true }, conflict, marked))
+    const dirty = record({ owner: 'me', generation: 'r-x-0', sequence: 25, dirty: true, cuts: 2 })
+    const again = messageOf(after(transitions.renew, { ...cut, progressed: true }, conflict, dirty))
     expect(again).toMatchObject({ record: { dirty: true } })
     expect(again).not.toHaveProperty('record.cuts')
   })
@@ -270,9 +270,9 @@ describe('FINISH', () => {
     expect(resultOf(after(transitions.finish, start, unknown, conflict, absent))).toEqual({ kind: 'unclear' })
   })
   it('an ambiguous answer is forgotten once the record is known to be still there', () => {
-    const marked = record({ owner: 'me', generation: 'r-x-0', sequence: 33, dirty: true })
+    const dirty = record({ owner: 'me', generation: 'r-x-0', sequence: 33, dirty: true })
     const start = { held: held(), ending: done }
-    expect(resultOf(after(transitions.finish, start, unknown, conflict, marked, conflict, absent))).toEqual({
+    expect(resultOf(after(transitions.finish, start, unknown, conflict, dirty, conflict, absent))).toEqual({
       kind: 'fenced',
     })
   })
@@ -289,7 +289,7 @@ describe('a suspect', () => {
     expect(messageOf(after(transitions.take, input, conflict, waiting))).toMatchObject({ record: suspect })
     expect(messageOf(after(transitions.take, input))).not.toHaveProperty('record.suspect')
   })
-  it('leaves its mark with the run that has the key already', () => {
+  it('makes the run that has the key already a suspect', () => {
     expect(messageOf(after(transitions.take, suspected, conflict, record()))).toMatchObject({
       record: { owner: 'other', suspect: true },
     })
@@ -336,9 +336,9 @@ describe('the causes of a run', () => {
     expect(messageOf(handedBack)).toMatchObject({ role: 'token', causes: edit })
     expect(tokenAgain(caused.token)).toMatchObject({ causes: edit })
   })
-  it('are those of the next run once the record is marked, so that the token which follows has only these', () => {
-    const marked = messageOf(after(transitions.take, caused, conflict, record({ causes: ['resync'] })))
-    expect(marked).toMatchObject({ record: { dirty: true, causes: edit } })
+  it('are those of the next run once the record is dirty, so that the token which follows has only these', () => {
+    const dirty = messageOf(after(transitions.take, caused, conflict, record({ causes: ['resync'] })))
+    expect(dirty).toMatchObject({ record: { dirty: true, causes: edit } })
     const again = record({ dirty: true, causes: ['resync'] })
     expect(messageOf(after(transitions.take, caused, conflict, again))).toMatchObject({
       record: { causes: ['resync', ...edit] },

@@ -117,7 +117,7 @@ describe('the status write', () => {
   })
 
   describe('of a function that fails again and again', () => {
-    const doubt = { reason: 'TypeError', message: 'TypeError at src/a.ts:1:2: no such field' }
+    const failure = { reason: 'TypeError', message: 'TypeError at src/a.ts:1:2: no such field' }
     const ready = (status: string, more: object = {}) => ({
       type: 'Ready',
       status,
@@ -127,41 +127,41 @@ describe('the status write', () => {
       ...more,
     })
     const having = (...conditions: object[]) => widget({ status: { observedGeneration: 1, conditions } })
-    const doubted = ready('Unknown', { reason: 'TypeError', message: `the function fails: ${doubt.message}` })
+    const unknown = ready('Unknown', { reason: 'TypeError', message: `the function fails: ${failure.message}` })
     const readyIn = (patch: { status: unknown } | undefined) =>
       (patch?.status as { conditions: { type: string }[] } | undefined)?.conditions.find(({ type }) => type === 'Ready')
 
     it('shows Ready Unknown instead of True, with the reason of the error', () => {
-      expect(readyIn(failurePatch(having(ready('True')), undefined, now, { doubt }))).toMatchObject({
+      expect(readyIn(failurePatch(having(ready('True')), undefined, now, { readyUnknown: failure }))).toMatchObject({
         status: 'Unknown',
         reason: 'TypeError',
-        message: `the function fails: ${doubt.message}`,
+        message: `the function fails: ${failure.message}`,
       })
     })
 
     it.each([
       ['the Ready that its function has set', having(ready('False'))],
-      ['an Unknown that its function has set', having(ready('Unknown', { message: doubt.message }))],
+      ['an Unknown that its function has set', having(ready('Unknown', { message: failure.message }))],
       ['the want of a Ready', having()],
       ['the want of conditions', widget({ status: { phase: 'x' } })],
-      ['what is shown, whatever the function fails with now', having({ ...doubted, reason: 'Error' })],
+      ['what is shown, whatever the function fails with now', having({ ...unknown, reason: 'Error' })],
     ])('leaves alone %s', (_, object) => {
-      expect(failurePatch(object, undefined, now, { doubt })).toBeUndefined()
+      expect(failurePatch(object, undefined, now, { readyUnknown: failure })).toBeUndefined()
     })
 
     it('shows Ready True again with the next success, or what the function says then', () => {
-      expect(readyIn(statusPatch(having(doubted), {}, now))).toMatchObject({ status: 'True', reason: RECONCILED })
+      expect(readyIn(statusPatch(having(unknown), {}, now))).toMatchObject({ status: 'True', reason: RECONCILED })
       const said = { type: 'Ready', status: 'False' as const, reason: 'Waiting' }
-      expect(readyIn(statusPatch(having(doubted), { conditions: [said] }, now))).toMatchObject(said)
+      expect(readyIn(statusPatch(having(unknown), { conditions: [said] }, now))).toMatchObject(said)
     })
 
     it('that then fails for good, or has a write refused, says what Ready was before all of that', () => {
       const bad = { reason: 'Bad', message: 'bad' }
-      expect(readyIn(failurePatch(having(doubted), bad, now, { isTerminal: true }))).toMatchObject({
+      expect(readyIn(failurePatch(having(unknown), bad, now, { isTerminal: true }))).toMatchObject({
         status: 'False',
         message: 'terminal error (Ready was True before): bad',
       })
-      expect(readyIn(failurePatch(having(doubted), bad, now, { refusal: bad }))).toMatchObject({
+      expect(readyIn(failurePatch(having(unknown), bad, now, { refusal: bad }))).toMatchObject({
         status: 'False',
         message: 'a write was refused: bad',
       })

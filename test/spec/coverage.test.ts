@@ -5,7 +5,7 @@ const object = { apiVersion: 'v1', kind: 'Reconciler', metadata: { name: 'a', ui
 const spec = { invoke: { pull: {} }, for: { group: 'example.com', version: 'v1', resource: 'widgets', kind: 'Widget' } }
 const idOf = (more: object): string => coverageId(object, reconcilerSpec.parse({ ...spec, ...more }))
 
-it('a Reconciler that begins or ceases to finalize is owed a list: it has another finalizer to keep, and another watch', () => {
+it('a Reconciler that begins or ceases to finalize gets a list: it has another finalizer to keep, and another watch', () => {
   expect(idOf({ finalize: true })).not.toBe(idOf({ finalize: false }))
   expect(idOf({ concurrency: 3 })).toBe(idOf({}))
 })

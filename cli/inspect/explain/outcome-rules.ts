@@ -1,5 +1,5 @@
 import type { KubeObject } from '#contracts'
-import { CONTESTED, isDoubt, RECONCILED } from '#reconcile'
+import { CONTESTED, isFunctionFailing, RECONCILED } from '#reconcile'
 import type { Row } from '../keys.ts'
 import { healthOf, wordsOf } from './health.ts'
 import { failureIn, mendingOf } from './key-rules.ts'
@@ -112,7 +112,7 @@ export const unready: Rule = ({ object, now, reconcilers }) => {
   if (reconciled?.status === 'False' && isFailureOf(ready, reconciled)) return []
   const { message = '' } = ready
   const isShownByKey = ({ error = '' }: Row) => error !== '' && message.includes(error.replace(/…$/, ''))
-  if (isDoubt(ready) && reconcilers.some(({ rows = [] }) => rows.some(isShownByKey))) return []
+  if (isFunctionFailing(ready) && reconcilers.some(({ rows = [] }) => rows.some(isShownByKey))) return []
   const isConsequence = reconcilers.some(
     ({ owned, named }) =>
       owned.some((one) => ['progressing', 'failed'].includes(healthOf(one).is)) ||
@@ -126,7 +126,7 @@ export const unready: Rule = ({ object, now, reconcilers }) => {
       reason: 'NotReady',
       level: isConsequence ? 'pending' : 'problem',
       message: `Ready is ${ready.status}${since}: ${wordsOf(ready)}`,
-      next: isDoubt(ready)
+      next: isFunctionFailing(ready)
         ? step(
             `${mendingOf(message, only, 'Mend what the message names')}: with the next success the object is ready again.`,
           )

@@ -6,7 +6,7 @@ import { absorb, once, timerAgain, tokenAgain, tokenOf } from '../../../streams/
 import type { Config, Subject } from './state.ts'
 
 /**
- * The whole protocol: TAKE (with STEAL, MARK and ACK), ABSORB, RENEW, FINISH, and commands of users. ONCE stores a token
+ * The whole protocol: TAKE (with STEAL, DIRTY and ACK), ABSORB, RENEW, FINISH, and commands of users. ONCE stores a token
  * of a change, and the janitor's repairs.
  */
 export const transitions = { once, take, absorb, renew, finish, retry, withdraw } as const

@@ -71,7 +71,7 @@ const rearming = (change: (message: Publish) => Publish): Subject => ({
   messages: { ...messages, timerAgain: (...timer) => change(messages.timerAgain(...timer)) },
 })
 
-type StepName = 'take' | 'steal' | 'mark'
+type StepName = 'take' | 'steal' | 'dirty'
 
 const inTake = (name: StepName, change: (message: Publish) => Publish) =>
   withMachines({
@@ -121,7 +121,7 @@ const releaseInTwo: Machines['finish'] = {
   },
 }
 
-const ignoringMarks: Machines['finish'] = {
+const ignoringDirty: Machines['finish'] = {
   start: (input, now) => finish.start({ ...input, held: withoutMarks(input.held) }, now),
   next: (step, answer, now) => {
     const record = answer.kind === 'record' ? answer.record : undefined
@@ -194,10 +194,10 @@ export const MUTATIONS: Record<string, Mutation> = {
     subject: inTake('steal', withoutCancel),
     config: { ...CALM, high: 2, ends: 1, endings: ['requeue'], oneRecord: true },
   },
-  'MARK without CAS': {
-    guard: 'a mark is put only on the run that was read',
+  'DIRTY without CAS': {
+    guard: 'only the run that was read becomes dirty',
     breaks: 'stall',
-    subject: inTake('mark', unguarded),
+    subject: inTake('dirty', unguarded),
     config: { ...CALM, high: 2, neverStranded: true },
   },
   'acknowledging before the record': {
@@ -238,29 +238,29 @@ export const MUTATIONS: Record<string, Mutation> = {
     config: { ...CALM, faults: 1, delays: false, neverStranded: true },
   },
   'a conflict in RENEW is always foreign': {
-    guard: "a mark moves the record's sequence, and the owner adopts it",
+    guard: "DIRTY moves the record's sequence, and the owner adopts it",
     breaks: 'stall',
     subject: withMachines({ renew: hearing(renew, foreign) }),
     config: { ...CALM, renews: 1, neverStranded: true },
   },
   'a conflict in FINISH is always foreign': {
-    guard: 'a mark during the release is read, and the release decided again',
+    guard: 'DIRTY during the release is read, and the release decided again',
     breaks: 'stall',
     subject: withMachines({ finish: hearing(finish, foreign) }),
     config: { ...CALM, high: 2, neverStranded: true },
   },
-  'MARK acknowledges first': {
-    guard: 'the token of a mark goes only when the mark stands',
+  'DIRTY acknowledges first': {
+    guard: 'the token of DIRTY goes only when the record stands',
     breaks: 'laws 1, 3, 4',
     subject: withMachines({
       take: {
         ...take,
         next: (step, answer, now) => {
-          if (step.name === 'dismiss') return { result: { kind: 'marked' } }
-          if (step.name !== 'mark' || step.io.do !== 'acknowledge') {
+          if (step.name === 'dismiss') return { result: { kind: 'dirty' } }
+          if (step.name !== 'dirty' || step.io.do !== 'acknowledge') {
             const out = take.next(step, answer, now)
-            const marks = 'io' in out && out.name === 'mark' && out.sameLane && out.io.do === 'publish'
-            return marks ? ({ ...out, later: out.io, io: { do: 'acknowledge', confirmed: true } } as typeof out) : out
+            const isDirty = 'io' in out && out.name === 'dirty' && out.sameLane && out.io.do === 'publish'
+            return isDirty ? ({ ...out, later: out.io, io: { do: 'acknowledge', confirmed: true } } as typeof out) : out
           }
           return { ...step, io: (step as typeof step & { later: Io }).later }
         },
@@ -268,25 +268,25 @@ export const MUTATIONS: Record<string, Mutation> = {
     }),
     config: { ...CALM, high: 2, crashes: 1 },
   },
-  'a token of the other lane acknowledged with its mark': {
+  'a token of the other lane acknowledged with DIRTY': {
     guard: 'the release of a dirty run replaces the token of its own lane only',
     breaks: 'laws 1, 3, 4',
     subject: withMachines({
       take: {
         ...take,
-        next: (step, answer, now) => take.next(step.name === 'mark' ? { ...step, sameLane: true } : step, answer, now),
+        next: (step, answer, now) => take.next(step.name === 'dirty' ? { ...step, sameLane: true } : step, answer, now),
       },
     }),
     config: { ...CALM, high: 2, low: 1 },
   },
-  'a mark that moves the record to its own lane': {
+  'DIRTY that moves the record to its own lane': {
     guard: 'a running record never changes its lane: tokens dropped for it may still be there',
     breaks: 'laws 1, 3, 4',
     subject: withMachines({
       take: asking(
         take,
         publishing((message, step) =>
-          step.name === 'mark' && message.role === 'record'
+          step.name === 'dirty' && message.role === 'record'
             ? { ...message, record: { ...message.record, lane: step.claim.token.lane } }
             : message,
         ),
@@ -306,7 +306,7 @@ export const MUTATIONS: Record<string, Mutation> = {
     subject: withMachines({ renew: asking(renew, publishing(withoutCancel)) }),
     config: { ...CALM, renews: 1, slow: 0, maxRuns: 1 },
   },
-  'RENEW drops the mark': {
+  'RENEW makes a dirty record clean': {
     guard: 'a renewal keeps what others noted',
     breaks: 'laws 1, 3, 4',
     subject: withMachines({ renew: hearing(renew, clean) }),
@@ -322,10 +322,10 @@ export const MUTATIONS: Record<string, Mutation> = {
     }),
     config: { ...CALM, expiries: 1, renews: 1 },
   },
-  'FINISH drops the mark': {
-    guard: 'a marked run leaves a token',
+  'FINISH makes a dirty record clean': {
+    guard: 'a dirty run leaves a token',
     breaks: 'laws 1, 3, 4',
-    subject: withMachines({ finish: ignoringMarks }),
+    subject: withMachines({ finish: ignoringDirty }),
     config: { ...CALM, high: 2 },
   },
   'FINISH without CAS': {

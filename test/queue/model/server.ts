@@ -257,6 +257,6 @@ export function nameOf(message: Publish): string {
   if (message.role === 'done') return `done (${guard}${cancels})`
   if (message.role === 'token') return `token ${message.lane} (${guard}${cancels})`
   const { state, lane, generation, dirty, otherLaneWaits } = message.record
-  const marks = `${dirty ? ' dirty' : ''}${otherLaneWaits ? ' other-lane-waits' : ''}`
-  return `record ${generation}: ${state} ${lane}${marks} (${guard}${cancels})`
+  const flags = `${dirty ? ' dirty' : ''}${otherLaneWaits ? ' other-lane-waits' : ''}`
+  return `record ${generation}: ${state} ${lane}${flags} (${guard}${cancels})`
 }

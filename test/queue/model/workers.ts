@@ -536,7 +536,7 @@ function settle(state: State, before: Process, { out }: Advanced, subject: Subje
     case 'queued':
     case 'waiting':
     case 'parked':
-    case 'marked':
+    case 'dirty':
     case 'occupied':
     case 'dropped':
       return pursueAll(withProcess(state, process), unsafe, subject, config)

@@ -35,14 +35,14 @@ async function paced(
   signal: AbortSignal,
   act: (count: number) => void | Promise<void>,
 ): Promise<void> {
-  let owed = 0
+  let due = 0
   let before = performance.now()
   while (!signal.aborted) {
     const now = performance.now()
-    owed = Math.min(owed + ((now - before) / 1000) * rate(), rate())
+    due = Math.min(due + ((now - before) / 1000) * rate(), rate())
     before = now
-    const count = Math.floor(owed)
-    owed -= count
+    const count = Math.floor(due)
+    due -= count
     if (count > 0) await act(count)
     await sleep(TICK_MS)
   }
