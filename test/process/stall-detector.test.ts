@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { type LoopSample, StallDetector } from '../../cli/process/isolation/exits.ts'
+import { type LoopSample, StallDetector } from '../../cli/process/isolation/stall.ts'
 
 const LOOK_MS = 100
 

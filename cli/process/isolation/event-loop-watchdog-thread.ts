@@ -3,7 +3,7 @@ import { readFileSync, writeSync } from 'node:fs'
 import { Session } from 'node:inspector'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { workerData } from 'node:worker_threads'
-import { ENDING, type LoopSample, StallDetector, type StalledFrame, TURNS, type WatchdogData } from './exits.ts'
+import { ENDING, type LoopSample, StallDetector, type StalledFrame, TURNS, type WatchdogData } from './stall.ts'
 
 const { shared, limitMs, looks, event } = workerData as WatchdogData
 const LOOK_MS = limitMs / looks
