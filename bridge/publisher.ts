@@ -214,7 +214,7 @@ export class Publisher {
     const owners = [...(owner ? [owner] : []), ...(stored?.formerOwners ?? [])]
     const change = { namespace, name, object, owners }
     if (verb !== 'modified' || isListed) return change
-    const id = idOf(ref, change)
+    const id = idOf(ref, keyOfChange(change))
     return { ...change, counts: (predicates) => this.#predicates.hasChanged(id, object, predicates) }
   }
 
@@ -225,10 +225,10 @@ export class Publisher {
   #remember({ ref, routes }: Publication, news: News): void {
     const { namespace, name } = news.verb === undefined ? news : news.object.metadata
     const present = presentIn(news)
-    this.#deps.relations.confirmPrimary(ref, keyOf(namespace, name), present)
-    this.#deps.relations.observeRelated(ref, keyOf(namespace, name), present)
-    const isCompared = routes.primaryOf(ref).some(({ spec }) => spec.changes)
-    this.#predicates.remember(idOf(ref, { namespace, name }), isCompared ? present : undefined)
+    const key = keyOf(namespace, name)
+    this.#deps.relations.confirmPrimary(ref, key, present)
+    this.#deps.relations.observeRelated(ref, key, present)
+    this.#predicates.remember(idOf(ref, key), routes.isCompared(ref) ? present : undefined)
   }
 
   /**
@@ -277,8 +277,7 @@ const LISTED = 'listed'
 const keyOfChange = ({ namespace, name }: Pick<Change, 'namespace' | 'name'>): string => keyOf(namespace, name)
 
 /** Returns one string for a resource and a key, which takes less memory than an object. */
-const idOf = (ref: ResourceRef, change: Pick<Change, 'namespace' | 'name'>): string =>
-  [resourceName(ref), keyOfChange(change)].join(' ')
+const idOf = (ref: ResourceRef, key: string): string => [resourceName(ref), key].join(' ')
 
 type Predicate = NonNullable<ReconcilerSpec['changes']>[number]
 

@@ -68,6 +68,7 @@ export async function relist(plan: RelistPlan, deps: RelistDeps): Promise<Relist
   // The memory of the writer may have objects that were swept.
   if (plan.unsafeBelow > 0) deps.events.forget(ref)
   const report = { objects: 0, changed: 0, deleted: 0, resourceVersion: '' }
+  const comparison = { ...plan, events: deps.events, isPending: pendingOf(plan) }
   for await (const event of listObjects(deps.kube, resourcePath(ref, namespace), plan)) {
     if (event.type === 'COMPLETE') {
       report.resourceVersion = event.resourceVersion
@@ -78,7 +79,7 @@ export async function relist(plan: RelistPlan, deps: RelistDeps): Promise<Relist
     if (!uid || !resourceVersion)
       throw new UnwatchableError(`${object.metadata.name} has no uid or no resourceVersion: choose another resource`)
     const key = keyOf(object.metadata.namespace, object.metadata.name)
-    const findings = findingsOf(plan, deps.events, key, stored.take(key), object, event.type)
+    const findings = findingsOf(comparison, key, stored.take(key), object, event.type)
     deps.listed?.(object, event.type === 'DELETED')
     if (event.type === 'PRESENT') report.objects++
     if (findings.some(({ news }) => isChange(news))) report.changed++
@@ -109,9 +110,19 @@ async function readKnown(
   return { stored, kind }
 }
 
+interface Comparison extends RelistPlan {
+  events: EventStore
+  isPending: ((coverageId: string) => boolean) | undefined
+}
+
+/** Returns whether every key of a Reconciler must run. Undefined: this is the case for none. Asks once for the list. */
+function pendingOf({ ref, routes, covers }: RelistPlan): Comparison['isPending'] {
+  const isPending = (coverageId: string) => !covers.has(coverageId)
+  return routes.coverageIdsOf(ref).some(isPending) ? isPending : undefined
+}
+
 function findingsOf(
-  { ref, routes, covers, selection, unsafeBelow }: RelistPlan,
-  events: EventStore,
+  { ref, routes, events, selection, unsafeBelow, isPending }: Comparison,
   key: string,
   before: StoredState | undefined,
   object: KubeObject,
@@ -135,9 +146,9 @@ function findingsOf(
       const isRepaired = before?.hasStaleCopy === true && (owner !== undefined || before.owner === undefined)
       if (before && (before.sequence < unsafeBelow || isRepaired))
         return [{ key, news: { verb: 'modified', object, overrides: before.sequence } }]
-      const isPending = (coverageId: string) => !covers.has(coverageId)
-      const only = before?.covered === true ? isPending : undefined
-      if (only && !routes.coverageIdsOf(ref).some(isPending)) return []
+      const isCovered = before?.covered === true
+      if (isCovered && isPending === undefined) return []
+      const only = isCovered ? isPending : undefined
       // A Reconciler needs the whole object now.
       const isWanting = before?.partial === true && selection.metadataOfKind === undefined
       const { namespace, name } = object.metadata
@@ -212,10 +223,8 @@ const STREAM_SECONDS = 1800
 /**
  * Returns every object of the newest state. With `stream`, throws a NotStreamedError if the server does not support it.
  */
-async function* listObjects(kube: KubeClient, path: string, options: ListObjectsOptions): AsyncGenerator<ListEvent> {
-  if (options.stream) yield* streamed(kube, path, options)
-  else yield* paged(kube, path, options)
-}
+const listObjects = (kube: KubeClient, path: string, options: ListObjectsOptions): AsyncGenerator<ListEvent> =>
+  options.stream ? streamed(kube, path, options) : paged(kube, path, options)
 
 /** Returns the query of a watch for a selection. */
 export const watchQuery = ({ labelSelector, fieldSelector, metadataOfKind }: Selection) => ({

@@ -24,7 +24,12 @@ interface ResourceRoutes {
   relatedTo: RelatedTo[]
   asks: CoveredAsk[]
   /** Results that are computed at the first request. */
-  known: { selection?: Selection; namespaces?: { all: string[] | undefined }; coverageIds: Map<string, string[]> }
+  known: {
+    selection?: Selection
+    namespaces?: { all: string[] | undefined }
+    coverageIds: Map<string, string[]>
+    isCompared?: boolean
+  }
 }
 
 const noRoutes = (ref: ResourceRef): ResourceRoutes => ({
@@ -150,8 +155,11 @@ export class Routes {
     return this.#revisions.get(coverageId)
   }
 
-  primaryOf(ref: ResourceRef): readonly Reconciler[] {
-    return this.#of(ref).primaryOf
+  /** Whether the changes of an object of the resource are compared with the state before them (spec.changes). */
+  isCompared(ref: ResourceRef): boolean {
+    const { primaryOf, known } = this.#of(ref)
+    known.isCompared ??= primaryOf.some(({ spec }) => spec.changes !== undefined)
+    return known.isCompared
   }
 
   /** Whether no Reconciler asks for the resource. */

@@ -26,10 +26,11 @@ export async function* watchEvents<T>(
   const onAbort = () => stream.destroy()
   signal?.addEventListener('abort', onAbort, { once: true })
   try {
-    for await (const line of lines(untilSilent(stream, silenceSeconds), { title, host: caller.host, onBytes })) {
-      signal?.throwIfAborted()
-      yield parseEvent<T>(title, line)
-    }
+    for await (const batch of lines(untilSilent(stream, silenceSeconds), { title, host: caller.host, onBytes }))
+      for (const line of batch) {
+        signal?.throwIfAborted()
+        yield parseEvent<T>(title, line)
+      }
   } catch (error) {
     signal?.throwIfAborted()
     throw error
@@ -85,16 +86,19 @@ async function* untilSilent(stream: IncomingMessage, seconds: number | undefined
   }
 }
 
-/** Reads the stream only when a line is requested, so that a slow consumer slows down the server. */
+/**
+ * Returns the lines that end in each chunk. Reads a chunk only when it is requested, so that a slow consumer slows down
+ * the server.
+ */
 async function* lines(
   stream: AsyncIterable<Buffer>,
   { title, host, onBytes }: { title: string; host: string; onBytes: WatchOptions['onBytes'] },
-): AsyncGenerator<string, void, undefined> {
+): AsyncGenerator<string[], void, undefined> {
   const cutter = new LineCutter()
   try {
     for await (const chunk of stream) {
       onBytes?.(chunk.length)
-      yield* cutter.push(chunk)
+      yield cutter.push(chunk)
     }
   } catch (error) {
     throw 'code' in (error as Error) ? connectionError(title, host, error as Error, false) : error

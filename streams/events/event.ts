@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto'
+import { randomFillSync } from 'node:crypto'
 import { apiVersionOf, controllerOf, type KubeObject, type ResourceRef } from '#contracts'
 import type { StoredMessage } from '#nats'
 import { decodeHeaderValue, encodeHeaderValue, PoisonEventError } from './cloudevent.ts'
@@ -317,14 +317,24 @@ const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:
  * Returns a new span in the trace of `parent`, a traceparent. If `parent` is not valid, the span begins a new trace.
  */
 export function spanAfter(parent: string | undefined, sampled: boolean): Span {
-  const spanId = randomHex().slice(16)
+  const spanId = randomHex(8)
   const [, traceId = '', parentSpanId = '', flags = ''] = TRACEPARENT.exec(parent ?? '') ?? []
-  if (/^0*$/.test(traceId) || /^0*$/.test(parentSpanId)) return { traceId: randomHex(), spanId, sampled }
+  if (/^0*$/.test(traceId) || /^0*$/.test(parentSpanId)) return { traceId: randomHex(16), spanId, sampled }
   return { traceId, spanId, parentSpanId, sampled: (Number.parseInt(flags, 16) & 1) === 1 }
 }
 
-/** Returns 32 digits with at least 122 random bits, in a quarter of the time that randomBytes() takes. */
-const randomHex = (): string => randomUUID().replaceAll('-', '')
+const randomPool = Buffer.alloc(4096)
+let used = randomPool.length
+
+/** Returns two digits for each of so many random bytes. To ask for each of them alone would take ten times as long. */
+function randomHex(bytes: number): string {
+  if (used + bytes > randomPool.length) {
+    randomFillSync(randomPool)
+    used = 0
+  }
+  used += bytes
+  return randomPool.toString('hex', used - bytes, used)
+}
 
 export const traceparentOf = ({ traceId, spanId, sampled }: Span): string =>
   `00-${traceId}-${spanId}-${sampled ? '01' : '00'}`

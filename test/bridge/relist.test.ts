@@ -1,7 +1,18 @@
 import { describe, expect, it } from 'vitest'
-import type { Identity } from '#events'
-import { difference, KnownObjects, known, overriddenBy, type StoredState } from '../../bridge/relist.ts'
-import { configMaps, object } from './objects.ts'
+import type { KubeObject } from '#contracts'
+import type { EventStore, Identity } from '#events'
+import type { KubeClient } from '#kube'
+import {
+  difference,
+  KnownObjects,
+  known,
+  overriddenBy,
+  type RelistPlan,
+  relist,
+  type StoredState,
+} from '../../bridge/relist.ts'
+import { Routes } from '../../bridge/routing.ts'
+import { configMaps, object, reconciler } from './objects.ts'
 
 const listed = object('ConfigMap', 'c', { uid: 'u1', resourceVersion: '50' })
 const had = (more: Partial<StoredState> = {}): StoredState => ({
@@ -94,3 +105,66 @@ it.each<[string, StoredState, StoredState, boolean]>([
     expect(objects.take('default.c')).toEqual({ ...latest, hasStaleCopy })
   }
 })
+
+/** Counts how often it is asked. */
+class Asked extends Set<string> {
+  times = 0
+  override has(id: string): boolean {
+    this.times++
+    return super.has(id)
+  }
+}
+
+it('a list asks once which Reconcilers have to run every key, however many objects have not changed', async () => {
+  const routes = new Routes(['one', 'two'].map((name) => reconciler(name, { for: configMaps })))
+  const covers = new Asked(routes.coverageIdsOf(configMaps))
+  const objects = ['a', 'b', 'c'].map((name) => object('ConfigMap', name, { uid: name, resourceVersion: '5' }))
+  const plan: RelistPlan = {
+    ref: configMaps,
+    namespace: undefined,
+    routes,
+    selection: {},
+    coveredUpTo: { resourceVersion: '9', sequence: 9 },
+    covers,
+    unsafeBelow: 0,
+    stream: true,
+    signal: new AbortController().signal,
+  }
+  const published: string[] = []
+  const publish = async ({ key }: { key: string }) => void published.push(key)
+  const report = await relist(plan, { kube: listOf(objects), events: eventsWith(objects), publish })
+  expect({ ...report, published, asked: covers.times }).toEqual({
+    objects: 3,
+    changed: 0,
+    deleted: 0,
+    resourceVersion: '9',
+    published: [],
+    asked: 2,
+  })
+})
+
+const END = { name: '', resourceVersion: '9', annotations: { 'k8s.io/initial-events-end': 'true' } }
+
+function listOf(objects: readonly KubeObject[]): KubeClient {
+  async function* watch() {
+    for (const one of objects) yield { type: 'ADDED', object: one }
+    yield { type: 'BOOKMARK', object: { metadata: END } }
+  }
+  return { watch } as unknown as KubeClient
+}
+
+function eventsWith(objects: readonly KubeObject[]): EventStore {
+  async function* identities() {
+    for (const { metadata } of objects) {
+      const { namespace, name, uid, resourceVersion } = metadata
+      yield {
+        key: { ref: configMaps, namespace, name },
+        object: object('ConfigMap', name),
+        uid,
+        resourceVersion,
+        sequence: 1,
+      }
+    }
+  }
+  return { identities } as unknown as EventStore
+}
