@@ -29,12 +29,13 @@ export const DECLARED_ANNOTATION = 'fairlead.dev/declared'
 
 const ANNOTATIONS = [CONTESTED_ANNOTATION, DESIRED_ANNOTATION, DECLARED_ANNOTATION, RECONCILER_ANNOTATION, RETAINED_FOR]
 
-/** The status of an owned object belongs to the object's own controller. */
-const STATUS = ['status']
+/** The status of an owned object belongs to the object's own controller, its place in an order to the run. */
+const NOT_WRITTEN = ['status', 'stage']
 
 export interface DesiredObject extends OwnedObject {
   /** The uid that the function returned, which names the observed object that it has copied. */
   uid: unknown
+  stage: DesiredInput['stage']
 }
 
 export interface Desired {
@@ -61,7 +62,7 @@ export function completeDesired(owner: KubeObject, owns: readonly OwnedResource[
     names.add(identity)
     if (resource === undefined) findings.push(undeclared(object, owns))
     else if (fault !== undefined) findings.push(fault)
-    else objects.push({ resource, object, uid: input.metadata['uid'] })
+    else objects.push({ resource, object, uid: input.metadata['uid'], stage: input.stage })
   }
   return { objects, findings }
 }
@@ -82,7 +83,7 @@ function complete(owner: KubeObject, { metadata, retain, ...content }: DesiredIn
   const kept = annotations && without(ANNOTATIONS, annotations)
   const annotated = isRetained ? { ...kept, [RETAINED_FOR]: retainedFor(owner) } : kept
   return {
-    ...without(STATUS, content),
+    ...without(NOT_WRITTEN, content),
     apiVersion: content.apiVersion,
     kind: content.kind,
     metadata: {

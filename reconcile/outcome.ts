@@ -48,6 +48,7 @@ const outcomeSchema = z.strictObject({
           })
           .default({}),
         retain: z.boolean().optional(),
+        stage: z.strictObject({ number: z.number(), action: z.enum(['Hold', 'Remove']).optional() }).optional(),
       }),
     )
     .optional(),

@@ -22,7 +22,7 @@ import {
   retentionPatch,
 } from './ownership.ts'
 import { type Failure, type StatusPatch, statusPatch } from './status.ts'
-import { type Family, findOwned, type OwnedObject } from './world.ts'
+import { type Family, findOwned } from './world.ts'
 
 /**
  * With this resourceVersion server-side apply creates an object, and answers with a Conflict if the object exists. No
@@ -54,13 +54,15 @@ export type Write =
   | { verb: 'patch'; resource: OwnedResource; object: KubeObject; patch: object }
   /**
    * Deletion, bound to the uid and resourceVersion that were observed. `isPruned`: the outcome does not have the
-   * object.
+   * object, or removes it. `isForeground`: the object stays until what it has created is gone.
    */
-  | { verb: 'delete'; resource: OwnedResource; object: KubeObject; isPruned: boolean }
+  | { verb: 'delete'; resource: OwnedResource; object: KubeObject; isPruned: boolean; isForeground?: boolean }
 
 export interface Plan {
   /** The stages in order. The writes of one stage do not depend on each other. */
   stages: Write[][]
+  /** The author's stage that the writes belong to; negative if it is removed. Undefined if there is none. */
+  place: number | undefined
   metadata: MetadataWrite | undefined
   status: StatusPatch | undefined
   /** The effect on the external system, after all other writes. */
@@ -96,18 +98,26 @@ export function plan(
   const { object } = world
   const desired = completeDesired(object, spec.owns, outcome.apply ?? [])
   const isGoing = object.metadata.deletionTimestamp !== undefined || outcome.deleteObject === true
-  const planned = desired.objects.flatMap((wanted) => writeFor(world, wanted, { ...circumstances, isGoing }) ?? [])
-  const applies = planned.flatMap((one) => (isDelayed(one) ? [] : [one]))
+  const needed = desired.objects.flatMap((wanted) => {
+    const { number, action } = wanted.stage ?? {}
+    const write = action === undefined ? writeFor(world, wanted, { ...circumstances, isGoing }) : undefined
+    return write === undefined ? [] : [{ write, number }]
+  })
+  const { applies, place } = firstStage(needed)
   const metadata = metadataWrite(object, identity, outcome.metadata, { noOps, now, isGoing })
-  const deletes = outcome.apply === undefined ? [] : prune(world, desired.objects, isGoing)
+  const isComplete = outcome.apply !== undefined && place === undefined
+  const [removed] = desired.objects.flatMap(({ stage }) => (stage?.action === 'Remove' ? stage.number : []))
+  const deletes = isComplete ? prune(world, desired.objects, isGoing) : []
+  const planned = [...needed.map(({ write }) => write), ...(metadata ? [metadata] : [])]
   return {
     stages: [...inStages(applies), deletes].filter((stage) => stage.length > 0),
+    place: place ?? (removed && -removed),
     metadata: metadata && isDelayed(metadata) ? undefined : metadata,
     status: plannedStatus(spec, world, outcome, circumstances),
     effect: outcome.effect,
     isDeletion: outcome.deleteObject === true && object.metadata.deletionTimestamp === undefined,
     events: outcome.events ?? [],
-    lookAt: isGoing ? undefined : lookAtOf(spec, world, [...planned, ...(metadata ? [metadata] : [])], circumstances),
+    lookAt: isGoing ? undefined : lookAtOf(spec, world, planned, circumstances),
     requeue: requeueOf(outcome, now),
     findings: [
       ...desired.findings,
@@ -118,6 +128,17 @@ export function plan(
       ...strayEffect(spec, outcome),
     ],
   }
+}
+
+/**
+ * Returns the writes of the author's first stage that has any, and those outside of a stage. What follows is written, or
+ * removed, when the function has decided on their result.
+ */
+function firstStage(needed: readonly { write: Write | Delayed; number: number | undefined }[]) {
+  const writes = needed.flatMap(({ write, number }) => (isDelayed(write) ? [] : [{ write, number }]))
+  const place = Math.min(...writes.flatMap(({ number }) => number ?? []))
+  const applies = writes.filter(({ number = place }) => number <= place).map(({ write }) => write)
+  return { applies, place: place === Infinity ? undefined : place }
 }
 
 function strayStatus(spec: Pick<ReconcilerSpec, 'for'>, { status, conditions = [] }: PlainOutcome): string[] {
@@ -244,15 +265,23 @@ const withAnnotation = (object: KubeObject, name: string, value: string): KubeOb
 
 /**
  * Returns the deletions of owned objects that are no longer wanted. A retained object outlives its owner, so it is
- * deleted only while the owner exists.
+ * deleted only while the owner exists. What an author removes in an order is there until its pods are gone.
  */
-function prune(world: Family, wanted: readonly OwnedObject[], isGoing: boolean): Write[] {
-  const kept = { ...world, owned: wanted }
+function prune(world: Family, desired: readonly DesiredObject[], isGoing: boolean): Write[] {
+  const isRemoved = ({ stage }: DesiredObject) => stage?.action === 'Remove'
+  const kept = { ...world, owned: desired.filter((one) => !isRemoved(one)) }
+  const removed = { ...world, owned: desired.filter(isRemoved) }
   return world.owned
     .filter(({ object }) => !(isGoing && isRetained(object)))
     .filter(({ resource, object }) => findOwned(kept, resource, object) === undefined)
     .filter(({ object }) => object.metadata.deletionTimestamp === undefined)
-    .map(({ resource, object }) => ({ verb: 'delete', resource, object, isPruned: true }))
+    .map(({ resource, object }) => ({
+      verb: 'delete',
+      resource,
+      object,
+      isPruned: true,
+      isForeground: findOwned(removed, resource, object) !== undefined,
+    }))
 }
 
 /** The kinds that others need in order to start come first. */

@@ -47,6 +47,8 @@ import { called, withObject, withOwned } from './world.ts'
  * never settles.
  */
 const MAX_ROUNDS = 8
+/** The number of places in an order whose first round begins the count again. */
+const MAX_PLACES = 100
 /** The pause after a pass that has performed effects in all its rounds. */
 const PAUSE_MS = 1000
 
@@ -120,6 +122,7 @@ function pausePatch(object: KubeObject, now: Date): StatusPatch | undefined {
  */
 function* rounds(pass: Pass): Asking<End> {
   const { run } = pass
+  const places = new Set<number>()
   for (let round = 1; ; round++) {
     if (pass.excess !== undefined) throw failed(pass.excess)
     if (run.of.spec.external !== undefined && pass.external === undefined) {
@@ -148,6 +151,11 @@ function* rounds(pass: Pass): Asking<End> {
       }
     } else return yield* conclude(pass, planned)
     tellEvents(pass, planned.events)
+    // An order of stages that are ready at once ends with its last stage.
+    if (planned.place !== undefined && places.size < MAX_PLACES && !places.has(planned.place)) {
+      places.add(planned.place)
+      round = 0
+    }
     if (round === MAX_ROUNDS) return goOnLater(pass, planned)
   }
 }

@@ -49,6 +49,8 @@ export type { External, ExternalSystem, Reconciler, ReconcilerOptions, RelatedKi
 export { toInvoke } from './invoke.ts'
 export { deploymentName, type Kind, kind, type ObservedBy, type PlainKind, serviceName, shortName } from './kinds.ts'
 export type { ReconcileOutcome } from './outcome.ts'
+export { type Readiness, readinessOf } from './readiness.ts'
 export { manifest, type ReconcilerManifest, reconciler } from './reconciler.ts'
 export { definitionsOf, type Parsed, type Resource, resource } from './resource.ts'
 export type { ValidationRule } from './rules.ts'
+export { removeStages, type Stage, type Staged, type StageOptions, stages } from './stages.ts'

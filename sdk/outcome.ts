@@ -63,7 +63,14 @@ const map = z.record(z.string(), z.string()).optional()
 const outcomeOf = (status: z.ZodType | undefined) =>
   z.strictObject({
     apply: z
-      .array(z.looseObject({ apiVersion: z.string(), kind: z.string(), retain: z.boolean().optional() }))
+      .array(
+        z.looseObject({
+          apiVersion: z.string(),
+          kind: z.string(),
+          retain: z.boolean().optional(),
+          stage: z.looseObject({ number: z.number() }).optional(),
+        }),
+      )
       .optional(),
     ...(status && {
       status: status.optional(),

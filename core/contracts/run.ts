@@ -119,6 +119,17 @@ export interface Refusal {
 export interface AppliedObject extends KubeObject {
   /** It outlives its owner: it has no owner reference, and is deleted only if the function ceases to return it before. */
   retain?: boolean
+  /** Its place in an order, which `stages()` sets. Left out: it waits for no other object. */
+  stage?: {
+    /** A change of the object waits for another decision while one with a lower number has to be written. */
+    number: number
+    /**
+     * Hold: it stays as it is, and is not created. Remove: it is deleted, what it has created before it.
+     *
+     * @default the object is applied
+     */
+    action?: 'Hold' | 'Remove'
+  }
 }
 
 /** The desired state. A field that is left out stays as it is. */

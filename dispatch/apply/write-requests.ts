@@ -115,9 +115,10 @@ export class WriteRequests {
   }
 
   /** Returns the object if finalizers or its grace period keep it, and undefined if it is gone. */
-  async delete(ref: ResourceRef, object: KubeObject): Promise<KubeObject | undefined> {
+  async delete(ref: ResourceRef, object: KubeObject, isForeground = false): Promise<KubeObject | undefined> {
     const { uid, resourceVersion } = object.metadata
-    const options = { uid, resourceVersion, propagationPolicy: 'Background', signal: this.#run.signal } as const
+    const propagationPolicy = isForeground ? 'Foreground' : 'Background'
+    const options = { uid, resourceVersion, propagationPolicy, signal: this.#run.signal } as const
     const send = () => this.#kube.delete(pathOf(ref, object), options).catch(undefinedIfGone)
     const answer = await this.#send({ verb: 'delete', ref, object }, PRIORITY.delete, send)
     return isStillThere(answer) ? answer : undefined

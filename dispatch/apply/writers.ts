@@ -104,7 +104,7 @@ class OwnedWriter {
   async #send(write: Write): Promise<Written> {
     const { verb, resource, object } = write
     if (verb === 'delete') {
-      const after = await this.#requests.delete(resource, object)
+      const after = await this.#requests.delete(resource, object, write.isForeground)
       return this.#through.result(resource, this.#owner, object, after)
     }
     if (verb === 'create') {

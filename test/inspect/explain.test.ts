@@ -896,6 +896,50 @@ describe('explain', () => {
     )
   })
 
+  it('shows the order of the objects: what is there, what waits, and what goes', () => {
+    const place = (kind: string, name: string, number: number, action?: 'Hold' | 'Remove') => ({
+      kind,
+      namespace: 'default',
+      name,
+      stage: { number, ...(action && { action }) },
+    })
+    const declared = [
+      place('Deployment', 'app', 3, 'Hold'),
+      place('ConfigMap', 'old', 2, 'Remove'),
+      place('Deployment', 'db', 1),
+      place('ConfigMap', 'keys', 1),
+      place('ConfigMap', 'later', 3, 'Hold'),
+    ]
+    const message = 'waits for Deployment db: 0 of 1 replicas are ready (stage 1 of 3)'
+    const now = situation({
+      object: website({}, [['Ready', 'False', 'Waiting', message]]),
+      ...one({
+        owned: [
+          relative('Deployment', 'db', { replicas: 1 }),
+          relative('Deployment', 'app', { observedGeneration: 1, readyReplicas: 1 }),
+          relative('ConfigMap', 'old', {}),
+        ],
+        lastRun: ran({ result: 'success', declared }),
+      }),
+    })
+    const { findings } = explain(now)
+    const page = pageOf(now, explain(now))
+    expect(page).toContain(
+      [
+        'Order       1 Deployment default/db progressing',
+        '            1 ConfigMap default/keys missing',
+        '            2 ConfigMap default/old is being removed',
+        '            3 Deployment default/app healthy: 1 of 1 replicas are ready, stays as it is',
+        '            3 ConfigMap default/later waits for the stage before',
+      ].join('\n'),
+    )
+    expect(page).toContain(message)
+    // What waits for its turn is not missing.
+    expect(findings.filter(({ reason }) => reason === 'OwnedMissing')).toMatchObject([
+      { message: expect.stringContaining('ConfigMap default/keys') },
+    ])
+  })
+
   it('tells a terminal error once, although Ready shows it as well', () => {
     const shown: [string, string, string, string][] = ['Reconciled', 'Ready'].map((type) => [type, 'False', 'Bad', 'x'])
     const { findings } = explain(situation({ object: website({}, shown) }))

@@ -1,10 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import { ownershipMark, RECONCILER_ANNOTATION } from '#reconcile'
+import { ownershipMark, RECONCILER_ANNOTATION, RefusedError } from '#reconcile'
 import type { OwnedResource } from '#spec'
 import { DESIRED_ANNOTATION } from '../../reconcile/desired.ts'
 import type { NoOps } from '../../reconcile/no-ops.ts'
 import { parseOutcome } from '../../reconcile/outcome.ts'
 import { ONLY_IF_ABSENT, type Plan, plan, type Write } from '../../reconcile/plan.ts'
+import { refusedWrite, withoutRefused } from '../../reconcile/refusals.ts'
 import type { World } from '../../reconcile/world.ts'
 import {
   CONFIG_MAPS,
@@ -263,6 +264,67 @@ describe('planning the writes of an outcome', () => {
   it('asks for no timer that overflows: after a hundred years it is decided again', () => {
     const { requeue } = planned(world(widget()), { requeueAt: '9999-12-31T23:59:59Z' })
     expect((requeue as Date).getUTCFullYear()).toBe(now.getUTCFullYear() + 100)
+  })
+})
+
+describe('objects with a place in an order', () => {
+  const staged = (name: string, number: number, action?: 'Hold' | 'Remove') => ({
+    ...configMap(name),
+    stage: { number, ...(action && { action }) },
+  })
+  const other = (name: string) => child('ConfigMap', name, { data: { k: 'other' } })
+
+  it.each([
+    [
+      'only the first place that has a write is written, with what has no place',
+      world(widget(), other('b')),
+      [staged('c', 2), staged('b', 1.5), staged('a', 2), configMap('d')],
+      [['apply ConfigMap b', 'apply ConfigMap d']],
+    ],
+    [
+      'deletions wait while a write with a place is necessary',
+      world(widget(), child('ConfigMap', 'old')),
+      [staged('a', 1)],
+      [['apply ConfigMap a']],
+    ],
+    [
+      'Hold: what exists stays as it is, and what is missing is not created',
+      world(widget(), other('a')),
+      [staged('a', 1, 'Hold'), staged('b', 1, 'Hold')],
+      [],
+    ],
+    [
+      'Remove: it is deleted, as what is not returned is',
+      world(widget(), other('a'), other('b')),
+      [staged('a', 1, 'Remove')],
+      [['delete ConfigMap a', 'delete ConfigMap b']],
+    ],
+    ['Remove: what does not exist needs no write', world(widget()), [staged('a', 1, 'Remove')], []],
+  ])('%s', (_, observed, apply, expected) => expect(inShort(planned(observed, { apply }))).toEqual(expected))
+
+  it('what is removed in an order stays until its pods are gone, and what is not returned does not', () => {
+    const { stages } = planned(world(widget(), other('a'), other('b')), { apply: [staged('a', 1, 'Remove')] })
+    expect(stages.flat()).toMatchObject([{ isForeground: true }, { isForeground: false }])
+  })
+
+  it('the place is no part of the object', () => {
+    const [[write]] = planned(world(widget()), { apply: [staged('a', 1)] }).stages as [[Write]]
+    const [[plain]] = planned(world(widget()), { apply: [configMap('a')] }).stages as [[Write]]
+    expect(write.object).toEqual(plain.object)
+  })
+
+  it('a refused write of an earlier place holds back the later ones', () => {
+    const wanted = planned(world(widget()), { apply: [staged('a', 1), staged('b', 2)] })
+    const [[write]] = wanted.stages as [[Write]]
+    const refused = refusedWrite(write, new RefusedError('no', { reason: 'Forbidden' }))
+    expect(inShort(withoutRefused(wanted, [refused])).flat()).not.toContain('apply ConfigMap b')
+  })
+
+  it.each([
+    [{ number: 'first' }, /apply\.0\.stage\.number/],
+    [{ number: 1, action: 'Wait' }, /apply\.0\.stage\.action/],
+  ])('%j is refused with its path', (stage, message) => {
+    expect(() => parseOutcome({ apply: [{ ...configMap('a'), stage }] })).toThrow(message)
   })
 })
 

@@ -313,9 +313,9 @@ function toLastRun({ sequence, record }: StoredRun, { namespace }: Target): Last
     writes: written.map(called),
     refused: refused.map((one) => ({ write: called(one), error: one.error ?? '' })),
     unchanged: unchanged.map(called),
-    declared: (outcome?.apply ?? []).map(({ kind, metadata }) => {
+    declared: (outcome?.apply ?? []).map(({ kind, metadata, stage }) => {
       const place = metadata.namespace ?? namespace
-      return { kind, namespace: place, name: metadata.name }
+      return { kind, namespace: place, name: metadata.name, ...(stage && { stage }) }
     }),
   }
 }

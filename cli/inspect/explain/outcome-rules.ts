@@ -157,8 +157,8 @@ export const namedMissing: Rule = ({ reconcilers, target, object: primary }) =>
   )
 
 /**
- * Reports objects that the last recorded run returned and that do not exist. Skips a rejected run, which has its own
- * finding.
+ * Reports objects that the last recorded run returned and that do not exist. Skips those whose turn has not come, and a
+ * rejected run, which has its own finding.
  */
 export const ownedMissing: Rule = ({ reconcilers, target, object: primary }) =>
   reconcilers.flatMap(({ object, owned, lastRun, rows = [] }) => {
@@ -167,7 +167,7 @@ export const ownedMissing: Rule = ({ reconcilers, target, object: primary }) =>
     if (lastRun === undefined || !isSettled || isBusy || primary?.metadata.deletionTimestamp !== undefined) return []
     const there = new Set(owned.map(shown))
     return lastRun.declared
-      .filter((one) => !there.has(shown(one)))
+      .filter((one) => one.stage?.action === undefined && !there.has(shown(one)))
       .map((one) => ({
         reason: 'OwnedMissing',
         level: 'problem' as const,

@@ -148,6 +148,7 @@ function sections(situation: Situation, now: number, untold: Untold): [title: st
   const all: [string, string[]][] = [
     ['Reconciler', reconcilers.map((one) => `${nameOf(one.object)}: ${stateOf(one, situation)}`)],
     ['Queue', reconcilers.flatMap((one) => queueOf(one, now, untold))],
+    ['Order', reconcilers.flatMap((one) => orderOf(one, untold))],
     ['Last run', reconcilers.flatMap((one) => lastRunOf(one, now))],
     ['Changed by', writers],
     ['Conditions', conditions],
@@ -230,6 +231,26 @@ function lastRunOf({ object, lastRun }: ReconcilerSituation, now: number): strin
     ...(unchanged.length === 0 ? [] : [`unchanged: ${unchanged.join(', ')}`]),
   ]
   return [parts.join('; ')]
+}
+
+/**
+ * Returns the objects of the last recorded outcome in the order of their stages, each with its health. The contents of a
+ * Secret are withheld from the record, and its place with them.
+ */
+function orderOf({ owned, lastRun }: ReconcilerSituation, untold: Untold): string[] {
+  const there = new Map(owned.map((one) => [shown(one), healthOf(one)]))
+  return (lastRun?.declared ?? [])
+    .flatMap((one) => (typeof one.stage?.number === 'number' ? [{ ...one, stage: one.stage }] : []))
+    .sort((one, other) => one.stage.number - other.stage.number)
+    .map((one) => {
+      const { number, action } = one.stage
+      const health = there.get(shown(one))
+      const why = untold(health?.why ?? '')
+      const words =
+        health && `${health.is}${why === '' ? '' : `: ${why}`}${action === 'Hold' ? ', stays as it is' : ''}`
+      const absent = action === 'Hold' ? 'waits for the stage before' : 'missing'
+      return `${Math.floor(number)} ${shown(one)} ${action === 'Remove' ? 'is being removed' : (words ?? absent)}`
+    })
 }
 
 function tree(relatives: readonly Relative[], untold: Untold): string[] {

@@ -1,4 +1,4 @@
-import { type KubeObject, namespacedName, type ResourceRef } from '#contracts'
+import { type AppliedObject, type KubeObject, namespacedName, type ResourceRef } from '#contracts'
 import type { Row } from '../keys.ts'
 
 /** The facts about one object from the API server and NATS: plain data, the only input of the rules. */
@@ -79,7 +79,12 @@ export interface LastRun {
   /** The writes that had nothing to change. */
   unchanged: string[]
   /** The objects of its last outcome: kind, namespace and name. */
-  declared: Pick<Relative, 'kind' | 'namespace' | 'name'>[]
+  declared: Declared[]
+}
+
+interface Declared extends Pick<Relative, 'kind' | 'namespace' | 'name'> {
+  /** Its place in the order of the function, if there is one. */
+  stage?: AppliedObject['stage']
 }
 
 export interface Relative {
