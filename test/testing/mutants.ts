@@ -342,8 +342,8 @@ export const mutants: Mutant[] = [
     ...tenantIs,
     bug: 'the first Deployment is the database',
     file: 'tenant-database.ts',
-    from: 'rolloutOf(owned(Deployment).find(({ metadata }) => metadata.name === name))',
-    to: 'rolloutOf(owned(Deployment)[0])',
+    from: "[serviceOf(object, 'app'), applicationOf(object, version)],",
+    to: "owned(Deployment)[0]?.status?.readyReplicas ? [serviceOf(object, 'app'), applicationOf(object, version)] : [],",
     law: SAME,
   },
   {
@@ -364,18 +364,10 @@ export const mutants: Mutant[] = [
   },
   {
     ...tenantIs,
-    bug: 'the application goes with the Job of its migration',
-    file: 'tenant-database.ts',
-    from: "endOf(migration) === 'Complete' ? wanted : migratedTo",
-    to: "endOf(migration) === 'Complete' ? wanted : undefined",
-    law: REMADE,
-  },
-  {
-    ...tenantIs,
     bug: 'the application goes when the database is not ready',
     file: 'tenant-database.ts',
-    from: 'if (version !== undefined)',
-    to: 'if (version !== undefined && isReady)',
+    from: "[serviceOf(object, 'app'), applicationOf(object, version)],",
+    to: "owned(Deployment).some(({ metadata, status }) => metadata.name === namesOf(object).db && status?.readyReplicas) ? [serviceOf(object, 'app'), applicationOf(object, version)] : [],",
     law: REMADE,
   },
   {
@@ -430,8 +422,8 @@ export const mutants: Mutant[] = [
     ...tenantIs,
     bug: 'Running before the application is ready',
     file: 'tenant-database.ts',
-    from: '[names.db, names.app].every(',
-    to: '[names.db, names.app].some(',
+    from: "'Migrating', 'Starting', 'Running'] as const",
+    to: "'Migrating', 'Running', 'Running'] as const",
     missed: 'what a phase means is a choice of the author: a table of `given` finds it',
   },
 ]

@@ -1,16 +1,15 @@
 import {
-  type ConditionUpdate,
   ConfigMap,
   Deployment,
   Job,
-  type KubeObject,
   NetworkPolicy,
   PersistentVolumeClaim,
   type Run,
   reconciler,
-  rolloutOf,
   Secret,
   Service,
+  type Staged,
+  stages,
 } from 'fairlead'
 import {
   applicationOf,
@@ -25,7 +24,7 @@ import {
   toolOf,
   volumeOf,
 } from './parts.ts'
-import { type Tenant, TenantDatabase } from './resource.ts'
+import { TenantDatabase } from './resource.ts'
 
 const owns = [Secret, ConfigMap, PersistentVolumeClaim, Service, NetworkPolicy, Deployment, Job] as const
 type TenantRun = Run<typeof TenantDatabase, (typeof owns)[number], never>
@@ -43,12 +42,12 @@ export const tenantDatabase = reconciler({
   owns,
   reconcile(run) {
     const { jobs, lastBackup, next } = backupsOf(run)
-    const { version, apply } = stagesOf(run)
-    const phase = phaseOf(run, version)
+    const order = orderOf(run)
+    const phase = phaseOf(order)
     return {
-      apply: [...apply, ...jobs, recordOf(run.object, lastBackup)],
-      status: { phase, migratedTo: version, lastBackup, nextBackup: next.toISOString() },
-      conditions: [readiness(phase)],
+      apply: [...order.apply, ...jobs, recordOf(run.object, lastBackup)],
+      status: { phase, migratedTo: order.migratedTo, lastBackup, nextBackup: next.toISOString() },
+      conditions: [{ ...order.condition, reason: phase }],
       requeueAt: next,
     }
   },
@@ -56,7 +55,7 @@ export const tenantDatabase = reconciler({
     const { object, now } = run
     const { lastBackup, migratedTo } = object.status
     if (migratedTo === undefined) return undefined
-    const { apply } = stagesOf(run)
+    const { apply } = orderOf(run)
     const name = namesOf(object).lastBackup
     const job = jobNamed(run, name)
     // What is left out would be deleted and, since this function is called again, looked for.
@@ -71,7 +70,7 @@ export const tenantDatabase = reconciler({
       return {
         apply: all(lastBackup),
         status: { phase: 'Deleting', migratedTo, lastBackup },
-        conditions: [readiness('Deleting')],
+        conditions: [{ type: 'Ready', status: 'False', reason: 'Deleting' }],
         requeueAt: deadline,
       }
     const message = `there is no last backup: its Job has ${job && endOf(job) ? 'failed' : 'not ended in time'}`
@@ -82,47 +81,35 @@ export const tenantDatabase = reconciler({
 const jobNamed = ({ owned }: TenantRun, name: string): JobObject | undefined =>
   owned(Job).find(({ metadata }) => metadata.name === name)
 
-const rolloutNamed = ({ owned }: TenantRun, name: string) =>
-  rolloutOf(owned(Deployment).find(({ metadata }) => metadata.name === name))
-
 /**
- * Returns the objects in their order: each stage waits for the one before it. A stage that was reached stays: a database
- * that starts again, or a Job that somebody deletes, stops no application. `version` is that of the tables.
+ * First the database, then the migration of its tables, then the application. `migratedTo` records that a migration has
+ * ended, so that its Job is not made again when somebody deletes it.
  */
-function stagesOf(run: TenantRun): { version: string | undefined; apply: KubeObject[] } {
+function orderOf(run: TenantRun) {
   const { object, owned, secret } = run
-  const names = namesOf(object)
-  const apply: KubeObject[] = [
-    credentialsOf(object, owned(Secret)[0], secret),
-    owned(PersistentVolumeClaim)[0] ?? volumeOf(object),
-    serviceOf(object, 'db'),
-    databaseOf(object),
-    ...policiesOf(object),
-  ]
-  const { version: wanted } = object.spec
+  const { version } = object.spec
   const { migratedTo } = object.status
-  const migration = jobNamed(run, names.migrate(wanted))
-  const isReady = rolloutNamed(run, names.db).isComplete
-  if (migration !== undefined) apply.push(migration)
-  else if (isReady && migratedTo !== wanted) apply.push(toolOf(object, names.migrate(wanted), ['migrate', wanted]))
-  const version = endOf(migration) === 'Complete' ? wanted : migratedTo
-  if (version !== undefined) apply.push(serviceOf(object, 'app'), applicationOf(object, version))
-  return { version, apply }
+  const order = stages(run, [
+    [
+      credentialsOf(object, owned(Secret)[0], secret),
+      owned(PersistentVolumeClaim)[0] ?? volumeOf(object),
+      serviceOf(object, 'db'),
+      databaseOf(object),
+      ...policiesOf(object),
+    ],
+    {
+      objects: [toolOf(object, namesOf(object).migrate(version), ['migrate', version])],
+      isDone: migratedTo === version,
+    },
+    [serviceOf(object, 'app'), applicationOf(object, version)],
+  ])
+  return { ...order, migratedTo: order.reached > 1 ? version : migratedTo }
 }
 
-function phaseOf(run: TenantRun, version: string | undefined): Tenant['status']['phase'] & string {
-  const names = namesOf(run.object)
-  const { version: wanted } = run.object.spec
-  if (endOf(jobNamed(run, names.migrate(wanted))) === 'Failed') return 'Failed'
-  if (version !== wanted) return rolloutNamed(run, names.db).isComplete ? 'Migrating' : 'Provisioning'
-  return [names.db, names.app].every((name) => rolloutNamed(run, name).isComplete) ? 'Running' : 'Starting'
-}
+const PHASES = ['Provisioning', 'Migrating', 'Starting', 'Running'] as const
 
-const readiness = (phase: string): ConditionUpdate => ({
-  type: 'Ready',
-  status: phase === 'Running' ? 'True' : 'False',
-  reason: phase,
-})
+const phaseOf = ({ condition, reached }: Staged) =>
+  condition.reason === 'Failed' ? 'Failed' : (PHASES[reached] ?? 'Running')
 
 interface Backups {
   /** The Jobs of the last backups, and of the one that is due. */
