@@ -11,6 +11,7 @@ export interface InstallOptions extends Selection {
   revision?: string
   url?: string
   force: boolean
+  team: boolean
   natsCertificates: boolean
   check: boolean
   onlyNatsCertificates: boolean
@@ -25,13 +26,15 @@ export async function installFunctions(options: InstallOptions, { config, print 
 }
 
 async function applied(kube: KubeClient, options: InstallOptions, settings: Config): Promise<Installed[]> {
-  const { check, onlyNatsCertificates, url } = options
+  const { check, natsCertificates, onlyNatsCertificates, team, url } = options
   if (url !== undefined && !/^https?:\/\/\S+$/.test(url))
     throw new UsageError(`--url is "${url}": give an address, such as http://{name}.functions.svc`)
   if (check && onlyNatsCertificates) throw new UsageError('--check applies nothing: leave out --only-nats-certificates')
+  if (team && (natsCertificates || onlyNatsCertificates))
+    throw new UsageError('--team installs functions within namespaces: the platform team makes the certificates')
   if (onlyNatsCertificates) return installCertificates(kube)
   const functions = await loadFunctions(options)
-  const forcedBy = forcedInstall(options, settings)
+  const forcedBy = forcedInstall(options, settings) + (team ? ' --team' : '')
   if (!check) return install(kube, functions, { ...options, forcedBy, shard: settings.FAIRLEAD_SHARD })
   await checkDefinitions(kube, functions, forcedBy)
   return []

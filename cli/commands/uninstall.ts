@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { withExistingStreams } from '#inspect'
 import { type Held, heldBy, planUninstall, type Removal, uninstall } from '#install'
 import type { KubeClient } from '#kube'
-import { EXIT, table } from '#process/exit'
+import { EXIT, table, UsageError } from '#process/exit'
 import { loadFunctions, type Selection } from '#process/functions'
 import { openKube } from '#process/kube'
 import type { Reconciler } from '#sdk'
@@ -12,6 +12,7 @@ export interface UninstallCommandOptions extends Selection {
   output: 'table' | 'json'
   dryRun: boolean
   crds: boolean
+  team: boolean
   wait?: number
   releaseFinalizers: boolean
 }
@@ -25,16 +26,18 @@ const SHOWN = 5
  */
 export async function uninstallFunctions(options: UninstallCommandOptions, context: CommandContext): Promise<void> {
   const { print, config, setExitCode } = context
+  if (options.team && options.crds)
+    throw new UsageError('--crds deletes the objects of all namespaces: with --team, leave that to the platform team')
   const functions = await loadFunctions(options)
   await using kube = await openKube(await config())
-  if (!options.dryRun && !options.releaseFinalizers) await untilFree(kube, functions, options.wait ?? 0)
+  if (!options.dryRun && !options.releaseFinalizers) await untilFree(kube, functions, options)
   const plan = await planUninstall(kube, functions, options)
   const isRefused = plan.held.length > 0 && !options.releaseFinalizers
   const keys = await keysOf(functions, context)
   const isPlan = isRefused || options.dryRun
   const removals = isPlan
     ? plan.removals.map(asPlanned)
-    : await uninstall(kube, plan, options.releaseFinalizers ? [...functions] : [])
+    : await uninstall(kube, plan, options.releaseFinalizers ? [...functions] : [], options.team)
   if (options.output === 'json') print(JSON.stringify({ removals, held: plan.held, keys }, null, 2))
   else print(shown(removals, plan.held, keys))
   if (!isRefused) return
@@ -45,10 +48,14 @@ export async function uninstallFunctions(options: UninstallCommandOptions, conte
   )
 }
 
-/** Resolves when no object has a finalizer of the functions, or after the time. */
-async function untilFree(kube: KubeClient, functions: readonly Reconciler[], seconds: number): Promise<void> {
-  const deadline = Date.now() + seconds * 1000
-  while (Date.now() < deadline && (await heldBy(kube, functions)).length > 0) await sleep(LOOK_AGAIN_MS)
+/** Resolves when no object has a finalizer of the functions, or after the time to wait. */
+async function untilFree(
+  kube: KubeClient,
+  functions: readonly Reconciler[],
+  { wait = 0, team }: UninstallCommandOptions,
+): Promise<void> {
+  const deadline = Date.now() + wait * 1000
+  while (Date.now() < deadline && (await heldBy(kube, functions, team)).length > 0) await sleep(LOOK_AGAIN_MS)
 }
 
 /** Returns undefined if NATS does not answer. */

@@ -23,8 +23,9 @@ import {
   storedReconcilers,
   storedUnder,
 } from './installed-objects.ts'
-import { functionRbac, platformRbac } from './rbac.ts'
+import { functionRbac, platformRbac, teamRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
+import { earlierOfTeam, ofTeam, refusedToTeam } from './team.ts'
 
 const ESTABLISHED_WITHIN_MS = 30_000
 const WATCHABLE_WITHIN_MS = 10_000
@@ -37,6 +38,12 @@ interface InstallOptions {
   /** The shard that serves the Reconcilers, as their label. */
   shard?: string
   natsCertificates?: boolean
+  /**
+   * Applies only what a team may that the platform names in the value `teams` of its chart: accounts, Roles and
+   * RoleBindings in the namespaces of the functions, definitions, Reconcilers. Rejects before the first write if the team
+   * may not.
+   */
+  team?: boolean
   /**
    * The URL at which the functions are served over HTTP; `{name}` stands for the name of the function. Default:
    * dispatchers run them.
@@ -59,36 +66,62 @@ export interface Installed {
 export async function install(
   kube: KubeClient,
   functions: readonly Reconciler[],
-  { force = false, forcedBy, revision, shard, natsCertificates = false, url }: InstallOptions = {},
+  { force = false, forcedBy, revision, shard, natsCertificates = false, team = false, url }: InstallOptions = {},
 ): Promise<Installed[]> {
   const manifests = functions.map((one) => {
     const invoke = url === undefined ? {} : { invoke: { http: { url: url.replaceAll('{name}', one.name) } } }
-    return labelled(manifest(one, { revision, ...invoke }), shard)
+    const whole = labelled(manifest(one, { revision, ...invoke }), shard)
+    return team ? ofTeam(whole) : whole
   })
   const own = definitionsOf(functions)
+  if (team) await rehearse(kube, [...manifests, ...own, ...manifests.flatMap(teamRbac)])
   // The definition of Reconcilers needs no check: tests keep it compatible, and differently worded rules would look
   // stricter.
   if (!force) await checkDefinitions(kube, functions, forcedBy)
-  const crds = [reconcilerCrd(), ...own]
+  const crds = team ? own : [reconcilerCrd(), ...own]
   const installed: Installed[] = []
   const stored = await storedReconcilers(kube)
   const rights: KubeObject[] = []
-  for (const one of manifests) rights.push(...(await rightsOf(kube, one, stored.get(one.metadata.name))))
+  for (const one of manifests) rights.push(...(await rightsOf(kube, one, stored.get(one.metadata.name), team)))
   // Listed before the first write: a user who may not list changes nothing.
   const names = functions.map(({ name }) => name)
-  const earlier = await earlierRights(kube, names, rights, stored)
-  for (const object of [...platformRbac(), ...rights]) installed.push(await applied(kube, object))
+  const earlier = team
+    ? await earlierOfTeam(kube, manifests, rights, stored)
+    : await earlierRights(kube, names, rights, stored)
+  const remove = async (): Promise<void> => {
+    for (const object of earlier) {
+      await deleteExactly(kube, object)
+      installed.push({ ...named(object), result: 'deleted' })
+    }
+  }
+  for (const object of [...(team ? [] : platformRbac()), ...rights]) installed.push(await applied(kube, object))
   for (const crd of crds) installed.push(await defined(kube, crd))
   await Promise.all(crds.map((crd) => established(kube, crd.metadata.name)))
   await Promise.all([RECONCILERS, ...functions.map((one) => one.for)].map((ref) => watchable(kube, ref)))
+  // Only the stored Reconciler names the namespaces that a team leaves: a repetition after a failure finds them in it.
+  if (team) await remove()
   for (const one of manifests) installed.push(await applied(kube, one))
-  for (const object of earlier) {
-    await deleteExactly(kube, object)
-    installed.push({ ...named(object), result: 'deleted' })
-  }
+  if (!team) await remove()
   if (natsCertificates) installed.push(...(await certified(kube)))
   return installed
 }
+
+/**
+ * Sends the writes of a team without their effect, and rejects with the first that it may not do. RoleBindings are left
+ * out: they are accepted only when their Role exists.
+ */
+async function rehearse(
+  kube: KubeClient,
+  objects: readonly (ReconcilerManifest | CustomResourceDefinition | KubeObject)[],
+): Promise<void> {
+  for (const object of objects.filter(({ kind }) => kind !== 'RoleBinding'))
+    await (isDefinition(object) ? defined(kube, object, true) : applied(kube, object, true)).catch((error: unknown) => {
+      throw refusedToTeam(object, error)
+    })
+}
+
+const isDefinition = (object: KubeObject | CustomResourceDefinition): object is CustomResourceDefinition =>
+  object.kind === 'CustomResourceDefinition'
 
 /** Returns the Reconciler with the label of the shard that serves it. */
 export const labelled = (one: ReconcilerManifest, shard: string | undefined) =>
@@ -115,16 +148,20 @@ async function rightsOf(
   kube: KubeClient,
   { metadata, spec }: ReconcilerManifest,
   stored: StoredReconciler | undefined,
+  team: boolean,
 ): Promise<KubeObject[]> {
-  const own = functionRbac({ metadata, spec })
+  const rbac = team ? teamRbac : functionRbac
+  const own = rbac({ metadata, spec })
   const role = `fairlead-${metadata.name}`
   const isAllowed = (object: KubeObject) => object.metadata.name === role && canPatch(object, spec.for)
   if (own.some(isAllowed)) return own
-  const finalizing = functionRbac({ metadata, spec: { ...spec, finalize: true } })
+  const finalizing = rbac({ metadata, spec: { ...spec, finalize: true } })
   if (stored?.spec?.finalize === true) return finalizing
-  const before = await found<KubeObject>(kube, pathOf('ClusterRole', undefined, role))
+  const namespaces = team ? spec.for.namespaces : undefined
+  const path = team ? pathOf('Role', namespaces?.[0], role) : pathOf('ClusterRole', undefined, role)
+  const before = await found<KubeObject>(kube, path)
   if (before === undefined || !canPatch(before, spec.for)) return own
-  return (await holders(kube, spec.for, identityOf(metadata.name, spec))).length > 0 ? finalizing : own
+  return (await holders(kube, spec.for, identityOf(metadata.name, spec), namespaces)).length > 0 ? finalizing : own
 }
 
 function canPatch(role: KubeObject, { group, resource }: Pick<ResourceRef, 'group' | 'resource'>): boolean {
@@ -169,11 +206,11 @@ async function refuseToBreak(kube: KubeClient, crd: CustomResourceDefinition, fo
   if ((await storedUnder(kube, before)) !== undefined) refuseBreaking(before, crd, forcedBy)
 }
 
-async function applied(kube: KubeClient, object: KubeObject): Promise<Installed> {
+async function applied(kube: KubeClient, object: KubeObject, dryRun = false): Promise<Installed> {
   const { name, namespace } = object.metadata
   const path = pathOf(object.kind, namespace, name)
   const before = await found<KubeObject>(kube, path)
-  const after = await kube.apply(path, object, { fieldManager: FIELD_MANAGER, force: true })
+  const after = await kube.apply(path, object, { fieldManager: FIELD_MANAGER, force: true, dryRun })
   const same = before?.metadata.resourceVersion === after.metadata.resourceVersion
   const result = before === undefined ? 'created' : same ? 'unchanged' : 'configured'
   return { ...named(object), result }
@@ -185,9 +222,9 @@ const named = ({ kind, metadata: { namespace, name } }: KubeObject) => ({
   name,
 })
 
-async function defined(kube: KubeClient, crd: CustomResourceDefinition): Promise<Installed> {
+async function defined(kube: KubeClient, crd: CustomResourceDefinition, dryRun = false): Promise<Installed> {
   try {
-    return await applied(kube, crd)
+    return await applied(kube, crd, dryRun)
   } catch (error) {
     if (error instanceof ApiError && error.details.causes !== undefined) throw new RefusedDefinitionError(crd, error)
     throw error

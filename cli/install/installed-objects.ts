@@ -1,5 +1,5 @@
 import type { KubeObject, ResourceRef } from '#contracts'
-import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
+import { isConflict, isForbidden, isNotFound, type KubeClient, resourcePath } from '#kube'
 import type { CustomResourceDefinition } from '#sdk'
 import {
   holdsFinalizer,
@@ -22,6 +22,7 @@ const RESOURCES: Record<string, ResourceRef> = {
   ServiceAccount: { group: '', version: 'v1', resource: 'serviceaccounts' },
   ClusterRole: { ...RBAC, resource: 'clusterroles' },
   ClusterRoleBinding: { ...RBAC, resource: 'clusterrolebindings' },
+  Role: { ...RBAC, resource: 'roles' },
   RoleBinding: { ...RBAC, resource: 'rolebindings' },
   CustomResourceDefinition: CRDS,
   Reconciler: RECONCILERS,
@@ -78,18 +79,26 @@ export async function storedUnder(
     for await (const { items } of kube.list(path, { limit: 1 }))
       return items[0] && `objects are stored under it, such as ${titleOf(items[0])}`
   } catch (error) {
+    // The user is a team, which may list in its namespaces only.
+    if (isForbidden(error)) return 'whether objects are stored under it may not be seen'
     // The CRD is not established yet.
     if (!isNotFound(error)) throw error
   }
   return undefined
 }
 
-/** Returns the objects of the kind that have the finalizer of the reconciler with this identity. */
-export async function holders(kube: KubeClient, kind: ResourceRef, identity: string): Promise<KubeObject[]> {
+/** Returns the objects of the kind that have the finalizer of the reconciler with this identity, in all namespaces or in these. */
+export async function holders(
+  kube: KubeClient,
+  kind: ResourceRef,
+  identity: string,
+  namespaces: readonly (string | undefined)[] = [undefined],
+): Promise<KubeObject[]> {
   const found: KubeObject[] = []
   try {
-    for await (const { items } of kube.list(resourcePath(kind)))
-      found.push(...items.filter((object) => holdsFinalizer(object, identity)))
+    for (const namespace of namespaces)
+      for await (const { items } of kube.list(resourcePath(kind, namespace)))
+        found.push(...items.filter((object) => holdsFinalizer(object, identity)))
   } catch (error) {
     // The definition does not exist, so its objects do not exist either.
     if (!isNotFound(error)) throw error

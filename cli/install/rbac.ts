@@ -53,7 +53,7 @@ export function platformRbac(): KubeObject[] {
     clusterBinding('fairlead-common', accounts.map(inSystemNamespace)),
     clusterBinding(BRIDGE, [BRIDGE, PROCESS_ACCOUNT].map(inSystemNamespace)),
     // Bound in this namespace only: a service account with the same name in another namespace stays out of reach.
-    binding(DISPATCHER, SYSTEM_NAMESPACE, [DISPATCHER, PROCESS_ACCOUNT].map(inSystemNamespace)),
+    binding(DISPATCHER, SYSTEM_NAMESPACE, DISPATCHERS),
   ]
 }
 
@@ -64,13 +64,37 @@ export function platformRbac(): KubeObject[] {
  */
 export function functionRbac({ metadata: { name }, spec }: RbacInput): KubeObject[] {
   refuseTaken(name)
-  return permissionsOf(name, spec).map((object) => {
+  return marked(name, permissionsOf(name, spec))
+}
+
+/**
+ * Returns the RBAC of a function that a team installs: the same account and the same permissions to write, all of it in
+ * the namespaces of the function and of its account. The platform grants what bridges and the console need, by the
+ * value `teams` of the chart.
+ */
+export function teamRbac({ metadata: { name }, spec }: RbacInput): KubeObject[] {
+  refuseTaken(name)
+  const { serviceAccount: account, for: primary } = spec
+  if (account === undefined) return []
+  const role = `fairlead-${name}`
+  const inNamespace = (name: string, namespace: string, rules: Rule[], accounts: Account[]): KubeObject[] => [
+    { apiVersion: `${RBAC}/v1`, kind: 'Role', metadata: { name, namespace, labels: LABELS }, rules },
+    binding(name, namespace, accounts, 'Role'),
+  ]
+  return marked(name, [
+    serviceAccount(account.name, account.namespace),
+    ...(primary.namespaces ?? []).flatMap((namespace) => inNamespace(role, namespace, writeRules(spec), [account])),
+    ...inNamespace(`${role}-impersonate`, account.namespace, [impersonation(account)], DISPATCHERS),
+  ])
+}
+
+const marked = (name: string, objects: readonly KubeObject[]): KubeObject[] =>
+  objects.map((object) => {
     // Functions may share an account that a declaration names, so the account has no label of one of them.
     if (object.kind === 'ServiceAccount' && object.metadata.name !== `fairlead-${name}`) return object
     const { metadata } = object
     return { ...object, metadata: { ...metadata, labels: { ...metadata.labels, ...reconcilerLabel(name) } } }
   })
-}
 
 function permissionsOf(name: string, spec: RbacInput['spec']): KubeObject[] {
   const { serviceAccount: account } = spec
@@ -92,12 +116,10 @@ function permissionsOf(name: string, spec: RbacInput['spec']): KubeObject[] {
     inspect,
     clusterRole(
       `${role}-impersonate`,
-      [{ apiGroups: [''], resources: ['serviceaccounts'], resourceNames: [account.name], verbs: ['impersonate'] }],
+      [impersonation(account)],
       isAtHome ? { [AGGREGATE.dispatcher]: 'true' } : undefined,
     ),
-    ...(isAtHome
-      ? []
-      : [binding(`${role}-impersonate`, account.namespace, [DISPATCHER, PROCESS_ACCOUNT].map(inSystemNamespace))]),
+    ...(isAtHome ? [] : [binding(`${role}-impersonate`, account.namespace, DISPATCHERS)]),
   ]
 }
 
@@ -208,6 +230,15 @@ const RESTRICTED = {
 
 const RBAC = 'rbac.authorization.k8s.io'
 const inSystemNamespace = (name: string): Account => ({ name, namespace: SYSTEM_NAMESPACE })
+/** The accounts that act as those of functions. */
+const DISPATCHERS = [DISPATCHER, PROCESS_ACCOUNT].map(inSystemNamespace)
+
+const impersonation = ({ name }: Account): Rule => ({
+  apiGroups: [''],
+  resources: ['serviceaccounts'],
+  resourceNames: [name],
+  verbs: ['impersonate'],
+})
 
 const serviceAccount = (name: string, namespace: string): KubeObject => ({
   apiVersion: 'v1',
@@ -237,15 +268,17 @@ const clusterBinding = (role: string, accounts: Account[]): KubeObject => ({
   ...bound(role, accounts),
 })
 
-const binding = (role: string, namespace: string, accounts: Account[]): KubeObject => ({
+const binding = (role: string, namespace: string, accounts: Account[], of: RoleKind = 'ClusterRole'): KubeObject => ({
   apiVersion: `${RBAC}/v1`,
   kind: 'RoleBinding',
   metadata: { name: role, namespace, labels: LABELS },
-  ...bound(role, accounts),
+  ...bound(role, accounts, of),
 })
 
-const bound = (role: string, accounts: Account[]) => ({
-  roleRef: { apiGroup: RBAC, kind: 'ClusterRole', name: role },
+type RoleKind = 'ClusterRole' | 'Role'
+
+const bound = (role: string, accounts: Account[], kind: RoleKind = 'ClusterRole') => ({
+  roleRef: { apiGroup: RBAC, kind, name: role },
   subjects: accounts.map((account) => ({ kind: 'ServiceAccount', ...account })),
 })
 

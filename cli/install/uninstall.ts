@@ -17,8 +17,9 @@ import {
   storedUnder,
   titleOf,
 } from './installed-objects.ts'
-import { functionRbac, platformRbac } from './rbac.ts'
+import { functionRbac, platformRbac, teamRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
+import { earlierOfTeam, ofTeam } from './team.ts'
 
 /** An object that install() applies, and its fate in uninstall(). */
 export interface Removal extends Omit<Installed, 'result'> {
@@ -46,6 +47,8 @@ export interface UninstallPlan {
 export interface UninstallOptions {
   /** Deletes definitions too, except those with stored objects. */
   crds?: boolean
+  /** Looks only at what install() applies for a team; definitions stay. */
+  team?: boolean
 }
 
 /**
@@ -55,9 +58,9 @@ export interface UninstallOptions {
 export async function planUninstall(
   kube: KubeClient,
   functions: readonly Reconciler[],
-  { crds = false }: UninstallOptions = {},
+  { crds = false, team = false }: UninstallOptions = {},
 ): Promise<UninstallPlan> {
-  const manifests = functions.map((one) => manifest(one))
+  const manifests = functions.map((one) => (team ? ofTeam(manifest(one)) : manifest(one)))
   const names = functions.map(({ name }) => name)
   const stored = await storedReconcilers(kube)
   const others = [...stored.values()].filter(({ metadata }) => !names.includes(metadata.name))
@@ -66,6 +69,12 @@ export async function planUninstall(
     for (const object of objects) removals.push(...(await removalOf(kube, object, because)))
   }
   await add(manifests.map((one) => one as unknown as KubeObject))
+  if (team) {
+    const own = manifests.flatMap(teamRbac)
+    for (const object of [...(await earlierOfTeam(kube, manifests, own, stored)), ...own.toReversed()])
+      await add([object])
+    return { removals, held: await heldBy(kube, functions, team) }
+  }
   const rights = manifests.flatMap((one) => functionRbac(one)).filter((object) => !isOfPlatform(object))
   for (const object of [...(await earlierRights(kube, names, rights, stored)), ...rights.toReversed()])
     await add([object], usedBy(others, object))
@@ -109,6 +118,7 @@ export async function uninstall(
   kube: KubeClient,
   { removals, held }: UninstallPlan,
   release: Reconciler[] = [],
+  team = false,
 ): Promise<Removal[]> {
   if (held.length > 0 && release.length === 0) throw new TypeError('objects are held: release them, or wait')
   const deleted = removals.filter(({ result }) => result === 'deleted')
@@ -117,7 +127,7 @@ export async function uninstall(
     kube,
     deleted.filter((one) => !isLast(one)),
   )
-  await giveBack(kube, release)
+  await giveBack(kube, release, team)
   const results = new Map<Removal, Removal>()
   for (const one of deleted.filter(isLast)) results.set(one, await removedDefinition(kube, one))
   return removals.map((one) => results.get(one) ?? one)
@@ -166,25 +176,29 @@ async function removalOf(kube: KubeClient, object: KubeObject, because?: string)
  * Returns all objects of the functions' kinds that have one of their finalizers, even if the function no longer
  * finalizes.
  */
-export async function heldBy(kube: KubeClient, functions: readonly Reconciler[]): Promise<Held[]> {
+export async function heldBy(kube: KubeClient, functions: readonly Reconciler[], team = false): Promise<Held[]> {
   const held: Held[] = []
   for (const one of functions) {
-    const objects = (await holders(kube, one.for, identity(one))).map(titleOf)
+    const objects = (await holdersOf(kube, one, team)).map(titleOf)
     if (objects.length > 0) held.push({ reconciler: one.name, finalizer: finalizerOf(identity(one)), objects })
   }
   return held
 }
+
+/** Returns the objects with the finalizer of the function. A team may only list those in its namespaces. */
+const holdersOf = (kube: KubeClient, one: Reconciler, team: boolean): Promise<KubeObject[]> =>
+  holders(kube, one.for, identity(one), team ? one.namespaces : undefined)
 
 const identity = (one: Reconciler): string => identityOf(one.name, manifest(one).spec)
 
 const QUIET_MS = 1000
 
 /** Removes finalizers until two looks in a row find none: a run in progress may add one again. */
-async function giveBack(kube: KubeClient, functions: readonly Reconciler[]): Promise<void> {
+async function giveBack(kube: KubeClient, functions: readonly Reconciler[], team: boolean): Promise<void> {
   for (let quiet = 0; functions.length > 0 && quiet < 2; ) {
     let released = 0
     for (const one of functions)
-      for (const object of await holders(kube, one.for, identity(one))) {
+      for (const object of await holdersOf(kube, one, team)) {
         await release(kube, one, object)
         released++
       }

@@ -47,6 +47,11 @@ function installCommand(program: Command, context: CommandContext): void {
     )
     .option('--force', 'Apply even if stored objects would lose fields or become invalid', false)
     .option(
+      '--team',
+      'Apply only functions within namespaces, with the permissions of a team of the chart (docs/deploy/teams.md)',
+      false,
+    )
+    .option(
       '--nats-certificates',
       'Apply also the Secrets that deploy/fairlead needs: certificates of the clients of NATS',
       false,
@@ -68,6 +73,7 @@ function uninstallCommand(program: Command, context: CommandContext): void {
     .addOption(outputOption('table', 'json'))
     .option('--dry-run', 'Remove nothing; show what would be removed, what would stay, and why', false)
     .option('--crds', 'Remove also CRDs without stored objects', false)
+    .option('--team', 'Remove what install --team has applied', false)
     .option(
       '--wait <seconds>',
       'Seconds to wait until no object has finalizers of the functions (default: 0)',

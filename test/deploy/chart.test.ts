@@ -234,21 +234,56 @@ describe('the chart of Fairlead', () => {
     expect(made).toEqual(byTitle(await rendered(CHART, '--set', 'shard=b,nats.eventsMaxBytes=')))
   })
 
-  it('has the dispatchers of one team by kustomize as docs/deploy/teams.md shows them', async () => {
+  it('gives the team of docs/deploy/teams.md what it may do, and dispatchers of its own', async () => {
     const page = await readFile(join(DEPLOY, '../docs/deploy/teams.md'), 'utf8')
-    const [, yaml = ''] = /```yaml\n(apiVersion: kustomize[^`]*nameSuffix[^`]*)```/.exec(page) ?? []
-    const own = await mkdtemp(join(dir, 'team-'))
-    const shown = yaml.replace('RELATIVE-PATH-OR-GIT-URL/deploy', relative(own, DEPLOY)).replace('REGISTRY', 'r.test')
-    await writeFile(join(own, 'kustomization.yaml'), shown.replace('DIGEST', 'b'.repeat(64)))
-    const objects = await kustomized(own)
-    expect(objects.map(({ kind, metadata }) => [kind, metadata.name])).toEqual([
-      ['Deployment', 'fairlead-dispatcher-shop'],
-    ])
-    const text = JSON.stringify(objects)
-    expect(text.match(/"example.com\/team":"shop"/g)?.length).toBeGreaterThanOrEqual(3)
-    expect(text).toContain('"serviceAccountName":"fairlead-dispatcher"')
-    expect(text).toContain('"-f","src/index.ts"]')
-    expect(text).toContain(`"image":"r.test/shop@sha256:${'b'.repeat(64)}"`)
+    const [, yaml = ''] = /```yaml\n(teams:[^`]*)```/.exec(page) ?? []
+    const shown = yaml.replace('REGISTRY', 'r.test').replace('DIGEST', 'b'.repeat(64))
+    await writeFile(join(dir, 'teams.yaml'), shown)
+    const others = ['--set', `image.digest=sha256:${'a'.repeat(64)},dispatcher.builtin={at}`]
+    const without = byTitle(await rendered(CHART, ...others))
+    const made = await rendered(CHART, ...others, '-f', join(dir, 'teams.yaml'))
+    const ofTeam = made.filter((one) => !(titleOf(one) in without))
+    expect(byTitle(made)).toMatchObject(without)
+    expect(new Set(ofTeam.map(({ kind, metadata: { name, namespace } }) => `${kind} ${name} ${namespace}`))).toEqual(
+      new Set([
+        ...['install', 'console'].flatMap((part) => [
+          `ClusterRole fairlead:team-shop:${part} undefined`,
+          `ClusterRole fairlead:team-shop:${part}-in-namespace undefined`,
+          `ClusterRoleBinding fairlead:team-shop:${part} undefined`,
+          `RoleBinding fairlead:team-shop:${part}-in-namespace shop`,
+          `RoleBinding fairlead:team-shop:${part}-in-namespace shop-test`,
+        ]),
+        ...['watch', 'inspect'].map((part) => `ClusterRole fairlead:team-shop:${part} undefined`),
+        ...['reconcilers', 'definitions'].flatMap((part) => [
+          `ValidatingAdmissionPolicy fairlead-team-shop-${part} undefined`,
+          `ValidatingAdmissionPolicyBinding fairlead-team-shop-${part} undefined`,
+        ]),
+        'ResourceQuota fairlead-team shop',
+        'ResourceQuota fairlead-team shop-test',
+        'Deployment fairlead-dispatcher-team-shop fairlead-system',
+      ]),
+    )
+    const dispatcher = JSON.stringify(ofTeam.find(({ kind }) => kind === 'Deployment'))
+    expect(dispatcher.match(/"fairlead.dev\/team":"shop"/g)).toHaveLength(4)
+    expect(dispatcher).toContain(`"image":"r.test/shop@sha256:${'b'.repeat(64)}"`)
+    expect(dispatcher).toContain('"--wait-seconds","50","-f","src/index.ts"]')
+    const shard = await rendered(CHART, '-f', join(dir, 'teams.yaml'), '--set', 'shard=b')
+    expect(shard.map(titleOf).sort()).toEqual(['Deployment fairlead-bridge-b', 'Deployment fairlead-dispatcher-b'])
+  })
+
+  it.each<[string, object[], string]>([
+    ['a name of another one', [{ reconcilers: ['shop'] }], 'teams[].reconcilers has shop twice: each belongs to one'],
+    ['a namespace of another one', [{ namespaces: ['shop'] }], 'teams[].namespaces has shop twice'],
+    ['the namespace of Fairlead', [{ namespaces: ['fairlead-system'] }], 'which belongs to the platform'],
+    ['the definition of Reconcilers', [{ definitions: ['reconcilers.fairlead.dev'] }], 'which belongs to the platform'],
+    ['no kinds', [{ kinds: [] }], 'pay has neither definitions nor kinds'],
+    ['no names, which would be all', [{ reconcilers: [] }], 'reconcilers'],
+    ['all kinds', [{ kinds: ['*'] }], 'kinds'],
+  ])('refuses a team with %s', async (_, [more], message) => {
+    const shop = { name: 'shop', namespaces: ['shop'], reconcilers: ['shop'], kinds: ['configmaps'] }
+    const pay = { name: 'pay', namespaces: ['pay'], reconcilers: ['pay'], kinds: ['configmaps'], ...more }
+    await writeFile(join(dir, 'refused.yaml'), JSON.stringify({ teams: [shop, pay] }))
+    await expect(rendered(CHART, '-f', join(dir, 'refused.yaml'))).rejects.toThrow(message)
   })
 
   it.each([

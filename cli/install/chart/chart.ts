@@ -23,7 +23,8 @@ import {
 /** The value `small`, as text: "true", "false" or "move". */
 const SMALL = '(include "fairlead.small" .)'
 const IS_CLUSTER = 'gt (int .Values.nats.replicas) 1'
-const SUFFIX = 'empty .Values.shard | ternary "" (printf "-%s" .Values.shard)'
+const SUFFIX =
+  'empty .Values.shard | ternary (empty .Values.team | ternary "" (printf "-team-%v" .Values.team)) (printf "-%s" .Values.shard)'
 const POD = 'spec/template/spec'
 const CONTAINER = `${POD}/containers/0`
 const SIDECAR = `${POD}/initContainers/0`
@@ -51,7 +52,10 @@ async function processOf(
   set(deployment, 'metadata/name', `fairlead-${part}${template.value(SUFFIX)}`)
   const budget = objectOf(objects, 'PodDisruptionBudget', `fairlead-${part}`)
   set(budget, 'spec/maxUnavailable', template.value(`${values}.disruption.maxUnavailable`))
-  const budgets = await template.render([budget], `and ${values}.disruption.enabled (not .Values.shard)`)
+  const budgets = await template.render(
+    [budget],
+    `and ${values}.disruption.enabled (not .Values.shard) (not .Values.team)`,
+  )
   return `{{- if ne ${SMALL} "true" }}\n${await template.render([deployment])}---\n${budgets}{{- end }}\n`
 }
 
@@ -94,7 +98,7 @@ export async function platformChart(version: string): Promise<Map<string, string
     'Chart.yaml': await chartFile({ name: 'fairlead', version, description }),
     'templates/nats.yaml': withoutShard(await nats(single, ofThree)),
     'templates/bridge.yaml': await bridge(single),
-    'templates/dispatcher.yaml': await dispatcher(single),
+    'templates/dispatcher.yaml': withTeams(await dispatcher(single)),
     'templates/small.yaml': withoutShard(await small()),
     'templates/console.yaml': withoutShard(await consoleTemplate()),
     'templates/network.yaml': withoutShard(await network()),
@@ -140,6 +144,28 @@ function dispatcher(objects: readonly KubeObject[]): Promise<string> {
   return processOf('dispatcher', objects, template, [replicasOf(template), shardIn(objects, 'dispatcher', template)])
 }
 
+/** Adds the dispatchers of teams. Each has the values of `dispatcher`, except functions, under those of its team. */
+const withTeams = (dispatcher: string): string => `\
+{{- define "fairlead.dispatchers" }}
+${dispatcher.trimEnd()}
+{{- end }}
+{{- include "fairlead.dispatchers" . }}
+{{- if not .Values.shard }}
+{{- range .Values.teams }}
+{{- if .dispatcher }}
+{{- $values := deepCopy $.Values }}
+{{- $_ := set $values "team" .name }}
+{{- $_ := set $values "dispatcher" (mergeOverwrite $values.dispatcher (dict "functions" list "builtin" list) .dispatcher) }}
+{{- with .image }}
+{{- $_ := set $values "image" (mergeOverwrite (dict "tag" "latest" "digest" "" "pullPolicy" $.Values.image.pullPolicy) .) }}
+{{- end }}
+---
+{{- include "fairlead.dispatchers" (dict "Values" $values "Release" $.Release) }}
+{{- end }}
+{{- end }}
+{{- end }}
+`
+
 const modulesOf = (template: Templated): string =>
   template.items(
     '{{- range .Values.dispatcher.functions }}',
@@ -153,12 +179,19 @@ const modulesOf = (template: Templated): string =>
   )
 
 /**
- * Gives the Deployment of a shard a name and a label of its own, and returns the variable. The PodDisruptionBudget without
- * a shard covers the pods of all shards: a pod with two budgets could not be evicted.
+ * Gives the Deployment of a shard or a team a name and a label of its own, and returns the variable. The
+ * PodDisruptionBudget without them covers the pods of all: a pod with two budgets could not be evicted.
  */
 function shardIn(objects: readonly KubeObject[], part: 'bridge' | 'dispatcher', template: Templated): string {
   const deployment = objectOf(objects, 'Deployment', `fairlead-${part}`)
-  const label = template.items('{{- with .Values.shard }}', `${SHARD_LABEL}: {{ . | quote }}`, '{{- end }}')
+  const label = template.items(
+    '{{- with .Values.shard }}',
+    `${SHARD_LABEL}: {{ . | quote }}`,
+    '{{- end }}',
+    '{{- with .Values.team }}',
+    'fairlead.dev/team: {{ . | quote }}',
+    '{{- end }}',
+  )
   const spread = `${POD}/topologySpreadConstraints/0/labelSelector/matchLabels`
   for (const path of ['metadata/labels', 'spec/selector/matchLabels', 'spec/template/metadata/labels', spread])
     set(deployment, path, { ...(get(deployment, path) as object), shard: label })

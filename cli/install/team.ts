@@ -1,0 +1,88 @@
+import { type KubeObject, resourceName } from '#contracts'
+import { ApiError, isForbidden, isNotFound, type KubeClient } from '#kube'
+import { UsageError } from '#process/exit'
+import type { ReconcilerManifest } from '#sdk'
+import { crossesNamespaces, RECONCILER_LABEL, SYSTEM_NAMESPACE } from '#spec'
+import { found, isInstalled, pathOf, type StoredReconciler } from './installed-objects.ts'
+import { teamRbac } from './rbac.ts'
+
+/**
+ * Returns the Reconciler as a team installs it: its account is in the first of its namespaces, unless the function names
+ * one outside of fairlead-system. Throws UsageError for a function that works beyond its namespaces.
+ */
+export function ofTeam<Manifest extends ReconcilerManifest>(one: Manifest): Manifest {
+  const { metadata, spec } = one
+  const name = `function ${metadata.name}`
+  const [home] = spec.for.namespaces ?? []
+  if (home === undefined)
+    throw new UsageError(
+      `--team installs within namespaces, and ${name} is for all: give it "namespaces", or give --namespaces with --builtin`,
+    )
+  const beyond = spec.related.find(crossesNamespaces)
+  if (beyond !== undefined)
+    throw new UsageError(
+      `--team installs within namespaces, and ${name} reads ${resourceName(beyond)} of others: leave out "within" and "namespacePath", or have the platform team install it`,
+    )
+  const { serviceAccount: given } = spec
+  const isDefault = given === undefined || given.namespace === SYSTEM_NAMESPACE
+  const serviceAccount = isDefault ? { name: `fairlead-${metadata.name}`, namespace: home } : given
+  return { ...one, spec: { ...spec, serviceAccount } }
+}
+
+/**
+ * Returns what earlier installations of a team have left in the namespaces that the stored Reconcilers name, and that is
+ * not in `generated`: bindings first, accounts last.
+ */
+export async function earlierOfTeam(
+  kube: KubeClient,
+  manifests: readonly ReconcilerManifest[],
+  generated: readonly KubeObject[],
+  stored: ReadonlyMap<string, StoredReconciler>,
+): Promise<KubeObject[]> {
+  const titles = new Set(generated.map(pathOfObject))
+  const earlier: KubeObject[] = []
+  for (const { metadata, spec } of manifests) {
+    const before = stored.get(metadata.name)?.spec
+    if (before?.for === undefined || before.serviceAccount === undefined) continue
+    const { serviceAccount, for: primary } = before
+    for (const object of teamRbac({ metadata, spec: { ...spec, for: primary, serviceAccount } }).toReversed()) {
+      const path = pathOfObject(object)
+      if (titles.has(path)) continue
+      const there = await found<KubeObject>(kube, path)
+      const label = there?.metadata.labels?.[RECONCILER_LABEL]
+      if (there !== undefined && isInstalled(there) && label === object.metadata.labels?.[RECONCILER_LABEL])
+        earlier.push(there)
+    }
+  }
+  return earlier
+}
+
+const pathOfObject = ({ kind, metadata: { namespace, name } }: KubeObject): string => pathOf(kind, namespace, name)
+
+/** A team may not do this. The message names what is missing, and who grants it. */
+class RefusedToTeamError extends Error {
+  override readonly name = 'RefusedToTeamError'
+}
+
+/** Returns the error for a write that the API server has refused to a team. Others stay as they are. */
+export function refusedToTeam(object: KubeObject, error: unknown): unknown {
+  if (!(error instanceof ApiError)) return error
+  const { namespace, name } = object.metadata
+  const because = (why: string) =>
+    new RefusedToTeamError(
+      `${object.kind} ${namespace === undefined ? name : `${namespace}/${name}`} is refused, and nothing is changed: ${why}. The API server: ${error.said}`,
+      { cause: error },
+    )
+  if (object.kind === 'Reconciler' && isNotFound(error))
+    return because('the cluster has no Reconcilers until the platform team installs Fairlead')
+  if (error.said.includes('ValidatingAdmissionPolicy')) return because('it is beyond the limits of the team')
+  return isForbidden(error) ? because(`the platform team allows it by ${missing(object, error)} in its chart`) : error
+}
+
+/** Returns what is missing in an entry of the chart's value `teams`. */
+function missing({ kind, metadata: { namespace = '', name } }: KubeObject, { said }: ApiError): string {
+  if (kind === 'Reconciler') return `teams[].reconcilers with ${name}`
+  if (kind === 'CustomResourceDefinition') return `teams[].definitions with ${name}`
+  if (said.includes('attempting to grant')) return 'teams[].kinds with each kind that the function writes or reads'
+  return `teams[].namespaces with ${namespace}, and teams[].reconcilers with ${name.replace(/^fairlead-|-impersonate$/g, '')}`
+}
