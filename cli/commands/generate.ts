@@ -31,7 +31,7 @@ import { examplesIn, objectsIn } from './manifests.ts'
 
 export type CrdsOptions = Selection & { platform: boolean; compatibleWith: string[]; new: string[] }
 export type ManifestsOptions = Selection & { to: string; force: boolean }
-export type KnativeOfOptions = Selection & OfImage & Omit<KnativeOptions, 'modules'>
+export type KnativeOfOptions = Selection & OfImage & Omit<KnativeOptions, 'modules' | 'shard'>
 
 /** Returns the CustomResourceDefinitions of the functions, for `kubectl apply --server-side -f -`. */
 export async function generateCrds(options: CrdsOptions): Promise<string> {
@@ -121,12 +121,16 @@ export async function generateRbac(options: Selection): Promise<string> {
 }
 
 /** Returns a Knative Service for each function, or for the named one, and the Reconciler that calls it. */
-export async function generateKnative(name: string | undefined, options: KnativeOfOptions): Promise<string> {
+export async function generateKnative(
+  name: string | undefined,
+  options: KnativeOfOptions,
+  shard: string | undefined,
+): Promise<string> {
   const isNamed = name !== undefined && options.builtin.length === 0
   const all = await (isNamed ? namableFunctions(options.function) : demandFunctions(options))
   const functions = name === undefined ? all : [functionNamed(all, name)]
   const modules = modulesInImage(options)
-  return (await yamlOf(functions.flatMap((one) => knativeManifests(one, { ...options, modules })))).trimEnd()
+  return (await yamlOf(functions.flatMap((one) => knativeManifests(one, { ...options, modules, shard })))).trimEnd()
 }
 
 interface OfImage {
@@ -150,7 +154,7 @@ export interface ChartOptions extends Selection, OfImage {
 }
 
 /** Writes a chart of the functions into a folder, and returns the paths of its files. */
-export async function generateChart(options: ChartOptions): Promise<string[]> {
+export async function generateChart(options: ChartOptions, shard: string | undefined): Promise<string[]> {
   const { to, image } = options
   const of = existsSync('package.json') ? await packageJson('package.json') : {}
   const { name = nameIn(of) ?? 'functions', chartVersion: version = of.version ?? '0.1.0' } = options
@@ -165,6 +169,7 @@ export async function generateChart(options: ChartOptions): Promise<string[]> {
     image: { repository: `${registry}/${repository}`, tag, digest },
     modules: modulesInImage(options),
     builtin: options.builtin,
+    shard,
   })
   return writeFiles(to, files)
 }
@@ -195,7 +200,7 @@ const MEDIA_TYPES: Record<string, string> = {
 }
 
 /** Writes a bundle for OLM into a folder, replaces an earlier one, and returns the paths of its files. */
-export async function generateBundle(options: BundleCommandOptions): Promise<string[]> {
+export async function generateBundle(options: BundleCommandOptions, shard: string | undefined): Promise<string[]> {
   const { to, image, examples, icon, replaces, namespace } = options
   const about = bundlePackage(await packageJson(options.package), options.package)
   const functions = await demandFunctions(options)
@@ -208,6 +213,7 @@ export async function generateBundle(options: BundleCommandOptions): Promise<str
     createdAt: createdAt(process.env),
     icon: icon === undefined ? undefined : await iconOf(icon),
     replaces,
+    shard,
   })
   // Removes manifests of a function that no longer exists.
   for (const part of ['manifests', 'metadata']) await rm(join(to, part), { recursive: true, force: true })

@@ -4,6 +4,7 @@ import { version as fairlead } from '#process/version'
 import { definitionsOf, manifest, type Reconciler, type ReconcilerManifest } from '#sdk'
 import { RECONCILERS } from '#spec'
 import { yamlOf } from './chart/templated.ts'
+import { labelled } from './install.ts'
 import { functionRbac } from './rbac.ts'
 
 /**
@@ -11,7 +12,7 @@ import { functionRbac } from './rbac.ts'
  * Reconcilers, which OLM does not install, a Dockerfile of the bundle, and a file for Artifact Hub.
  */
 export async function olmBundle(functions: readonly Reconciler[], options: CsvOptions): Promise<Map<string, string>> {
-  const { about, namespace } = options
+  const { about, namespace, shard } = options
   const examples = examplesOf(functions, options.examples)
   const definitions = definitionsOf(functions)
   const bare = definitions.find(({ spec }) => !examples.some(({ kind }) => kind === spec.names.kind))
@@ -29,7 +30,7 @@ export async function olmBundle(functions: readonly Reconciler[], options: CsvOp
   return new Map([
     ...(await Promise.all(manifests)),
     ['metadata/annotations.yaml', await yamlOf({ annotations })],
-    ['reconcilers.yaml', await yamlOf(bundled.map(([, { reconciler }]) => reconciler))],
+    ['reconcilers.yaml', await yamlOf(bundled.map(([, { reconciler }]) => labelled(reconciler, shard)))],
     ['bundle.Dockerfile', dockerfile(annotations)],
     ['artifacthub-repo.yml', await yamlOf({ owners: about.maintainers })],
   ])
@@ -71,6 +72,8 @@ interface CsvOptions extends Workload {
   icon?: { base64data: string; mediatype: string } | undefined
   /** The earlier version from which OLM upgrades. */
   replaces?: string | undefined
+  /** The shard that serves the Reconcilers. Left out: the installation without a shard. */
+  shard: string | undefined
   createdAt: string
 }
 

@@ -1,5 +1,6 @@
 import type { KubeObject } from '#contracts'
 import { manifest, type Reconciler } from '#sdk'
+import { labelled } from './install.ts'
 
 export interface KnativeOptions {
   /** An image with the function's module and the `fairlead` command as its entrypoint. */
@@ -7,6 +8,8 @@ export interface KnativeOptions {
   namespace: string
   /** The paths of the modules inside the image that export the function; empty: a built-in function. */
   modules: readonly string[]
+  /** The shard that serves the Reconciler. Left out: the installation without a shard. */
+  shard?: string | undefined
 }
 
 const MAX_REVISION_TIMEOUT_S = 600
@@ -18,7 +21,8 @@ const RUNS_PER_POD = 50
 /** Returns a Knative Service that runs the function, private to the cluster, and the Reconciler that calls it. */
 export function knativeManifests(reconciler: Reconciler, options: KnativeOptions): KubeObject[] {
   const url = `http://${reconciler.name}.${options.namespace}.svc.cluster.local`
-  return [knativeService(reconciler, options), manifest(reconciler, { invoke: { http: { url } } })]
+  const calling = labelled(manifest(reconciler, { invoke: { http: { url } } }), options.shard)
+  return [knativeService(reconciler, options), calling]
 }
 
 function knativeService(

@@ -91,6 +91,7 @@ function uninstallCommand(program: Command, context: CommandContext): void {
 }
 
 function generateCommands(program: Command, { config, print }: CommandContext): void {
+  const shard = async () => (await config()).FAIRLEAD_SHARD
   const generate = program
     .command('generate')
     .description('Generate manifests of functions: CRDs, permissions, charts, bundles')
@@ -136,8 +137,7 @@ function generateCommands(program: Command, { config, print }: CommandContext): 
     .option('--force', 'Write even if stored objects would lose fields or become invalid', false)
     .action(async (options: ManifestsOptions) => {
       const { generateManifests } = await import('../commands/generate.ts')
-      const { FAIRLEAD_SHARD: shard } = await config()
-      for (const file of await generateManifests(options, shard, console.error)) print(file)
+      for (const file of await generateManifests(options, await shard(), console.error)) print(file)
     })
 
   generate
@@ -151,7 +151,7 @@ function generateCommands(program: Command, { config, print }: CommandContext): 
     .option('--module <path>', 'Path of the functions in the image (default: that of -f)')
     .action(async (name: string | undefined, options: KnativeOfOptions) => {
       const { generateKnative } = await import('../commands/generate.ts')
-      print(await generateKnative(name, options))
+      print(await generateKnative(name, options, await shard()))
     })
 
   generate
@@ -176,7 +176,7 @@ function generateCommands(program: Command, { config, print }: CommandContext): 
     .option('--chart-version <version>', 'Version of the chart (default: version in package.json, or 0.1.0)')
     .action(async (options: ChartOptions) => {
       const { generateChart } = await import('../commands/generate.ts')
-      for (const file of await generateChart(options)) print(file)
+      for (const file of await generateChart(options, await shard())) print(file)
     })
 
   generate
@@ -194,7 +194,7 @@ function generateCommands(program: Command, { config, print }: CommandContext): 
     .option('--replaces <version>', 'Version of the bundle that this one upgrades')
     .action(async (options: BundleCommandOptions) => {
       const { generateBundle } = await import('../commands/generate.ts')
-      for (const file of await generateBundle(options)) print(file)
+      for (const file of await generateBundle(options, await shard())) print(file)
     })
 }
 

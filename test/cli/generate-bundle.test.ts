@@ -233,6 +233,15 @@ describe('a bundle', () => {
       expect(text).toContain('Fairlead has to run on the cluster')
   })
 
+  it('has Reconcilers of the shard that the command has', async () => {
+    const to = join(dir, 'sharded')
+    expect(await generate('--to', to, '--shard', 'b')).toMatchObject({ code: 0 })
+    const one = files.get('reconcilers.yaml') ?? ''
+    expect(one).toContain('  name: shop\n')
+    const labels = '  labels:\n    fairlead.dev/shard: b\n'
+    expect(await readFile(join(to, 'reconcilers.yaml'), 'utf8')).toBe(one.replace('  name: shop\n', `$&${labels}`))
+  })
+
   it('describes fields by their paths', () => {
     const [{ specDescriptors, statusDescriptors, resources }] = csv().spec.customresourcedefinitions.owned
     expect(specDescriptors).toEqual([

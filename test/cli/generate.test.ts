@@ -7,6 +7,7 @@ import type { KubeObject } from '#contracts'
 import { builtins } from '#functions'
 import { functionRbac } from '#install'
 import { definitionsOf, manifest } from '#sdk'
+import { SHARD_LABEL } from '#spec'
 import { command } from '../support/command.ts'
 
 let dir: string
@@ -206,6 +207,21 @@ describe('what runs in an image of the functions', () => {
     })
     const [service] = parseAllDocuments(printed).map((one) => one.toJS() as Record<string, object>)
     expect(JSON.stringify(service)).toContain('"args":["serve","--function","src/index.ts","shop"]')
+  })
+
+  it('is called by Reconcilers of the shard that the command has', async () => {
+    const labels: unknown[] = []
+    const project = await inProject({}, async () => {
+      for (const shard of [[], ['--shard', 'b']]) {
+        const { stdout } = await command(['generate', 'knative', '-f', 'src/index.ts', ...image, ...shard])
+        labels.push(
+          ...parseAllDocuments(stdout).map((one) => (one.toJS() as KubeObject).metadata.labels?.[SHARD_LABEL]),
+        )
+      }
+      return command([...chart, '-f', 'src/index.ts', '--shard', 'b'])
+    })
+    expect(labels).toEqual([undefined, undefined, undefined, 'b'])
+    expect(parse(await readFile(join(project, 'chart/values.yaml'), 'utf8'))).toMatchObject({ shard: 'b' })
   })
 
   it.each([

@@ -376,6 +376,8 @@ export interface FunctionsChart extends ChartFile {
   builtin: readonly string[]
   /** Whether the chart installs a function only if the values enable it. */
   optIn?: boolean
+  /** The value `shard`, unless a user gives another one. Left out: none. */
+  shard?: string | undefined
 }
 
 /** Returns a chart of functions, keyed by path: the objects that `fairlead install` applies for each of them. */
@@ -400,13 +402,13 @@ export async function functionsChart(
 
 const valuesOf = (
   functions: readonly Reconciler[],
-  { image, modules, builtin, optIn = false }: FunctionsChart,
+  { image, modules, builtin, optIn = false, shard = '' }: FunctionsChart,
 ): object => ({
   image: { ...image, pullPolicy: '' },
   imagePullSecrets: [],
   crds: { enabled: true, keep: true },
   check: { enabled: true, modules, builtin, apiServerPorts: [443, 6443] },
-  shard: '',
+  shard,
   functions: Object.fromEntries(functions.map(({ name }) => [name, { enabled: !optIn, url: '', revision: '' }])),
 })
 
