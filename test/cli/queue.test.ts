@@ -328,8 +328,12 @@ describe('the commands', () => {
     await using test = await openTestQueue(nats.url, prefix)
     await filled(test.queue)
     const queue = (...args: string[]) => command(['queue', ...args], { NATS_URL: nats.url, FAIRLEAD_PREFIX: prefix })
-    // A process of its own, which ends by itself.
-    const { stdout } = await fairlead(['queue', 'ls', '-o', 'wide'], { NATS_URL: nats.url, FAIRLEAD_PREFIX: prefix })
+    // A process of its own, which ends by itself, and gives up if NATS has not accepted its connection within seconds.
+    const { stdout } = await until(async () => {
+      const done = await fairlead(['queue', 'ls', '-o', 'wide'], { NATS_URL: nats.url, FAIRLEAD_PREFIX: prefix })
+      expect(done.code).toBe(0)
+      return done
+    })
     expect(columns(stdout)).toHaveLength(6)
     expect(stdout).toMatch(/^RECONCILER +NAMESPACE +NAME +STATE +SINCE +ATTEMPT +LANE +OWNER +DETAIL\n/)
     expect(await queue('park', FN, 'nothing')).toMatchObject({ code: 1, stdout: 'f nothing: idle, nothing to park\n' })

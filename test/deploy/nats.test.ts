@@ -1,11 +1,10 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { ensureBinaries, natsBinaries, ProcessGroup, silentProgress, stopCluster } from '#lab'
+import { ensureBinaries, natsBinaries, type ProcessGroup, silentProgress } from '#lab'
 import { natsCertificates } from '../../cli/install/certificates.ts'
 import { freePorts } from '../../packages/lab/ports.ts'
-import { type Reaper, stopWithThisProcess } from '../../packages/lab/reaper.ts'
-import { shortTempDir } from '../support/servers.ts'
+import { STARTS_WITHIN_MS, startTestProcesses } from '../support/servers.ts'
 import { until } from '../support/wait.ts'
 
 const PATIENCE = { leastMs: 20 }
@@ -14,13 +13,11 @@ const deployed = (name: string) => readFile(new URL(`../../deploy/${name}`, impo
 
 let dir: string
 let program: string
-let processes: ProcessGroup
-let reaper: Reaper
+let processes: ProcessGroup & AsyncDisposable
 
 beforeAll(async () => {
-  dir = await shortTempDir()
-  processes = new ProcessGroup(dir)
-  reaper = stopWithThisProcess(dir, { removeDir: true })
+  processes = await startTestProcesses()
+  dir = processes.dir
   program = (await ensureBinaries(natsBinaries, silentProgress))('nats-server')
   for (const { metadata, data } of natsCertificates(new Map(), new Date())) {
     await mkdir(join(dir, metadata.name))
@@ -28,10 +25,7 @@ beforeAll(async () => {
       await writeFile(join(dir, metadata.name, file), Buffer.from(base64, 'base64'))
   }
 })
-afterAll(async () => {
-  await stopCluster(dir, { removeDir: true })
-  reaper.release()
-})
+afterAll(() => processes?.[Symbol.asyncDispose]())
 
 /** Starts a nats-server with this configuration, and returns its log. */
 async function start(name: string, config: string): Promise<{ log: () => Promise<string> }> {
@@ -41,7 +35,7 @@ async function start(name: string, config: string): Promise<{ log: () => Promise
   const args = ['--config', join(dir, name, 'nats.conf')]
   await processes.start({ name, command: program, args, env: { POD_NAME: name }, stopSignal: 'SIGKILL' })
   const log = () => readFile(processes.logFile(name), 'utf8')
-  await processes.waitFor(name, async () => (await log()).includes('Server is ready'), 20_000, [name])
+  await processes.waitFor(name, async () => (await log()).includes('Server is ready'), STARTS_WITHIN_MS, [name])
   return { log }
 }
 

@@ -51,8 +51,9 @@ export type Store = EventStore & { js: JetStream }
 export async function openStore(
   url: string,
   options: Partial<EventStoreOptions> = {},
+  timeoutMs = 1000,
 ): Promise<Store & AsyncDisposable> {
-  const js = await connectJetStream({ servers: url, name: 'test', timeoutMs: 1000 })
+  const js = await connectJetStream({ servers: url, name: 'test', timeoutMs })
   const store = await openEventStore(js, { cluster: 'test', log: silent, ...options })
   return Object.assign(store, { js, [Symbol.asyncDispose]: () => js.close() })
 }

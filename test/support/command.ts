@@ -13,8 +13,21 @@ const HEARD: [EventEmitter, string][] = [
   [process.stdout, 'error'],
 ]
 
-/** `fairlead …` in this process, much quicker than as one of its own: what it prints and its exit code. One at a time. */
+/** A busy server has not accepted the connection within the seconds of a command, which has then done nothing. */
+const NOT_IN_TIME = /^fairlead: cannot connect to NATS at \S+: timeout;/
+
+/**
+ * `fairlead …` in this process, much quicker than as one of its own: what it prints and its exit code. One at a time.
+ * Again if NATS did not accept the connection in time.
+ */
 export async function command(args: string[], env: Record<string, string> = {}): Promise<Finished> {
+  for (;;) {
+    const finished = await runOnce(args, env)
+    if (!NOT_IN_TIME.test(finished.stderr)) return finished
+  }
+}
+
+async function runOnce(args: string[], env: Record<string, string>): Promise<Finished> {
   const { exitCode } = process
   const hearing = HEARD.map(([emitter, name]) => ({ emitter, name, before: emitter.listeners(name) as Listener[] }))
   const written = { stdout: '', stderr: '' }

@@ -1,9 +1,8 @@
-import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type EtcdTls, openEtcd } from '#functions/etcd/client'
-import { type BinaryName, ensureBinaries, ProcessGroup, silentProgress } from '#lab'
+import { type BinaryName, ensureBinaries, type ProcessGroup, silentProgress } from '#lab'
 import { freePorts } from '../../packages/lab/ports.ts'
-import { shortTempDir } from './servers.ts'
+import { STARTS_WITHIN_MS, startTestProcesses } from './servers.ts'
 
 /** The time-out of calls in tests. */
 export const SOON = { timeoutMs: 5000 }
@@ -19,21 +18,19 @@ export interface MemberOptions {
 
 /** Real members of etcd on this machine, each with a folder of its own; gone at the end of the block. */
 export class TestEtcd implements AsyncDisposable {
-  readonly #dir: string
-  readonly #processes: ProcessGroup
+  readonly #processes: ProcessGroup & AsyncDisposable
   readonly #ports = new Map<string, { client: number; peer: number }>()
   readonly #scheme: string
   readonly #tls: EtcdTls | undefined
 
-  private constructor(dir: string, tls: EtcdTls | undefined) {
-    this.#dir = dir
-    this.#processes = new ProcessGroup(dir)
+  private constructor(processes: ProcessGroup & AsyncDisposable, tls: EtcdTls | undefined) {
+    this.#processes = processes
     this.#tls = tls
     this.#scheme = tls === undefined ? 'http' : 'https'
   }
 
   static async open(tls?: EtcdTls): Promise<TestEtcd> {
-    return new TestEtcd(await shortTempDir(), tls)
+    return new TestEtcd(await startTestProcesses(), tls)
   }
 
   async name(name: string): Promise<void> {
@@ -45,7 +42,7 @@ export class TestEtcd implements AsyncDisposable {
   peerUrl = (name: string): string => `http://127.0.0.1:${this.#ports.get(name)?.peer}`
   clientUrl = (name: string): string => `${this.#scheme}://127.0.0.1:${this.#ports.get(name)?.client}`
 
-  dataDir = (name: string): string => join(this.#dir, `data-${name}`)
+  dataDir = (name: string): string => join(this.#processes.dir, `data-${name}`)
 
   async start(name: string, { state = 'new', cluster = [name], binary = 'etcd', args = [] }: MemberOptions = {}) {
     for (const one of cluster) await this.name(one)
@@ -82,7 +79,7 @@ export class TestEtcd implements AsyncDisposable {
         () => false,
       )
     }
-    await this.#processes.waitFor(`etcd ${name}`, answers, 20_000, [name])
+    await this.#processes.waitFor(`etcd ${name}`, answers, STARTS_WITHIN_MS, [name])
   }
 
   kill = (name: string): Promise<void> => this.#processes.kill(name)
@@ -90,7 +87,6 @@ export class TestEtcd implements AsyncDisposable {
   signal = (name: string, signal: NodeJS.Signals): void => this.#processes.signal(name, signal)
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#processes.stopAll()
-    await rm(this.#dir, { recursive: true, force: true })
+    await this.#processes[Symbol.asyncDispose]()
   }
 }

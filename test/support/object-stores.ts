@@ -1,16 +1,16 @@
 import { createHash, type Hash } from 'node:crypto'
-import { mkdir, rm, writeFile } from 'node:fs/promises'
+import { mkdir, writeFile } from 'node:fs/promises'
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
 import { join } from 'node:path'
 import { BlobServiceClient, StorageSharedKeyCredential } from '@azure/storage-blob'
 import { openAbs, openGcs, openS3, type Store } from '#functions/etcd/stores'
-import { ProcessGroup } from '#lab'
+import type { ProcessGroup } from '#lab'
 import { issueFrom, newAuthority } from '#pki'
 import { freePorts } from '../../packages/lab/ports.ts'
 import { fakeGcsServer, versitygw } from './go-program.ts'
 import { azurite } from './node-program.ts'
-import { shortTempDir } from './servers.ts'
+import { STARTS_WITHIN_MS, startTestProcesses } from './servers.ts'
 
 export const BUCKET = 'backups'
 /** Small, so that few objects take several pages. */
@@ -236,22 +236,14 @@ async function started(
   host: string,
   prepare: (dir: string, port: number) => Promise<Server>,
 ): Promise<TestStore> {
-  const dir = await shortTempDir()
-  const processes = new ProcessGroup(dir)
-  const dispose = async () => {
-    await processes.stopAll()
-    await rm(dir, { recursive: true, force: true })
-  }
-  try {
-    const [port = 0] = await freePorts(1, [host])
-    const { command, args, ...server } = await prepare(dir, port)
-    await processes.start({ name, command, args, stopSignal: 'SIGKILL' })
-    await processes.waitFor(name, () => answers(server.url), 30_000)
-    return { ...server, processes, [Symbol.asyncDispose]: dispose }
-  } catch (error) {
-    await dispose()
-    throw error
-  }
+  await using stack = new AsyncDisposableStack()
+  const processes = stack.use(await startTestProcesses())
+  const [port = 0] = await freePorts(1, [host])
+  const { command, args, ...server } = await prepare(processes.dir, port)
+  await processes.start({ name, command, args, stopSignal: 'SIGKILL' })
+  await processes.waitFor(name, () => answers(server.url), STARTS_WITHIN_MS)
+  const held = stack.move()
+  return { ...server, processes, [Symbol.asyncDispose]: () => held.disposeAsync() }
 }
 
 const answers = (url: string): Promise<boolean> =>

@@ -1,7 +1,17 @@
 import { mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type Cluster, type ClusterOptions, type Nats, type NatsOptions, startCluster, startNats } from '#lab'
+import {
+  type Cluster,
+  type ClusterOptions,
+  type Nats,
+  type NatsOptions,
+  ProcessGroup,
+  startCluster,
+  startNats,
+  stopCluster,
+} from '#lab'
+import { stopWithThisProcess } from '../../packages/lab/reaper.ts'
 
 /**
  * `await using nats = await startTestNats()`: nats-server with JetStream, on ports and in a folder of its own. Gone with
@@ -27,6 +37,21 @@ export async function startTestCluster(
 /** Short: unix sockets may lie in it, whose paths have 107 bytes at most. */
 export function shortTempDir(): Promise<string> {
   return mkdtemp(join(tmpdir(), 'fl-'))
+}
+
+/** How long a server may take to start on a busy machine. One that dies is noticed at once. */
+export const STARTS_WITHIN_MS = 120_000
+
+/** Processes in a folder of their own, gone at the end of the block as the servers of startTestNats() are. */
+export async function startTestProcesses(): Promise<ProcessGroup & AsyncDisposable> {
+  const dir = await shortTempDir()
+  const reaper = stopWithThisProcess(dir, { removeDir: true })
+  return Object.assign(new ProcessGroup(dir), {
+    async [Symbol.asyncDispose]() {
+      await stopCluster(dir, { removeDir: true })
+      reaper.release()
+    },
+  })
 }
 
 function disposable<T extends { stop(): Promise<void> }>(servers: T): T & AsyncDisposable {
