@@ -2,7 +2,7 @@ import type { StreamConfig, StreamInfo } from '@nats-io/jetstream'
 import type { Msg } from 'nats'
 import { retry } from '#primitives'
 import type { JetStream } from './client.ts'
-import { findStream } from './declare.ts'
+import { findInfo, findStream } from './declare.ts'
 import { ERR, isPassing, JetStreamError, UnknownOutcomeError } from './errors.ts'
 import { type StoredMessage, statusOf } from './messages.ts'
 
@@ -47,8 +47,8 @@ export async function copyStream(
   stream: string,
   { replicas, patienceMs, onPart }: CopyOptions,
 ): Promise<Copied> {
-  if ((await findStream(from, stream)) === undefined) return { result: 'there is none' }
-  const original = await from.admin.streams.info(stream)
+  const original = await findInfo(from, stream)
+  if (original === undefined) return { result: 'there is none' }
   const there = await findStream(to, stream)
   if (there !== undefined) {
     await demandCopy(from, original, there, patienceMs)

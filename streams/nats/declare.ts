@@ -1,4 +1,10 @@
-import { type ConsumerConfig, type ConsumerInfo, JetStreamApiError, type StreamConfig } from '@nats-io/jetstream'
+import {
+  type ConsumerConfig,
+  type ConsumerInfo,
+  JetStreamApiError,
+  type StreamConfig,
+  type StreamInfo,
+} from '@nats-io/jetstream'
 import { TimeoutError } from 'nats'
 import { retry } from '#primitives'
 import type { JetStream } from './client.ts'
@@ -69,10 +75,13 @@ async function createStream(
 export const mayBeReplicated = (js: JetStream, replicas: number): boolean =>
   replicas > 1 || js.nc.info?.cluster !== undefined
 
+/** Returns what the server knows of a stream. Undefined: it does not exist. */
+export const findInfo = (js: JetStream, name: string): Promise<StreamInfo | undefined> =>
+  orUndefined(infoOf(js, name), ERR.streamNotFound)
+
 /** Returns the configuration of a stream. Undefined: it does not exist. */
-export async function findStream(js: JetStream, name: string): Promise<StreamConfig | undefined> {
-  return (await orUndefined(infoOf(js, name), ERR.streamNotFound))?.config
-}
+export const findStream = async (js: JetStream, name: string): Promise<StreamConfig | undefined> =>
+  (await findInfo(js, name))?.config
 
 const infoOf = (js: JetStream, name: string) => answered(js, `stream ${name}`, () => js.admin.streams.info(name))
 
@@ -144,7 +153,8 @@ function demandEqual(what: string, wanted: object, found: object): void {
   }
 }
 
-async function orUndefined<T>(promise: Promise<T>, errCode: number): Promise<T | undefined> {
+/** Returns undefined instead of this error of the API. */
+export async function orUndefined<T>(promise: Promise<T>, errCode: number): Promise<T | undefined> {
   try {
     return await promise
   } catch (error) {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { JetStreamApiError, type StreamInfo } from '@nats-io/jetstream'
 import { nuid } from 'nats'
 import type { JetStream } from './client.ts'
+import { orUndefined } from './declare.ts'
 import { ERR, isWrongSequence } from './errors.ts'
 
 /** Expiry of a mark: no cursor refers to a mark that is 30 days old. */
@@ -156,7 +156,7 @@ function lifeOf(js: JetStream, marked: MarkedStream, creates: boolean): () => Pr
   let fallenBehind = 0
   let known: { created: string; first: number | undefined } | undefined
   return async () => {
-    const found = await findInfo(js, stream)
+    const found = await orUndefined(js.admin.streams.info(stream), ERR.streamNotFound)
     if (found === undefined || (known && known.created !== found.created))
       throw new StreamLostError(`stream ${stream} was deleted: start again, and everything is listed and runs again`)
     const { config, created, state } = found
@@ -168,15 +168,6 @@ function lifeOf(js: JetStream, marked: MarkedStream, creates: boolean): () => Pr
     highest = state.last_seq
     const keeper = config.num_replicas > 1 ? 'replicas' : (js.nc.info?.server_id ?? '')
     return [keeper, created, first, ...(fallenBehind > 0 ? [fallenBehind] : [])].join(' ')
-  }
-}
-
-async function findInfo(js: JetStream, stream: string): Promise<StreamInfo | undefined> {
-  try {
-    return await js.admin.streams.info(stream)
-  } catch (error) {
-    if (error instanceof JetStreamApiError && error.code === ERR.streamNotFound) return undefined
-    throw error
   }
 }
 

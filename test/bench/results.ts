@@ -16,3 +16,11 @@ export class Results<Result> {
     if (this.#file !== undefined) appendFileSync(this.#file, `${JSON.stringify(result)}\n`)
   }
 }
+
+/** The named ones of an option, in their own order, whatever the order and the case in which they were named. */
+export function chosen<Name extends string>(text: string, names: readonly Name[]): Name[] {
+  const wanted = text.toLowerCase().split(',')
+  const unknown = wanted.find((one) => !names.some((name) => name.toLowerCase() === one))
+  if (unknown !== undefined) throw new Error(`there is no ${JSON.stringify(unknown)}: ${names.join(', ')}`)
+  return names.filter((name) => wanted.includes(name.toLowerCase()))
+}

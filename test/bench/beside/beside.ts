@@ -3,7 +3,7 @@ import { parseArgs } from 'node:util'
 import { createKubeClient, loadKubeConfig } from '#kube'
 import { fairlead } from '../../support/fairlead.ts'
 import { startTestCluster } from '../../support/servers.ts'
-import { Results } from '../results.ts'
+import { chosen, Results } from '../results.ts'
 import { Life } from './life.ts'
 import { scenes } from './scenes.ts'
 import { FUNCTIONS, prepare, SIDES, type Side } from './sides.ts'
@@ -77,12 +77,4 @@ function options() {
     process.stderr.write(`${error instanceof Error ? error.message : error}\n\n${USAGE}\n`)
     process.exit(2)
   }
-}
-
-/** In their own order, whatever the order in which they were named. */
-function chosen<Name extends string>(text: string, names: readonly Name[]): Name[] {
-  const wanted = text.split(',')
-  const unknown = wanted.find((one) => !names.some((name) => name.toLowerCase() === one.toLowerCase()))
-  if (unknown !== undefined) throw new Error(`there is no ${JSON.stringify(unknown)}: ${names.join(', ')}`)
-  return names.filter((name) => wanted.some((one) => name.toLowerCase() === one.toLowerCase()))
 }

@@ -9,7 +9,7 @@ import { fairlead } from '../../support/fairlead.ts'
 import { startTestCluster } from '../../support/servers.ts'
 import { createOtherPods } from '../other-pods.ts'
 import { requestsTo } from '../requests.ts'
-import { Results } from '../results.ts'
+import { chosen, Results } from '../results.ts'
 import { FleetEdits, NAMESPACE } from './edits.ts'
 import { operators, writeFunctions } from './functions.ts'
 import { type ApiServer, calm, edited, failures, idle, measuredFor, restarted, type Scene, upgraded } from './scenes.ts'
@@ -117,11 +117,4 @@ async function createOthers(kube: KubeClient): Promise<void> {
 function gauge(metrics: string, name: string): number {
   const found = metrics.matchAll(new RegExp(`^${name}\\{.*\\bverb="WATCH".*\\} (\\S+)$`, 'gm'))
   return [...found].reduce((sum, [, value]) => sum + Number(value), 0)
-}
-
-function chosen<Name extends string>(text: string, names: readonly Name[]): Name[] {
-  const wanted = text.split(',')
-  const unknown = wanted.find((one) => !names.some((name) => name === one))
-  if (unknown !== undefined) throw new Error(`there is no ${JSON.stringify(unknown)}: ${names.join(', ')}`)
-  return names.filter((name) => wanted.includes(name))
 }
