@@ -1,7 +1,7 @@
 import { setTimeout } from 'node:timers'
 import { type ResourceRef, resourceName } from '#contracts'
 import { pause } from '#primitives'
-import { holderOf, RECONCILERS } from '#spec'
+import { holderOf, isRefused, RECONCILERS } from '#spec'
 import { Semaphore } from './change-pipeline.ts'
 import { Admission, ConditionWriter, currentConditions, type OverlappingCondition, overlapsOf } from './conditions.ts'
 import { FINALIZED, OrphanedFinalizers } from './orphaned-finalizers.ts'
@@ -14,6 +14,7 @@ import { ResourceWatch } from './resource-watch.ts'
 import { RESYNCS, Resyncs } from './resyncs.ts'
 import { type CoveredAsk, type IsClusterScoped, Routes } from './routing.ts'
 import { Sweeper, type SweeperDeps } from './sweeper.ts'
+import { createTriggers } from './triggers.ts'
 import type { Bridge, BridgeDeps, BridgeStatus, ResourceStatus } from './types.ts'
 import { StreamContinuity } from './watch-progress.ts'
 import { isStarting, type State } from './watch-state.ts'
@@ -113,7 +114,7 @@ class WatchingBridge implements Bridge {
     this.#start(RECONCILERS)
     const jobs = [this.#conditions, this.#releases, this.#resyncs, this.#sweeper, this.orphanedKeys]
     const sideJobs = jobs.map((job) => job.run(signal))
-    sideJobs.push(this.#noticeRestarts(signal))
+    sideJobs.push(this.#noticeRestarts(signal), this.#acceptTriggers(signal))
     await new Promise((resolve) => {
       if (signal.aborted) resolve(undefined)
       else signal.addEventListener('abort', resolve, { once: true })
@@ -281,6 +282,21 @@ class WatchingBridge implements Bridge {
       this.#known = current
       await pause(ASK_FOR_INCARNATION_EVERY_MS, signal)
     }
+  }
+
+  async #acceptTriggers(signal: AbortSignal): Promise<void> {
+    const { events, queue, triggers } = this.#deps
+    const find = (name: string) => {
+      const { isComplete, served, refused } = this.#registry
+      if (!isComplete) return 'starting'
+      const found = [...served, ...refused].find((one) => one.name === name)
+      return found === undefined || isRefused(found) || this.#admission.isAdmitted(found) ? found : 'starting'
+    }
+    const isListed = ({ spec, coverageId }: Reconciler, place: string | undefined) => {
+      const statuses = this.#statusesOf(spec.for).filter(({ namespace = place }) => namespace === place)
+      return statuses.length > 0 && statuses.every(({ covers }) => covers.includes(coverageId))
+    }
+    await triggers?.(createTriggers({ events, queue, find, isListed }), signal)
   }
 
   #statusesOf(ref: ResourceRef): ResourceStatus[] {

@@ -1,5 +1,5 @@
 import type { KubeObject, ResourceRef, RunLog, Runnable } from '#contracts'
-import type { EventStore, PutResult, Verb } from '#events'
+import type { EventStore, PutResult, TakeTrigger, Verb } from '#events'
 import type { KubeClient } from '#kube'
 import type { Safety, WorkQueue } from '#queue'
 import type { FailureKind, Relist, State } from './watch-state.ts'
@@ -32,6 +32,8 @@ export interface BridgeDeps {
   /** Left out: a change has no trace, unless a run of this process causes it. */
   tracer?: ChangeTracer
   observer?: BridgeObserver
+  /** Receives triggers until the signal. Left out: none are received. */
+  triggers?: (take: TakeTrigger, signal: AbortSignal) => Promise<void>
   /**
    * The time after which unused data is deleted from EVENTS, and the interval of the search. Left out: an hour, every
    * minute.

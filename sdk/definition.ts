@@ -244,6 +244,13 @@ export interface ReconcilerOptions<
    */
   related?: readonly Related[]
   /**
+   * Where a CloudEvent of another system names the object that it runs: `{ name: 'subject', namespace: 'data.shop' }`.
+   * Without `namespace`, the object has none. A program that knows the object needs no declaration.
+   *
+   * @default no CloudEvents
+   */
+  trigger?: ReconcilerSpec['trigger']
+  /**
    * An update of the object starts a run only if one of these has changed: `['Generation']` for changes of the spec.
    *
    * @default every update starts a run
@@ -344,6 +351,7 @@ export interface Reconciler<For extends Kind<unknown> = Kind<unknown>> {
   readonly namespaces?: string[]
   readonly owns: readonly Kind<unknown>[]
   readonly related: readonly RelatedKind[]
+  readonly trigger?: ReconcilerSpec['trigger']
   readonly changes?: ReconcilerSpec['changes']
   readonly writes?: ReconcilerSpec['writes']
   readonly binds?: ReconcilerSpec['binds']

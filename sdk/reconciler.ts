@@ -50,6 +50,7 @@ export const RECONCILER_OPTIONS = keysOf<ReconcilerOptions<Kind<unknown>, Kind<u
   namespaces: true,
   owns: true,
   related: true,
+  trigger: true,
   changes: true,
   writes: true,
   binds: true,
@@ -153,8 +154,20 @@ export function manifest(
   reconciler: Reconciler,
   { invoke = { pull: {} }, revision }: { invoke?: ReconcilerSpec['invoke']; revision?: string | undefined } = {},
 ): ReconcilerManifest {
-  const { name, identity, selector, namespaces, owns, related, changes, writes, binds, resyncSeconds, external } =
-    reconciler
+  const {
+    name,
+    identity,
+    selector,
+    namespaces,
+    owns,
+    related,
+    trigger,
+    changes,
+    writes,
+    binds,
+    resyncSeconds,
+    external,
+  } = reconciler
   const { concurrency, timeoutSeconds, backoff } = reconciler
   const { serviceAccount = { name: `fairlead-${name}`, namespace: SYSTEM_NAMESPACE } } = reconciler
   const given = {
@@ -167,6 +180,7 @@ export function manifest(
     owns: owns.map((kind) => ({ ...resourceOf(kind), strategy: kind.strategy, adopt: kind.adopt })),
     finalize: reconciler.finalize !== undefined,
     related,
+    trigger,
     changes,
     identity,
     writes,

@@ -13,11 +13,30 @@ interface Account {
 /** The accounts of deploy/nats/users.conf, by name. */
 type NatsAccounts = Record<string, Account>
 
-/** Returns users.conf of deploy/nats with the permissions for installations with these prefixes too. */
-export async function natsUsers(prefixes: readonly string[]): Promise<string> {
-  const text = await textOf('nats/users.conf')
-  const accounts = accountsFor(accountsIn(text), ['', ...prefixes])
-  return `# Made by: fairlead generate nats-users ${prefixes.join(' ')}\naccounts: ${JSON.stringify(accounts, null, 1)}\n`
+/** A user who may cause runs of these Reconcilers, and nothing else. */
+export interface TriggerUser {
+  name: string
+  reconcilers: readonly string[]
+}
+
+/** Returns users.conf of deploy/nats with the permissions for installations with these prefixes too, and these users. */
+export async function natsUsers(prefixes: readonly string[], triggers: readonly TriggerUser[] = []): Promise<string> {
+  const shipped = withTriggers(accountsIn(await textOf('nats/users.conf')), triggers)
+  const accounts = accountsFor(shipped, ['', ...prefixes])
+  const given = [...prefixes, ...triggers.map(({ name, reconcilers }) => `--trigger ${name}=${reconcilers.join(',')}`)]
+  return `# Made by: fairlead generate nats-users ${given.join(' ')}\naccounts: ${JSON.stringify(accounts, null, 1)}\n`
+}
+
+/** A user who triggers is in the account of the streams, and has no permission for them. */
+export function withTriggers({ FAIRLEAD, ...others }: NatsAccounts, triggers: readonly TriggerUser[]): NatsAccounts {
+  const users = triggers.map(({ name, reconcilers }) => ({
+    user: `fairlead-trigger-${name}`,
+    permissions: {
+      publish: reconcilers.map((one) => `trigger.${one.replaceAll('.', '_')}`).flatMap((one) => [one, `${one}.>`]),
+      subscribe: [`_INBOX.trigger.${name}.>`],
+    },
+  }))
+  return { FAIRLEAD: { ...FAIRLEAD, users: [...(FAIRLEAD?.users ?? []), ...users] }, ...others }
 }
 
 export const accountsIn = (text: string): NatsAccounts =>

@@ -6,6 +6,7 @@ import type { Logger } from 'pino'
 import { type Bridge, type BridgeObserver, createBridge, createOrphanedKeySweeper, troubles } from '#bridge'
 import type { Invoke, KubeObject, RunLog, Runnable } from '#contracts'
 import { createDispatcher, type Dispatcher, type FunctionAccess, type IgnoredSignal, type RunObserver } from '#dispatch'
+import { acceptTriggers } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
 import { incarnationOf, StreamLostError, Watermark } from '#nats'
 import { repeat } from '#primitives'
@@ -119,6 +120,7 @@ export function createRuntime({
         watermark: new Watermark(js, queue),
         ownWrites: dispatcher,
         tracer: tracing,
+        triggers: (take, signal) => acceptTriggers(js, { root: events.root, log, signal }, take),
         observer: {
           ...observers.bridgeObserver,
           published: (change) => {

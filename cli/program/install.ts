@@ -1,4 +1,5 @@
-import type { Command } from 'commander'
+import { type Command, InvalidArgumentError, Option } from 'commander'
+import type { TriggerUser } from '#install'
 import type { Selection } from '#process/functions'
 import type {
   BundleCommandOptions,
@@ -90,6 +91,13 @@ function uninstallCommand(program: Command, context: CommandContext): void {
     })
 }
 
+/** Parses `USER=RECONCILER,RECONCILER`. */
+function triggerUser(text: string, before: TriggerUser[]): TriggerUser[] {
+  const [, name, list = ''] = /^([a-z0-9-]{1,40})=([a-z0-9.,-]+)$/.exec(text) ?? []
+  if (name === undefined) throw new InvalidArgumentError('give a name and Reconcilers: billing=orders,invoices.')
+  return [...before, { name, reconcilers: list.split(',').map(objectName) }]
+}
+
 function generateCommands(program: Command, { config, print }: CommandContext): void {
   const shard = async () => (await config()).FAIRLEAD_SHARD
   const generate = program
@@ -157,10 +165,18 @@ function generateCommands(program: Command, { config, print }: CommandContext): 
   generate
     .command('nats-users')
     .description('Print users.conf of NATS with the permissions for shards and prefixes')
-    .argument('<name...>', 'Values of FAIRLEAD_SHARD or FAIRLEAD_PREFIX; PREFIX-SHARD if both are set', streamPrefixes)
-    .action(async (names: string[]) => {
+    .argument('[name...]', 'Values of FAIRLEAD_SHARD or FAIRLEAD_PREFIX; PREFIX-SHARD if both are set', streamPrefixes)
+    .addOption(
+      new Option(
+        '--trigger <user=reconcilers>',
+        'Add a user who may cause runs of these Reconcilers: billing=orders,invoices; may be repeated',
+      )
+        .argParser(triggerUser)
+        .default([] as TriggerUser[], 'none'),
+    )
+    .action(async (names: string[], { trigger }: { trigger: TriggerUser[] }) => {
       const { natsUsers } = await import('#install')
-      print((await natsUsers(names)).trimEnd())
+      print((await natsUsers(names, trigger)).trimEnd())
     })
 
   generate

@@ -70,4 +70,5 @@ export {
   parseFieldSelector,
   parseSelector,
   SelectorError,
+  valuesAt,
 } from './selector.ts'

@@ -122,6 +122,11 @@ const related = z
     ],
   })
 
+const eventPath = z
+  .string()
+  .max(1000)
+  .regex(FIELD_PATH, "write a path in a CloudEvent, such as subject, data.order.id or data['order-id']")
+
 /** Whether an object's metadata suffice to evaluate every requirement of a field selector. */
 export function isOfMetadata(fieldSelector: string): boolean {
   return fieldSelector.split(',').every((term) => /^\s*(metadata\.|$)/.test(term))
@@ -148,6 +153,13 @@ export const reconcilerSpec = z.object({
     .default(false)
     .describe('Objects carry a finalizer: the function runs once more, with finalizing true, before one goes.'),
   related: z.array(related).max(64).default([]).describe('Read, and mapped back, without owning.'),
+  trigger: z
+    .object({
+      name: eventPath.describe('Path in a CloudEvent of the name of the object: subject, or data.order.id.'),
+      namespace: eventPath.optional().describe('Path of its namespace. Left out: the object has none.'),
+    })
+    .optional()
+    .describe('CloudEvents of other systems that name an object run it. Left out: the Reconciler takes none.'),
   changes: z
     .array(z.enum(['Generation', 'Labels', 'Annotations']))
     .min(1)

@@ -93,7 +93,7 @@ const STEP = String.raw`[A-Za-z0-9_-]+|\['[^']+'\]|\[\*\]`
 export const FIELD_PATH = new RegExp(String.raw`^[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+|\['[^']+'\]|\[\*\])*$`)
 
 /** Returns every value at a path of the form FIELD_PATH, and an empty list if a step is missing. */
-export function valuesAt(object: KubeObject, path: string): unknown[] {
+export function valuesAt(object: object, path: string): unknown[] {
   let values: unknown[] = [object]
   for (const [step] of path.matchAll(new RegExp(STEP, 'g')))
     values = values.flatMap((value) => stepInto(value, step)).filter((value) => value !== undefined && value !== null)

@@ -73,6 +73,7 @@ export {
   type SubjectParts,
   shownKey,
 } from './subjects.ts'
+export { acceptTriggers, type TakeTrigger, type Trigger, type TriggerAnswer } from './triggers.ts'
 export type {
   Allowance,
   EventStore,

@@ -3,11 +3,13 @@ import { type Binding, CloudEvent, type Message, type TransportFunction } from '
 import type { NatsConnection } from 'nats'
 import type { KubeObject, ResourceRef } from '#contracts'
 import { encodeHeaders } from '#nats'
+import { doubling, retry, unlessAborted } from '#primitives'
 import { PoisonEventError, type CloudEvent as ReadEvent } from './cloudevent.ts'
 import { fromHttp, fromNats, toHttp, toNats } from './codec.ts'
 import { verbOf } from './event.ts'
 import { streamNames } from './stream.ts'
-import { objectFilter } from './subjects.ts'
+import { keyOf, objectFilter } from './subjects.ts'
+import { type TriggerAnswer, triggerSubject } from './triggers.ts'
 
 /**
  * A CloudEvent 1.0, as the package `cloudevents` has it: the constructor validates the event against the official
@@ -136,6 +138,101 @@ export async function* changes(
     signal?.removeEventListener('abort', stop)
     stop()
   }
+}
+
+/**
+ * Says which object is to run, and why. `namespace` is left out for an object without one; `cause` has 200 characters at
+ * most.
+ *
+ * @example
+ * import type { TriggerOptions } from 'fairlead/events'
+ * const paid: TriggerOptions = { reconciler: 'order', namespace: 'shop', name: 'a7', cause: 'invoice 12 is paid' }
+ * paid.name // => 'a7'
+ */
+export type TriggerOptions = {
+  /** The name of the Reconciler. */
+  reconciler: string
+  /** Ends the attempts: the trigger may have been accepted or not. Left out: they go on until a bridge answers. */
+  signal?: AbortSignal | undefined
+  /** The prefix of the installation, as in FAIRLEAD_PREFIX. */
+  prefix?: string | undefined
+} & (
+  | { namespace?: string | undefined; name: string; cause?: string | undefined; event?: never }
+  | {
+      /** The Reconciler declares in `trigger` where the event names the object. */
+      event: CloudEvent<unknown>
+      name?: never
+    }
+)
+
+/**
+ * Runs an object although nothing has changed in the cluster, because something outside has. After it resolves, a run
+ * that starts later is certain, whichever process dies; `coalesced`: the object was queued already. The run is not given
+ * the cause or the event: it reads its state as every run does, and its history shows the cause. Repeats the request
+ * while no bridge answers or the limit of the Reconciler is reached, so an object may run once more than was asked.
+ *
+ * Throws a TriggerRefusedError if no Reconciler or object has this name, or the event names none, and the errors of the
+ * client, such as that of a missing permission. Needs a user of NATS who may trigger the Reconciler (docs/events.md).
+ *
+ * @example
+ * import { trigger } from 'fairlead/events'
+ * const paid = (connection: Parameters<typeof trigger>[0], order: string) =>
+ *   trigger(connection, { reconciler: 'order', namespace: 'shop', name: order, signal: AbortSignal.timeout(10_000) })
+ * paid.length // => 2
+ */
+export function trigger(connection: NatsConnection, options: TriggerOptions): Promise<'queued' | 'coalesced'> {
+  const { reconciler, signal, prefix } = options
+  const { root } = streamNames(prefix)
+  const { subject, headers, body } = messageOf(root, reconciler, options)
+  const ask = async () => {
+    const sent = { timeout: ANSWER_MS, headers: encodeHeaders(textsIn(headers)) }
+    const message = await unlessAborted(connection.request(subject, bytesOf(body), sent), signal)
+    const answer = message.json<TriggerAnswer>()
+    if ('result' in answer) return answer.result
+    if ('refused' in answer) throw new TriggerRefusedError(answer.refused)
+    throw new BusyError(answer.againMs)
+  }
+  const nextDelay = doubling(FIRST_RETRY_MS, LAST_RETRY_MS)
+  const pauseMs = (error: unknown) => {
+    if (error instanceof BusyError) return error.againMs
+    return isUnanswered(error) ? nextDelay() : undefined
+  }
+  return retry(ask, { signal, pauseMs })
+}
+
+/**
+ * Thrown by `trigger` for a trigger that causes no run, and would not if it were repeated. The message says why.
+ *
+ * @example
+ * import { TriggerRefusedError } from 'fairlead/events'
+ * new TriggerRefusedError('there is no Order shop/a7').name // => 'TriggerRefusedError'
+ */
+export class TriggerRefusedError extends Error {
+  override readonly name = 'TriggerRefusedError'
+}
+
+class BusyError extends Error {
+  readonly againMs: number
+
+  constructor(againMs: number) {
+    super('the limit of triggers is reached, or the bridge is starting')
+    this.againMs = againMs
+  }
+}
+
+const ANSWER_MS = 5000
+const FIRST_RETRY_MS = 100
+const LAST_RETRY_MS = 5000
+
+/** Whether no bridge has answered. Compares names: the caller's client may be another copy of the package. */
+const isUnanswered = (error: unknown): boolean =>
+  error instanceof Error &&
+  (error.name === 'TimeoutError' || (error.cause instanceof Error && error.cause.name === 'NoResponders'))
+
+function messageOf(root: string, reconciler: string, options: TriggerOptions): Message & { subject: string } {
+  if (options.event !== undefined) return { subject: triggerSubject(root, reconciler), ...NATS.binary(options.event) }
+  const { namespace, name, cause = '' } = options
+  return { subject: triggerSubject(root, reconciler, keyOf(namespace, name)), headers: {}, body: cause }
 }
 
 function bindingOf(

@@ -67,6 +67,7 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
   await redact(references, reader, writer)
   return {
     cluster,
+    root: names.root,
     stream: names.stream,
     mark: names.root + MARK,
     isReferenceOnly,

@@ -187,6 +187,8 @@ export interface View {
  */
 export interface EventStore {
   readonly cluster: string
+  /** The beginning of every subject of the installation: empty, or `<prefix>.`. */
+  readonly root: string
   /** The name of the stream. */
   readonly stream: string
   /** A subject of the stream that belongs to no object. Its message shows whether the stream was emptied. */

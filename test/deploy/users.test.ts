@@ -1,9 +1,12 @@
+import { trigger } from 'fairlead/events'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
+  acceptTriggers,
   type DeadLetters,
   deadKey,
   declareRuns,
   type EventStore,
+  keyOf,
   openDeadLetters,
   openEventStore,
   viewEvents,
@@ -32,7 +35,7 @@ let dead: DeadLetters
 let env: Record<string, string>
 
 beforeAll(async () => {
-  deployed = await startDeployedNats({ shards: ['b'] })
+  deployed = await startDeployedNats({ shards: ['b'], triggers: [{ name: 'billing', reconcilers: ['at'] }] })
   bridge = await deployed.connect('fairlead-bridge', 'test')
   inspect = await deployed.connect('fairlead-inspect', 'test')
   env = await deployed.as('fairlead-inspect')
@@ -84,6 +87,13 @@ describe('the users for a shard, which the command prints', () => {
     const { stdout } = await command(['generate', 'nats-users', 'b'], {})
     expect(accountsIn(stdout)).toEqual(shippedAccounts(['', 'b']))
     expect(await command(['generate', 'nats-users', 'b.*'], {})).toMatchObject({ code: 2 })
+  })
+
+  it('have those who trigger beside them', async () => {
+    const { stdout } = await command(['generate', 'nats-users', '--trigger', 'billing=at,my.own'], {})
+    const reconcilers = ['at', 'my.own']
+    expect(accountsIn(stdout)).toEqual(shippedAccounts([''], [{ name: 'billing', reconcilers }]))
+    expect(await command(['generate', 'nats-users', '--trigger', 'at'], {})).toMatchObject({ code: 2 })
   })
 
   it('bridge its streams, run its keys, and look at them', async () => {
@@ -150,13 +160,14 @@ describe.each(['fairlead-inspect', 'fairlead-console'] as const)('%s', (user) =>
   })
 })
 
-async function expectUnchanged(js: JetStream, stream: string, calls: readonly string[]): Promise<void> {
+async function expectUnchanged(js: JetStream, stream: string, calls: readonly string[], reader = js): Promise<void> {
   const state = async () => (await bridge.admin.streams.info(stream)).state
   const before = await state()
   for (const call of calls)
     for (const api of ['$JS.API', 'FAIRLEAD.API'])
       js.nc.publish(`${api}.${call}.${stream}`, JSON.stringify({ name: stream, seq: before.first_seq }))
-  await settled(js)
+  await js.flush()
+  await settled(reader)
   expect(await state()).toMatchObject({ messages: before.messages, first_seq: before.first_seq })
 }
 
@@ -285,6 +296,63 @@ describe.each(['fairlead-operate', 'fairlead-console-writes'] as const)('%s', (u
   ])('keeps %s as it is, but for single messages of WORK and DEAD', async (stream, calls) => {
     await using js = await deployed.connect(user, 'test')
     await expectUnchanged(js, stream, calls)
+  })
+})
+
+describe('fairlead-trigger-billing', () => {
+  /** A bridge that queues what it is asked to. */
+  async function accepting() {
+    const end = new AbortController()
+    const accepted = acceptTriggers(
+      bridge,
+      { root: '', log, signal: end.signal },
+      async ({ reconciler, of, cause }) => {
+        if ('event' in of) return { refused: 'an event' }
+        return { result: await queue.enqueue(reconciler, keyOf(of.namespace, of.name), { cause }) }
+      },
+    )
+    return {
+      async [Symbol.asyncDispose]() {
+        end.abort()
+        await accepted
+      },
+    }
+  }
+
+  it('causes a run of its Reconciler, and stores nothing else: not by the subject of the answer either', async () => {
+    await using _ = await accepting()
+    await using js = await deployed.connect('fairlead-trigger-billing', 'test')
+    const ofObjects = () => Promise.all(['EVENTS', 'DEAD', 'RUNS'].map((name) => bridge.lastSequence(name)))
+    const before = await ofObjects()
+    await tryToStore(js, [...OF_WORK, ...OF_OBJECTS])
+    for (const reply of [...OF_WORK, ...OF_OBJECTS, '$JS.API.STREAM.PURGE.WORK', '_INBOX.bridge.x'])
+      js.nc.publish('trigger.at.shop.answered', '', { reply })
+    js.nc.publish('trigger.other.shop.not-its-own', '')
+    await trigger(js.nc, { reconciler: 'at', namespace: 'shop', name: 'its-own', cause: 'paid' })
+    expect(await ofObjects()).toEqual(before)
+    expect(await queue.find(key('its-own'))).toMatchObject([{ state: 'queued', causes: ['trigger: paid'] }])
+    expect(await queue.find(key('answered'))).toHaveLength(1)
+    expect(await queue.find({ reconciler: 'other', key: 'shop.not-its-own' })).toEqual([])
+    const subjects = (await bridge.admin.streams.info('WORK', { subjects_filter: '>' })).state.subjects ?? {}
+    expect(Object.keys(subjects).filter((subject) => /^(?:done|key)\.at\./.test(subject))).toEqual([])
+  })
+
+  it('is told that it may not trigger another Reconciler', async () => {
+    await using js = await deployed.connect('fairlead-trigger-billing', 'test')
+    const other = trigger(js.nc, { reconciler: 'other', namespace: 'shop', name: 'a' })
+    await expect(other).rejects.toThrow(/Permissions Violation/)
+  })
+
+  it.each(['WORK', 'EVENTS', 'DEAD', 'RUNS'])('changes nothing in %s by what it deletes or purges', async (stream) => {
+    await using js = await deployed.connect('fairlead-trigger-billing', 'test')
+    const calls = ['STREAM.PURGE', 'STREAM.DELETE', 'STREAM.MSG.DELETE', 'STREAM.UPDATE']
+    await expectUnchanged(js, stream, calls, bridge)
+  })
+
+  it('hears no answer to another client', async () => {
+    await using js = await deployed.connect('fairlead-trigger-billing', 'test')
+    const read = () => bridge.lastSequence('EVENTS')
+    expect(await overheard(js, ['_INBOX.>', '_INBOX.bridge.>', 'k8s.>', 'trigger.>'], read)).toEqual([])
   })
 })
 

@@ -1,5 +1,6 @@
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { TriggerUser } from '#install'
 import type { Nats } from '#lab'
 import { connectJetStream, type JetStream } from '#nats'
 import { createPki } from '../../packages/lab/pki.ts'
@@ -7,7 +8,7 @@ import { shortTempDir, startTestNats } from './servers.ts'
 import { type ShippedUser, shippedAccounts } from './shipped-users.ts'
 
 /** The inbox prefixes that the processes of these users choose. */
-const INBOXES: Record<ShippedUser, string> = {
+const INBOXES: Partial<Record<ShippedUser, string>> = {
   'fairlead-bridge': '_INBOX.bridge',
   'fairlead-dispatcher': '_INBOX.dispatch',
   'fairlead-inspect': '_INBOX.queue',
@@ -16,8 +17,11 @@ const INBOXES: Record<ShippedUser, string> = {
   'fairlead-console-writes': '_INBOX.console',
 }
 
+const inboxOf = (user: ShippedUser): string => INBOXES[user] ?? user.replace(/^fairlead-trigger-/, '_INBOX.trigger.')
+
 /** Those in accounts without streams have the API of the account that has them. */
-const isOutside = (user: string): boolean => !['fairlead-bridge', 'fairlead-dispatcher'].includes(user)
+const isOutside = (user: string): boolean =>
+  !['fairlead-bridge', 'fairlead-dispatcher'].includes(user) && !user.startsWith('fairlead-trigger-')
 const apiOf = (user: ShippedUser) => (isOutside(user) ? { apiPrefix: 'FAIRLEAD.API' } : {})
 
 export interface DeployedNats extends AsyncDisposable {
@@ -34,16 +38,18 @@ export interface DeployedNats extends AsyncDisposable {
 export async function startDeployedNats({
   replicas = 1,
   shards = [],
+  triggers = [],
 }: {
   replicas?: 1 | 3
   shards?: readonly string[]
+  triggers?: readonly TriggerUser[]
 } = {}): Promise<DeployedNats> {
   const dir = await shortTempDir()
   const pki = await createPki(join(dir, 'pki'))
   const { certFile, keyFile } = await pki.issue('nats', { cn: 'nats' }, ['localhost', '127.0.0.1'])
   const nats = await startTestNats({
     replicas,
-    accounts: shippedAccounts(['', ...shards]),
+    accounts: shippedAccounts(['', ...shards], triggers),
     tls: { cert_file: certFile, key_file: keyFile, ca_file: pki.caFile, verify_and_map: true },
   })
   const certificateOf = (user: string) => pki.issue(user, { cn: user }, [user])
@@ -56,7 +62,7 @@ export async function startDeployedNats({
     },
     async connect(user, name) {
       const options = { tls: { caFile: pki.caFile, ...(await certificateOf(user)) } }
-      return connectJetStream({ servers: nats.url, name, inboxPrefix: INBOXES[user], ...apiOf(user), options })
+      return connectJetStream({ servers: nats.url, name, inboxPrefix: inboxOf(user), ...apiOf(user), options })
     },
     async [Symbol.asyncDispose]() {
       await nats[Symbol.asyncDispose]()

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { accountsFor, accountsIn } from '#install'
+import { accountsFor, accountsIn, type TriggerUser, withTriggers } from '#install'
 import type { Nats } from '#lab'
 import { startTestNats } from './servers.ts'
 
@@ -15,9 +15,9 @@ interface Accounts {
   FAIRLEAD: { users: User[] }
 }
 
-/** The accounts of deploy/nats/users.conf, as nats-server's configuration has them. */
-export const shippedAccounts = (prefixes: readonly string[] = ['']): Accounts =>
-  accountsFor(accountsIn(USERS), prefixes) as Accounts
+/** The accounts of deploy/nats/users.conf, with these users who trigger, as nats-server's configuration has them. */
+export const shippedAccounts = (prefixes: readonly string[] = [''], triggers: readonly TriggerUser[] = []): Accounts =>
+  accountsFor(withTriggers(accountsIn(USERS), triggers), prefixes) as Accounts
 
 export type ShippedUser =
   | 'fairlead-bridge'
@@ -26,6 +26,7 @@ export type ShippedUser =
   | 'fairlead-operate'
   | 'fairlead-console'
   | 'fairlead-console-writes'
+  | `fairlead-trigger-${string}`
 
 export interface ShippedNats extends Nats, AsyncDisposable {
   /** Addresses with the name and password of that user; those of the server itself may do everything. */
