@@ -63,6 +63,9 @@ export function statusPatch(
   const updates = [...conditions.filter(({ type }) => platform.every((one) => one.type !== type)), ...platform]
   if (status === undefined && updates.length === 0) return undefined
   const desired = withOurFields(status ?? current, current, updates, object.metadata.generation, now)
+  // Nothing would keep the number current for a function that returns neither a status nor conditions.
+  if (status === undefined && conditions.length === 0 && current['observedGeneration'] === undefined)
+    delete desired['observedGeneration']
   return patchTo(object, current, desired)
 }
 

@@ -168,6 +168,21 @@ describe('the status write', () => {
     })
   })
 
+  it('has no generation for a function that returns no status, which would keep none current', () => {
+    const paused = {
+      type: 'Paused',
+      status: 'True',
+      reason: 'PausedByAnnotation',
+      message: '',
+      lastTransitionTime: before,
+    }
+    const object = widget({ metadata: { generation: 2 }, status: { conditions: [paused] } })
+    const status = { conditions: [expect.objectContaining({ type: 'Paused', status: 'False', observedGeneration: 2 })] }
+    expect(statusPatch(object, {}, now)?.status).toEqual(status)
+    const own = { conditions: [{ type: 'Ready', status: 'True' as const, reason: 'Open' }] }
+    expect(statusPatch(object, own, now)?.status).toMatchObject({ observedGeneration: 2 })
+  })
+
   it('takes the failure back when a run goes through', () => {
     const failed = { type: RECONCILED, status: 'False', reason: 'NameTaken', message: 'x', lastTransitionTime: before }
     const object = widget({ status: { observedGeneration: 1, conditions: [failed] } })
