@@ -24,17 +24,32 @@ export class LawBroken extends Error {
     this.#found = found
   }
 
+  /** The error of the function, in words and with its place. */
+  get because(): string | undefined {
+    return becauseOf(this.#found)
+  }
+
+  /** Returns an error that leaves the cause to another law of the scenario. */
+  asToldBy(law: string): LawBroken {
+    return new LawBroken(`${this.because?.split('\n')[0]} (see the law "${law}")`)
+  }
+
   /** Returns the same error with the setting that repeats its case alone. */
   withCase(setting: string): LawBroken {
     return new LawBroken(this.#headline, this.#found, setting)
   }
 }
 
-function textOf(headline: string, { lines = [], because }: Found, repeat?: string): string {
+const becauseOf = ({ because }: Found): string | undefined =>
+  because && [`${because.name}: ${because.message}`, ...frameOf(because)].join('\n')
+
+function textOf(headline: string, found: Found, repeat?: string): string {
+  const { lines = [] } = found
+  const because = becauseOf(found)
   const shown = lines.slice(0, lines.length > MOST_LINES ? MOST_LINES - 1 : MOST_LINES)
   const more = lines.length - shown.length
   return [
-    ...(because === undefined ? [] : [`${because.name}: ${because.message}`, ...frameOf(because)]),
+    ...(because === undefined ? [] : [because]),
     headline,
     ...shown.map((line) => `  ${line}`),
     ...(more > 0 ? [`  … and ${more} more`] : []),

@@ -109,6 +109,8 @@ function runPods(world: World, workload: Workload, isCrashing: boolean, isOrdere
     const { version } = world.memory
     if (isCrashing && isReady(ran)) world.memory.patch(ran, CRASHED)
     if (!isCrashing && isCrashed(ran)) world.memory.patch(ran, HEALED)
+    const labels = relabelled(ran.metadata.labels, workload.spec?.template.metadata?.labels)
+    if (labels !== undefined) world.memory.patch(ran, { metadata: { labels } })
     if (pod === undefined || world.memory.version !== version) count(world, workload)
     if (isOrdered && !isReady(world.memory.find(ran) as PodObject)) break
   }
@@ -130,10 +132,18 @@ function count(world: World, workload: Workload): void {
   })
 }
 
+/** What a pod of a changed template has instead of the labels of before, as a patch. Undefined: it has its labels. */
+function relabelled(before: Labels = {}, wanted: Labels = {}): Record<string, string | null> | undefined {
+  if (Object.entries(wanted).every(([label, value]) => before[label] === value)) return undefined
+  return { ...Object.fromEntries(Object.keys(before).map((name) => [name, null])), ...wanted }
+}
+
+type Labels = Record<string, string>
+
 const podsOf = (world: World, { metadata: { uid } }: Workload): PodObject[] =>
   world.list(Pod).filter((pod) => pod.metadata.ownerReferences?.some((one) => one.uid === uid) === true)
 
-const isReady = ({ status }: PodObject): boolean =>
+export const isReady = ({ status }: PodObject): boolean =>
   status?.phase === 'Running' &&
   status.conditions?.some(({ type, status }) => type === 'Ready' && status === 'False') !== true
 

@@ -291,11 +291,11 @@ function withoutVersion({ metadata, ...content }: KubeObject): KubeObject {
   return { ...content, metadata: { ...kept, annotations: others } }
 }
 
-/** Returns the decision of a function, whose input must stay unchanged. `apply` is sorted, since it is a set. */
+/** Returns the decision of a function, whose input must stay unchanged. `apply` has names: it is a set. */
 export async function decided(invoke: (input: RunInput) => Promise<Outcome>, input: RunInput): Promise<unknown> {
   try {
     const { apply, ...others } = await invoke(deepFreeze(structuredClone(input)))
-    return { ...others, ...(apply && { apply: apply.toSorted(byIdentity) }) }
+    return { ...others, ...(apply && { apply: Object.fromEntries(apply.map((one) => [nameOf(one), one])) }) }
   } catch (error) {
     return { throws: String(error) }
   }
@@ -329,8 +329,3 @@ export const nameOf = ({ kind, apiVersion, metadata: { namespace, name } }: Kube
   const group = apiVersion.includes('/') ? `.${apiVersion.split('/')[0]}` : ''
   return `${kind}${group} ${namespace === undefined ? '' : `${namespace}/`}${name}`
 }
-
-const identity = ({ apiVersion, kind, metadata }: KubeObject): string =>
-  JSON.stringify([kind, apiVersion, metadata.namespace, metadata.name])
-
-const byIdentity = (one: KubeObject, other: KubeObject): number => identity(one).localeCompare(identity(other))

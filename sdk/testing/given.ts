@@ -51,8 +51,6 @@ export interface Given {
 }
 
 const DEFAULT_NOW = '2030-01-01T00:00:00.000Z'
-/** The seed of `secret`: the same in every test, and another one for an object that is created again. */
-export const seedOf = (object: KubeObject | null): string => `the same in every test ${object?.metadata.uid}`
 /** Throws a RangeError for a text that is not a time. */
 export function timeOf(now: Date | string = DEFAULT_NOW): Date {
   const time = new Date(now)
@@ -148,18 +146,19 @@ export function inputOf(reconciler: Reconciler, given: Given): RunInput {
   const object = given.object && withUid(given.object)
   const { spec } = prepared(reconciler)
   const identity = identityOf(reconciler.name, spec)
-  return {
+  const input = {
     object,
     owned: byKind(spec.owns, others, () => (other) => object !== null && isOwned(other, object, identity)),
     related: byKind(spec.related, others, (one) => (object === null ? () => false : relation(one)(object))),
     attempt,
-    seed: seedOf(object),
     now: timeOf(now).toISOString(),
     finalizing: given.finalizing ?? (object !== null && isFinalizing(object, identity)),
     ...(given.refused !== undefined && { refused: refusedByKind(given.refused) }),
     ...(reconciler.external !== undefined && { external: given.external ?? null }),
     ...(given.performed !== undefined && { performed: given.performed }),
   }
+  // Another input is another run, and each run draws other values.
+  return { ...input, seed: JSON.stringify(input) }
 }
 
 function refusedByKind(given: NonNullable<Given['refused']>): Record<string, Refusal[]> {

@@ -33,7 +33,7 @@ export type Step<For extends Kind<unknown> = Kind<unknown>, State = unknown> = r
  *   objects: [object],
  *   steps: [['its ConfigMap is deleted', (world) => world.delete(ConfigMap)]],
  * }
- * lawsOf(website, scenario).length // => 13
+ * lawsOf(website, scenario).length // => 14
  */
 export interface Scenario<For extends Kind<unknown> = Kind<unknown>, State = unknown>
   extends SimulationOptions<For, State> {
@@ -90,10 +90,18 @@ export class Trial {
     return this.#only === undefined || this.#only[0] === number
   }
 
+  /** Returns the initial world. Its runs draw the same values, so that two ways to one end can be compared. */
+  world(changes: Partial<SimulationOptions> = {}): Simulation {
+    const { steps: _, ...options } = this.scenario
+    const world = new Simulation(this.reconciler, { ...options, ...changes })
+    world.draw = 'the same in each run'
+    return world
+  }
+
   /** Yields the initial world, the world after each step, and the world after the deletion of its object. */
   async *starts(): AsyncGenerator<Start> {
-    const { steps = [], ...options } = this.scenario
-    const world = new Simulation(this.reconciler, options)
+    const { steps = [] } = this.scenario
+    const world = this.world()
     let number = 0
     const begins = (when: string): Start[] => (this.begins(number++, when) ? [{ start: () => world.copy(), when }] : [])
     yield* begins('at the start')

@@ -21,7 +21,7 @@ import {
 } from '#reconcile'
 import type { Reconciler } from '#sdk'
 import type { SimulatedExternal } from './external.ts'
-import { invokeOf, isOwned, prepared, seedOf, worldOf } from './given.ts'
+import { invokeOf, isOwned, prepared, worldOf } from './given.ts'
 import { type Memory, MemoryRefusal } from './memory.ts'
 
 /**
@@ -51,8 +51,8 @@ export interface SimulatedRun {
   /** In a dry run, effects are not performed. */
   isDry: boolean
   attempt: number
-  /** Another text makes `secret` return other values. */
-  draw: string
+  /** The random source of `secret`. */
+  seed: string
   /** Returns the current version of the reconciled object. */
   primary: () => KubeObject | undefined
   /** Returns the reason why the write is refused; undefined if it is accepted. */
@@ -152,12 +152,12 @@ class SimulatedDriver {
   }
 
   #observe(): Observed | undefined {
-    const { memory, noOps, primary, draw } = this.#run
+    const { memory, noOps, primary, seed } = this.#run
     this.#isStale = false
     const object = primary()
     if (object === undefined) return undefined
     const world = worldOf(this.#of, object, memory.all())
-    return { world, now: memory.now, seed: `${seedOf(object)}${draw}`, noOps: noOps.of(world) }
+    return { world, now: memory.now, seed: `${seed} ${object.metadata.uid}`, noOps: noOps.of(world) }
   }
 
   #tried(write: Write): Written | { failed: unknown } {

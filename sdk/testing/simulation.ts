@@ -109,12 +109,13 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
   /** Called before each write, to simulate concurrent events. */
   before: (write: SimulatedWrite) => void = () => {}
   /**
-   * The random source of `secret`. In a cluster each run draws other values; here a run does so after this text has
-   * changed.
+   * The random source of `secret`: while it is the same text, each run draws the same values. Left out: each run draws
+   * others, as in a cluster, and the first, second, … run of each simulation the same.
    */
-  draw = ''
+  draw: string | undefined
   #refused: readonly RefusedKind[] = []
   #attempt = 0
+  #runs = 0
   /** Whether the last failure has a consequence of its own, instead of a retry with backoff. */
   #isMeant = false
   #isPlaying = false
@@ -141,6 +142,8 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     this.#external = from === undefined ? simulatedExternal(reconciler, options.external) : from.#external?.copy()
     this.timer = from?.timer
     this.#attempt = from === undefined ? 0 : from.#attempt
+    this.#runs = from === undefined ? 0 : from.#runs
+    this.draw = from?.draw
     this.#refused = from === undefined ? [] : from.#refused
     this.#mayStep = from === undefined ? true : from.#mayStep
     this.clusterTimer = from?.clusterTimer
@@ -310,6 +313,7 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     this.failure = undefined
     this.isRunning = true
     this.#mayStep = true
+    this.#runs++
     const { finish, failure } = await reconcileOnce(this.#simulatedRun(isDry)).finally(() => (this.isRunning = false))
     this.failure = failure
     this.#isMeant = MEANT.some((meant) => failure instanceof meant)
@@ -339,7 +343,7 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
       external: this.#external,
       isDry,
       attempt: this.#attempt,
-      draw: this.draw,
+      seed: `run ${this.draw ?? this.#runs}`,
       primary: () => this.#stored,
       refusal: (write) => this.#refusalOf(write),
       before: (write) => this.before(write),

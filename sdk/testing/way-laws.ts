@@ -3,6 +3,7 @@ import { sameJson } from '#reconcile'
 import { Deployment, Job, type Kind, Pod, StatefulSet } from '#sdk'
 import { identityOf } from '#spec'
 import { LawBroken } from './broken.ts'
+import { timesIn } from './change-laws.ts'
 import { decided, type Law, nameOf } from './effect-laws.ts'
 import { invokeOf, isOfKind, isOwned, prepared } from './given.ts'
 import { asStored } from './memory.ts'
@@ -11,7 +12,7 @@ import type { Simulation } from './simulation.ts'
 
 /** The laws about the way: what a function does on it, where an end that is right would hide it. */
 export const WAY_LAWS: Record<string, Law> = {
-  'deletes nothing that is ready and makes it again as it was, whatever is lost or not ready for a time':
+  'deletes nothing that is ready and makes it again, whatever changes, is lost or is not ready for a time':
     remakesNothing,
   'sets a timer for each time at which it decides otherwise, such as one that its status promises': setsItsTimers,
   'ends its finalizer within its limit when nobody helps': endsAlone,
@@ -20,12 +21,12 @@ export const WAY_LAWS: Record<string, Law> = {
 async function remakesNothing(trial: Trial): Promise<void> {
   for await (const { start, when } of trial.starts()) {
     const idle = start()
-    await demandNoRemake(idle, () => rest(idle), when)
+    await demandNoRemake(trial, idle, () => rest(idle), when)
     const losses = lossesIn(idle, trial)
     for await (const [what, loss] of trial.cases(async (at) => losses[at])) {
       const world = idle.copy()
       world.isStepwise = true
-      await demandNoRemake(world, () => loss(world), `${what}, ${when}`)
+      await demandNoRemake(trial, world, () => loss(world), `${what}, ${when}`)
     }
   }
 }
@@ -83,22 +84,43 @@ function unready(one: KubeObject): Loss[] {
   return [[`if ${nameOf(one)} is not ready for a time`, happens]]
 }
 
-async function demandNoRemake(world: Simulation, happens: () => Promise<void>, when: string): Promise<void> {
+async function demandNoRemake(
+  { reconciler }: Trial,
+  world: Simulation,
+  happens: () => Promise<void>,
+  when: string,
+): Promise<void> {
+  const isRecreated = (one: KubeObject) =>
+    reconciler.owns.some((kind) => kind.strategy === 'Recreate' && isOfKind(one, kind))
   const deleted = new Map<string, KubeObject>()
   let remade: string | undefined
   world.before = ({ verb, object }) => {
     const [name, found] = [nameOf(object), world.memory.find(object)]
     const before = deleted.get(name)
     if (verb === 'delete' && found !== undefined && isReady(found)) deleted.set(name, found)
-    else if (found === undefined && before !== undefined && sameJson(contentOf(object), contentOf(before)))
-      remade ??= name
+    else if (found !== undefined || before === undefined) return
+    else if (sameJson(contentOf(object), contentOf(before))) remade ??= `${name} is deleted and made again as it was`
+    else if (!isRecreated(object) && mayChange(object, before)) remade ??= `${name} is deleted and made again`
   }
   await happens()
   if (remade === undefined) return
-  throw new LawBroken(`${remade} is deleted and made again as it was, ${when}`, {
+  throw new LawBroken(`${remade}, ${when}`, {
     because: world.failure,
     lines: world.writes.map(({ verb, object }) => `${verb} of ${nameOf(object)}`),
   })
+}
+
+/** The fields of workloads that the API server lets nobody change: another value needs another object. */
+const FIXED: readonly [kind: Kind<unknown>, fields: readonly string[]][] = [
+  [Deployment, ['selector']],
+  [StatefulSet, ['selector', 'serviceName', 'podManagementPolicy', 'volumeClaimTemplates']],
+]
+
+/** Whether the object could have been changed into the other one, and its pods would have stayed. */
+function mayChange(object: KubeObject, before: KubeObject): boolean {
+  const [, fields] = FIXED.find(([kind]) => isOfKind(object, kind)) ?? []
+  const [spec, former] = [object, before].map((one) => (one.spec ?? {}) as Record<string, unknown>)
+  return fields !== undefined && fields.every((field) => sameJson(spec?.[field], former?.[field]))
 }
 
 /** Only what is ready is missed. An object without a status counts as ready. */
@@ -172,20 +194,11 @@ function withoutTimer(decision: unknown): unknown {
   return others
 }
 
-/** Returns all times in a value, in epoch milliseconds. */
-function timesIn(value: unknown): number[] {
-  if (typeof value === 'string')
-    return /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d/.test(value) ? [Date.parse(value)].filter(isNumber) : []
-  return typeof value === 'object' && value !== null ? Object.values(value).flatMap(timesIn) : []
-}
-
-const isNumber = (time: number): boolean => !Number.isNaN(time)
-
 const DEFAULT_LIMIT_S = 86_400
 /** A finalizer that asks more often than so many times within its limit runs late. */
 const MOST_WAKES = 100
 
-async function endsAlone(trial: Trial): Promise<void> {
+export async function endsAlone(trial: Trial): Promise<void> {
   const { finalizeSeconds = DEFAULT_LIMIT_S } = trial.scenario
   if (trial.reconciler.finalize === undefined || finalizeSeconds === Number.POSITIVE_INFINITY) return
   for await (const { start, when } of trial.starts()) {
@@ -204,7 +217,9 @@ async function endsAlone(trial: Trial): Promise<void> {
     }
     const waits =
       world.timer === undefined ? 'waits for others without a timer' : `has not ended after ${finalizeSeconds} s`
-    const advice = 'a limit of its own, or finalizeSeconds of the scenario, ends this'
-    trial.same(world.object, undefined, `"finalize" ${waits}, if it is deleted ${when}: ${advice}`, world)
+    const advice = ': a limit of its own, or finalizeSeconds of the scenario, ends this'
+    const fails = world.failure !== undefined && world.timer === undefined
+    const message = `"finalize" ${fails ? 'fails' : waits}, if it is deleted ${when}${fails ? '' : advice}`
+    trial.same(world.object, undefined, message, world)
   }
 }

@@ -79,6 +79,18 @@ describe('the pods of a cluster in memory', () => {
     expect(await readyOf('mended')).toBe(3)
   })
 
+  it('have the labels of a changed template, and keep those that others set', async () => {
+    const world = simulated(deploymentsRun)
+    await world.runUntilIdle()
+    const labelled = (labels: object) => ({ spec: { template: { metadata: { labels } } } })
+    const labelsOf = () => new Set(world.list(Pod).map(({ metadata }) => JSON.stringify(metadata.labels)))
+    world.patch(Deployment, labelled({ version: '1' }))
+    world.patch(Pod, { metadata: { labels: { role: 'leader' } } })
+    expect(labelsOf()).toEqual(new Set(['{"version":"1","role":"leader"}']))
+    world.patch(Deployment, labelled({ version: '2' }))
+    expect(labelsOf()).toEqual(new Set(['{"version":"2"}']))
+  })
+
   it('of a StatefulSet are made in their order: none after one that crashes', async () => {
     const world = simulated(statefulSetsRun({ crashes: () => true }))
     await world.runUntilIdle()

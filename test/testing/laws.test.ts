@@ -77,6 +77,11 @@ describe('a reconciler that refuses its object for good', () => {
   it.each(lawsOf(refusing, scenario))('%s', (_, holds) => holds())
 })
 
+describe('a reconciler that returns nothing but objects', () => {
+  const silent = shopThat(({ object: { spec } }) => ({ apply: [config('one', { title: spec.title })] }))
+  it.each(lawsOf(silent, scenario))('%s', (_, holds) => holds())
+})
+
 describe('a reconciler of a kind whose status is another controller’s', () => {
   const twins = reconciler({
     name: 'twins',
@@ -124,7 +129,7 @@ describe('a reconciler that labels its object, retains an archive, and deletes t
 })
 
 describe('what a law finds', () => {
-  const broken: [string, ReturnType<typeof shopThat>, string, string][] = [
+  const broken: [string, ReturnType<typeof shopThat>, string, string | RegExp][] = [
     [
       'a random decision',
       shopThat(() => ({ apply: [config('one', { call: String(calls++) })] })),
@@ -255,6 +260,16 @@ describe('what a law finds', () => {
       'ConfigMap default/one is deleted and made again as it was, if Deployment.apps default/web is deleted, at the start',
     ],
     [
+      'a Deployment that is deleted before it has another size',
+      shopThat(({ object: { spec }, owned }) => {
+        const [web] = owned(Deployment)
+        const isOther = web !== undefined && web.spec?.replicas !== spec.size
+        return { apply: isOther ? [] : [deployment(spec.size)] }
+      }),
+      'deletes nothing that is ready',
+      'Deployment.apps default/web is deleted and made again, after "it grows"',
+    ],
+    [
       'a time in the status without a timer',
       shopThat(({ object: { metadata }, now }) => {
         const due = new Date(Date.parse(metadata.creationTimestamp ?? '') + 7777_000)
@@ -274,6 +289,22 @@ describe('what a law finds', () => {
       }),
       'ends its finalizer within its limit',
       '"finalize" has not ended after 86400 s, if it is deleted at the start',
+    ],
+    [
+      'a list in the order in which it came, by the name of the object that differs',
+      shopThat(({ owned }) => ({
+        apply: [config('two', { first: owned(ConfigMap)[0]?.metadata.name ?? 'two' }), config('one')],
+      })),
+      'decides the same',
+      '~ .apply[\'ConfigMap two\'].data.first: "two" → "one"',
+    ],
+    [
+      'a function that throws, in the law of the order too',
+      shopThat(({ object }) => {
+        throw new TypeError(`no field in ${object.metadata.name}`)
+      }),
+      'comes to the same end in whatever order',
+      /^TypeError: no field in corner\n {2}at .*laws\.test\.ts.*\nthis happens at the start\n.*FAIRLEAD_CASE=0$/,
     ],
     [
       'a decision on what it happened to see',
@@ -332,6 +363,43 @@ describe('the error of a law', () => {
     expect(await inCase('0.0.99')).toBeUndefined()
   })
 
+  it('is one line in all laws but the first, if the function throws the same error', async () => {
+    const throwing = shopThat(() => {
+      throw new TypeError('no such field')
+    })
+    const lines: string[][] = []
+    for (const [, holds] of lawsOf(throwing, scenario))
+      await holds().catch((error: Error) => lines.push(error.message.split('\n')))
+    expect(lines[0]).toEqual([
+      'TypeError: no such field',
+      expect.stringMatching(/^ {2}at .*laws\.test\.ts/),
+      'this happens at the start',
+      'to repeat this case alone, run this test with FAIRLEAD_CASE=0',
+    ])
+    const others = lines.slice(1)
+    expect(others.length).toBeGreaterThan(10)
+    for (const other of others)
+      expect(other).toEqual([
+        'TypeError: no such field (see the law "decides the same on the same state, whatever the order of its lists")',
+      ])
+  })
+
+  it('has no advice about a limit if "finalize" fails for good', async () => {
+    const failing = reconciler({
+      name: 'shop',
+      for: Shop,
+      owns,
+      reconcile: () => ({ apply: [config('one')] }),
+      finalize: () => {
+        throw new TerminalError('the archive is full', { reason: 'Full' })
+      },
+    })
+    const [, endsAlone] = lawsOf(failing, { ...scenario, steps: [] }).find(([law]) => law.startsWith('ends its'))!
+    await expect(endsAlone()).rejects.toThrow(
+      /^TerminalError: the archive is full\n.*\n"finalize" fails, if it is deleted at the start\n/,
+    )
+  })
+
   it('has 25 differences at most', async () => {
     let calls = 0
     const many = shopThat(() => ({
@@ -343,5 +411,17 @@ describe('the error of a law', () => {
       (error: Error) => error.message.split('\n'),
     )
     expect(lines.length).toBeLessThanOrEqual(2 + 1 + 25 + 1)
+  })
+})
+
+describe('a law that a scenario does not try', () => {
+  it('says so in its name, and what the scenario lacks', () => {
+    const named = (rows: [string, unknown][]) => rows.flatMap(([law]) => /\(not tried: (.*)\)$/.exec(law)?.[1] ?? [])
+    expect(named(lawsOf(good, scenario))).toEqual(['there is no finalize'])
+    expect(named(lawsOf(good, { objects: scenario.objects }))).toEqual([
+      'its steps have no nested list',
+      'there is no finalize',
+      'it has no steps',
+    ])
   })
 })

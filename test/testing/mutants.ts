@@ -104,6 +104,11 @@ const LEAVES = 'leaves nothing behind'
 const REMADE = 'deletes nothing that is ready'
 const TIMER = 'sets a timer for each time'
 const ENDS = 'ends its finalizer within its limit'
+const DUE = 'makes the Jobs that are due'
+const FAILURE = 'shows the failure of a Job'
+const OLDEST = 'deletes what has ended in the order of its age'
+const SERVES = 'changes no Service so that it selects none'
+const AS_NEW = 'gives a changed object the access and the work'
 
 const atIs = (which: keyof typeof atScenarios) => ({ of: at, scenario: atScenarios[which] })
 const memcachedIs = { of: memcached, scenario: memcachedScenario }
@@ -417,6 +422,62 @@ export const mutants: Mutant[] = [
     from: 'const next = new Date(due.getTime() + DAY_MS)',
     to: 'const next = new Date(now.getTime() + DAY_MS)',
     law: TWICE,
+  },
+  {
+    ...tenantIs,
+    bug: 'the Job of a migration is named without the version',
+    file: 'parts.ts',
+    from: 'migrate: (version: string) => `${name}-migrate-${version}`',
+    to: 'migrate: (_: string) => `${name}-migrate`',
+    law: DUE,
+  },
+  {
+    ...tenantIs,
+    bug: 'the policies of teams that have left are kept',
+    file: 'tenant-database.ts',
+    from: '...policiesOf(object),',
+    to: '...Object.values(Object.fromEntries([...owned(NetworkPolicy), ...policiesOf(object)].map((one) => [one.metadata.name, one]))),',
+    law: AS_NEW,
+  },
+  {
+    ...tenantIs,
+    bug: 'the newest backups are deleted',
+    file: 'tenant-database.ts',
+    from: 'one.metadata.name.localeCompare(other.metadata.name)',
+    to: 'other.metadata.name.localeCompare(one.metadata.name)',
+    law: OLDEST,
+  },
+  {
+    ...tenantIs,
+    bug: 'the oldest backups are kept, so that no more is made',
+    file: 'tenant-database.ts',
+    from: 'jobs.slice(-KEPT)',
+    to: 'jobs.slice(0, KEPT)',
+    law: DUE,
+  },
+  {
+    ...tenantIs,
+    bug: 'Migrating although the migration has failed',
+    file: 'tenant-database.ts',
+    from: 'return { ...order, migratedTo',
+    to: "return { ...order, condition: { ...order.condition, reason: 'Known', message: '' }, migratedTo",
+    law: FAILURE,
+  },
+  {
+    ...tenantIs,
+    bug: 'the version is in the selector of the Services',
+    file: 'parts.ts',
+    from: 'const labelsOf = ({ metadata: { name } }: Tenant, tier: Tier) => ({ tenant: name, tier })',
+    to: 'const labelsOf = ({ metadata: { name }, spec: { version } }: Tenant, tier: Tier) => ({ tenant: name, tier, version })',
+    law: SERVES,
+  },
+  {
+    ...tenantIs,
+    bug: 'the application goes while another version is migrated',
+    file: 'tenant-database.ts',
+    from: "[serviceOf(object, 'app'), applicationOf(object, version)],",
+    to: "migratedTo === undefined || migratedTo === version ? [serviceOf(object, 'app'), applicationOf(object, version)] : [],",
+    law: REMADE,
   },
   {
     ...tenantIs,

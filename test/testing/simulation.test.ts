@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import { describe, expect, expectTypeOf, it } from 'vitest'
 import { z } from 'zod'
 import type { KubeObject } from '#contracts'
@@ -72,6 +73,53 @@ describe('one decision, as a table row', () => {
       throw new RetryAfterError('closed', { afterSeconds: 9 })
     })
     await expect(outcomeOf(failing, { object: corner() })).rejects.toMatchObject({ afterSeconds: 9 })
+  })
+})
+
+describe('a secret that is drawn', () => {
+  const drawing = (isKept: boolean) =>
+    shopThat(({ owned, object: { spec }, secret }) => {
+      const stored = isKept ? owned(Secret)[0]?.data?.['key'] : undefined
+      const key = Secret.of({ metadata: { name: 'key' }, data: { key: stored ?? btoa(secret('key')) } })
+      return { apply: [key, config(spec.data)] }
+    })
+  const started = async (isKept: boolean) => {
+    const world = simulate(drawing(isKept), { objects: [corner()] })
+    await world.run()
+    return world
+  }
+  const keyOf = (world: Simulation) => world.list(Secret)[0]?.data?.['key']
+
+  it('is another one in the next run of a simulation, unless the function reads it back', async () => {
+    for (const isKept of [true, false]) {
+      const world = await started(isKept)
+      const [before, copy] = [keyOf(world), world.copy()]
+      for (const one of [world, copy]) {
+        one.edit({ spec: { data: { a: 'b' } } })
+        await one.run()
+      }
+      expect(keyOf(world) === before).toBe(isKept)
+      expect(keyOf(copy)).toBe(keyOf(world))
+      expect(keyOf(await started(isKept))).toBe(before)
+    }
+  })
+
+  it('is never at rest, if each run makes it anew', async () => {
+    const world = await started(false)
+    await expect(world.runUntilIdle()).rejects.toThrow('shop never becomes idle')
+  })
+
+  it('is the same for the same decision, and another one after its own write', async () => {
+    const keyAfter = async (isKept: boolean, others: KubeObject[]) => {
+      const { apply } = await outcomeOf(drawing(isKept), { object: corner(), others })
+      return apply?.find(({ kind }) => kind === 'Secret')
+    }
+    for (const isKept of [true, false]) {
+      const first = await keyAfter(isKept, [])
+      expect(await keyAfter(isKept, [])).toEqual(first)
+      const again = await keyAfter(isKept, [ownedBy(corner(), first!)])
+      expect(isDeepStrictEqual(again, first)).toBe(isKept)
+    }
   })
 })
 

@@ -109,6 +109,16 @@ describe('its backups', () => {
     expect(world.object?.status).toMatchObject({ lastBackup: '20300103', nextBackup: '2030-01-05T02:00:00.000Z' })
   })
 
+  it('that fail are in a condition, until the next one is complete', async () => {
+    const fails = ({ metadata }: { metadata: { name: string } }) => metadata.name === 'acme-backup-20300101'
+    const world = await running({ cluster: [deploymentsRun, jobsRun({ fails })] })
+    await world.advance(7200)
+    const backedUp = () => world.object?.status?.conditions?.find(({ type }) => type === 'BackedUp')
+    expect(backedUp()).toMatchObject({ status: 'False', message: 'Job acme-backup-20300101' })
+    await world.advance(DAY)
+    expect(backedUp()).toMatchObject({ status: 'True', message: 'Job acme-backup-20300102' })
+  })
+
   it('that were missed are made up for once', async () => {
     const world = await running()
     world.pass(5 * DAY)

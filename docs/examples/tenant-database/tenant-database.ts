@@ -1,4 +1,5 @@
 import {
+  type ConditionUpdate,
   ConfigMap,
   Deployment,
   Job,
@@ -41,13 +42,13 @@ export const tenantDatabase = reconciler({
   for: TenantDatabase,
   owns,
   reconcile(run) {
-    const { jobs, lastBackup, next } = backupsOf(run)
+    const { jobs, lastBackup, next, backedUp } = backupsOf(run)
     const order = orderOf(run)
     const phase = phaseOf(order)
     return {
       apply: [...order.apply, ...jobs, recordOf(run.object, lastBackup)],
       status: { phase, migratedTo: order.migratedTo, lastBackup, nextBackup: next.toISOString() },
-      conditions: [{ ...order.condition, reason: phase }],
+      conditions: [{ ...order.condition, reason: phase }, ...backedUp],
       requeueAt: next,
     }
   },
@@ -116,6 +117,8 @@ interface Backups {
   jobs: JobObject[]
   lastBackup: string | undefined
   next: Date
+  /** The condition of the last backup that has ended. */
+  backedUp: ConditionUpdate[]
 }
 
 /** Returns the backups of the last days. One that is due is made once, also if its time was missed. */
@@ -134,7 +137,15 @@ function backupsOf(run: TenantRun): Backups {
   const isDue = status.migratedTo !== undefined && due >= new Date(metadata.creationTimestamp ?? '')
   const isMade = lastBackup === today || known.some((job) => dayIn(job) === today)
   const jobs = isDue && !isMade ? [...known, toolOf(object, names.backup(today), ['backup', today])] : known
-  return { jobs: jobs.slice(-KEPT), lastBackup, next }
+  return { jobs: jobs.slice(-KEPT), lastBackup, next, backedUp: backedUpBy(known) }
+}
+
+function backedUpBy(known: readonly JobObject[]): ConditionUpdate[] {
+  const last = known.findLast((job) => endOf(job) !== undefined)
+  if (last === undefined) return []
+  const isFailed = endOf(last) === 'Failed'
+  const message = `Job ${last.metadata.name}`
+  return [{ type: 'BackedUp', status: isFailed ? 'False' : 'True', reason: isFailed ? 'Failed' : 'Complete', message }]
 }
 
 /** Returns the last time at which clocks in UTC have shown this hour. */

@@ -1,0 +1,380 @@
+import { isDeepStrictEqual } from 'node:util'
+import { apiVersionOf, controllerOf, isRecord, type KubeObject, kindName, type RunInput } from '#contracts'
+import { sameJson } from '#reconcile'
+import { Deployment, Job, type Kind, type ObservedBy, Pod, type Reconciler, Service, StatefulSet } from '#sdk'
+import { retainerOf } from '#spec'
+import { changesBetween, LawBroken } from './broken.ts'
+import { isReady as isPodReady } from './controllers.ts'
+import { decided, type Law, nameOf } from './effect-laws.ts'
+import { invokeOf, isOfKind } from './given.ts'
+import { asGroup, rest, type Step, type Trial } from './scenario.ts'
+import type { Simulation } from './simulation.ts'
+
+const owns = (kind: Kind<unknown>) => (reconciler: Reconciler) =>
+  reconciler.owns.some((one) => one.kind === kind.kind && one.group === kind.group)
+
+/**
+ * The laws about a change: what was there before it, and must neither stand for what is to come nor stay. With each:
+ * whether it is about this reconciler.
+ */
+export const CHANGE_LAWS: Record<string, [law: Law, isAbout: (reconciler: Reconciler) => boolean]> = {
+  'makes the Jobs that are due, whether complete Jobs of before are there or not': [makesWhatIsDue, owns(Job)],
+  'shows the failure of a Job, and does not wait for it as if it still ran': [showsFailures, owns(Job)],
+  'deletes what has ended in the order of its age, as time passes': [
+    deletesTheOldest,
+    (reconciler) => owns(Job)(reconciler) || owns(Pod)(reconciler),
+  ],
+  'changes no Service so that it selects none of the pods that are ready': [keepsServing, owns(Service)],
+  'gives a changed object the access and the work of a new one with its spec': [
+    isAsNew,
+    ({ external }) => external === undefined,
+  ],
+}
+
+interface Change {
+  /** The idle world before the change. */
+  before: Simulation
+  change: (world: Simulation) => void | Promise<void>
+  when: string
+  /** Nothing but time passes. */
+  isTime: boolean
+}
+
+/** How many timers are followed after the last step. */
+const MOST_TIMERS = 12
+/** A timer that fires earlier is a poll: the next time that the object contains is of interest. */
+const POLL_MS = 3_600_000
+
+/** Yields the steps, then the passing of time up to each of the next timers, then the deletion. */
+async function* changesOf(trial: Trial): AsyncGenerator<Change> {
+  const { steps = [] } = trial.scenario
+  const world = trial.world()
+  let number = 0
+  trial.begins(number++, 'at the start')
+  await world.runUntilIdle()
+  const goes = async function* (change: Step[1], when: string, isTime = false): AsyncGenerator<Change> {
+    if (trial.begins(number++, when)) yield { before: world.copy(), change, when, isTime }
+    await change(world)
+  }
+  for (const [what, change] of steps.flatMap(asGroup)) {
+    yield* goes(change, `after "${what}"`)
+    await world.runUntilIdle()
+  }
+  await rest(world)
+  for (let timers = 0; timers < MOST_TIMERS; timers++) {
+    const next = nextTimeOf(world)
+    if (next === undefined) break
+    const seconds = (next - world.now.getTime()) / 1000
+    const passes = async (one: Simulation) => {
+      one.pass(seconds)
+      await one.runUntilIdle()
+    }
+    yield* goes(passes, `when it is ${new Date(next).toISOString()}`, true)
+    await rest(world)
+  }
+  if (world.object !== undefined && world.object.metadata.deletionTimestamp === undefined)
+    yield* goes((one) => one.delete(), 'after its deletion')
+}
+
+function nextTimeOf({ object, timer, failure, now }: Simulation): number | undefined {
+  if (object === undefined || timer === undefined || failure !== undefined) return undefined
+  const due = Math.max(timer.getTime(), now.getTime())
+  if (due - now.getTime() >= POLL_MS) return due
+  const promised = timesIn(object).filter((time) => time > due)
+  return promised.length === 0 ? due : Math.min(...promised)
+}
+
+/** Returns all times in a value, in epoch milliseconds. */
+export function timesIn(value: unknown): number[] {
+  if (typeof value === 'string')
+    return /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d/.test(value)
+      ? [Date.parse(value)].filter((time) => !Number.isNaN(time))
+      : []
+  return typeof value === 'object' && value !== null ? Object.values(value).flatMap(timesIn) : []
+}
+
+type JobObject = ObservedBy<typeof Job>
+
+const hasEnded = (object: KubeObject): boolean => {
+  const { phase, conditions = [] } = (object.status ?? {}) as {
+    phase?: string
+    conditions?: { type: string; status: string }[]
+  }
+  if (isOfKind(object, Pod)) return phase === 'Succeeded'
+  return isOfKind(object, Job) && conditions.some(({ type, status }) => type === 'Complete' && status === 'True')
+}
+
+/** The kind and name of an object without its numbers and digests: the same for each of a series. */
+const seriesOf = (object: KubeObject): string => nameOf(object).replaceAll(/[0-9a-f]*\d[0-9a-f]*/g, '#')
+
+/** As `ttlSecondsAfterFinished` does it, which is in no spec that the function sees. */
+async function makesWhatIsDue(trial: Trial): Promise<void> {
+  for await (const { before, change, when } of changesOf(trial)) {
+    const cleaned = before.copy()
+    const complete = cleaned.list(Job).filter(hasEnded)
+    if (complete.length === 0) continue
+    for (const job of complete) cleaned.memory.delete(job)
+    await cleaned.runUntilIdle()
+    // A function that has no other record of what was done begins again.
+    if (cleaned.writes.length > 0) continue
+    const made = await jobsMadeIn(before.copy(), change)
+    const due = await jobsMadeIn(cleaned, change)
+    const missing = [...due].find(([series]) => !made.has(series))
+    if (missing === undefined) continue
+    const names = complete.map(nameOf).join(', ')
+    throw new LawBroken(`${missing[1]} is not made, but it would be if these were deleted before it, ${when}: ${names}`)
+  }
+}
+
+/** Returns the Jobs that are made after a change, by their series. */
+async function jobsMadeIn(world: Simulation, change: Change['change']): Promise<Map<string, string>> {
+  const made = new Map<string, string>()
+  world.before = ({ object }) => {
+    if (isOfKind(object, Job) && world.memory.find(object) === undefined) made.set(seriesOf(object), nameOf(object))
+  }
+  await change(world)
+  await rest(world)
+  return made
+}
+
+/** What a Job has in its status while it runs, and at its ends. */
+const JOB_STATUSES = {
+  active: { active: 1 },
+  complete: { succeeded: 1, conditions: [{ type: 'Complete', status: 'True', reason: 'CompletionsReached' }] },
+  failed: { failed: 1, conditions: [{ type: 'Failed', status: 'True', reason: 'BackoffLimitExceeded' }] },
+}
+
+async function showsFailures(trial: Trial): Promise<void> {
+  const invoke = invokeOf(trial.reconciler)
+  for await (const { start, when } of trial.starts()) {
+    const world = start()
+    await world.runUntilIdle()
+    for (const input of world.inputs)
+      for (const job of input.owned[JOBS] ?? []) {
+        const decision = async (status: object) =>
+          withoutStatuses(
+            await decided(invoke, withJob(input, { ...job, status: { startTime: input.now, ...status } })),
+          )
+        const active = await decision(JOB_STATUSES.active)
+        const complete = await decision(JOB_STATUSES.complete)
+        const failed = await decision(JOB_STATUSES.failed)
+        // A function that does not care how the Job ends may do so.
+        if (isDeepStrictEqual(active, complete)) continue
+        const lines = changesBetween(failed, complete)
+        if (isDeepStrictEqual(failed, active))
+          throw new LawBroken(`it waits for ${nameOf(job)} as if it still ran, if it has failed, ${when}`, { lines })
+        const isShown = !isDeepStrictEqual(shownBy(failed), shownBy(complete))
+        const isTold = !isDeepStrictEqual(shownBy(active), shownBy(complete))
+        if (isTold && !isShown && !isDeepStrictEqual(failed, complete))
+          throw new LawBroken(`it shows ${nameOf(job)} as complete, if it has failed, ${when}`, { lines })
+      }
+  }
+}
+
+const JOBS = kindName(Job.kind, apiVersionOf(Job))
+
+function withJob(input: RunInput, job: KubeObject): RunInput {
+  const jobs = (input.owned[JOBS] ?? []).map((one) => (nameOf(one) === nameOf(job) ? job : one))
+  return { ...input, owned: { ...input.owned, [JOBS]: jobs } }
+}
+
+/** A function returns observed objects with their status. */
+function withoutStatuses(decision: unknown): Record<string, unknown> {
+  const { apply, ...others } = decision as { apply?: Record<string, KubeObject> }
+  const objects = Object.entries(apply ?? {}).map(([name, object]) => [name, { ...object, status: undefined }])
+  return { ...others, apply: Object.fromEntries(objects) }
+}
+
+const shownBy = ({ status, conditions, events, throws }: Record<string, unknown>): unknown => ({
+  status,
+  conditions,
+  events,
+  throws,
+})
+
+async function deletesTheOldest(trial: Trial): Promise<void> {
+  for await (const { before, change, when, isTime } of changesOf(trial)) {
+    if (!isTime) continue
+    const world = before.copy()
+    // No Job that it makes is complete in the same run.
+    world.isStepwise = true
+    const deleted: { newest: KubeObject; older: KubeObject[] }[] = []
+    world.before = ({ verb, object }) => {
+      const found = world.memory.find(object)
+      if (verb !== 'delete' || found === undefined || !hasEnded(found)) return
+      const others = world.memory.all().filter((one) => hasEnded(one) && seriesOf(one) === seriesOf(found))
+      const older = others.filter((one) => bornAt(one) < bornAt(found))
+      if (others.every((one) => bornAt(one) <= bornAt(found))) deleted.push({ newest: found, older })
+    }
+    await change(world)
+    await rest(world)
+    for (const { newest, older } of deleted) {
+      const left = older.filter(({ metadata }) => world.memory.all().some((one) => one.metadata.uid === metadata.uid))
+      trial.same(left.map(nameOf), [], `${nameOf(newest)} is deleted, and older ones stay, ${when}`)
+    }
+  }
+}
+
+const bornAt = ({ metadata }: KubeObject): number => Date.parse(metadata.creationTimestamp ?? '')
+
+export async function keepsServing(trial: Trial): Promise<void> {
+  if (trial.scenario.cluster === undefined) return
+  for await (const { before, change, when } of changesOf(trial)) {
+    const served = before.list(Service).flatMap((service) => {
+      const pods = podsBehind(before, service)
+      return pods.length === 0 ? [] : [{ service, owners: new Set(pods.map(ownerOf)) }]
+    })
+    const world = before.copy()
+    world.isStepwise = true
+    const lost = new Map<string, Selector>()
+    world.memory.beforeChange = () => {
+      for (const { service, owners } of served) {
+        const now = world.memory.find(service) as ServiceObject | undefined
+        const isReady = (pod: ObservedBy<typeof Pod>) => isPodReady(pod) && owners.has(ownerOf(pod))
+        if (now && podsBehind(world, now).length === 0 && world.list(Pod).some(isReady))
+          lost.set(nameOf(service), selectorOf(now))
+      }
+    }
+    if (served.length === 0) continue
+    await change(world)
+    await rest(world)
+    for (const { service } of served) {
+      const end = world.memory.find(service) as ServiceObject | undefined
+      const [name, was] = [nameOf(service), selectorOf(service)]
+      if (end === undefined || !lost.has(name) || sameJson(selectorOf(end), was)) continue
+      // A Service that is to reach nothing may do so.
+      if (podsBehind(world, end).length === 0) continue
+      throw new LawBroken(`${name} selects none of the ready pods for a time, ${when}`, {
+        lines: changesBetween({ spec: { selector: was } }, { spec: { selector: lost.get(name) } }),
+      })
+    }
+  }
+}
+
+type ServiceObject = ObservedBy<typeof Service>
+type Selector = Record<string, string>
+
+const selectorOf = ({ spec }: ServiceObject): Selector => spec?.selector ?? {}
+
+const ownerOf = (object: KubeObject): string | undefined => controllerOf(object)?.uid
+
+function podsBehind(world: Simulation, service: ServiceObject): ObservedBy<typeof Pod>[] {
+  const wanted = Object.entries(selectorOf(service))
+  const isSelected = ({ metadata: { namespace, labels = {} } }: KubeObject) =>
+    namespace === service.metadata.namespace && wanted.every(([label, value]) => labels[label] === value)
+  return wanted.length === 0 ? [] : world.list(Pod).filter((pod) => isSelected(pod) && isPodReady(pod))
+}
+
+/** The API groups of what lets others in: policies, roles, routes. */
+const ACCESS = ['networking.k8s.io', 'rbac.authorization.k8s.io', 'gateway.networking.k8s.io']
+/** How many timers what is left may wait for its end. */
+const GRACE_TIMERS = 3
+
+export async function isAsNew(trial: Trial): Promise<void> {
+  for await (const { start, when } of trial.starts()) {
+    const world = start()
+    await rest(world)
+    const { object } = world
+    if (object === undefined || object.metadata.deletionTimestamp !== undefined) continue
+    const anew = await restedAnew(trial, world, object)
+    if (anew === undefined || !standsAs(world, anew)) continue
+    for (const job of anew.list(Job)) demandItsWork(world, job, when)
+    for (let timers = 0; leftIn(world, anew).length > 0; timers++) {
+      const next = nextTimeOf(world)
+      if (timers < GRACE_TIMERS && next !== undefined) {
+        await world.advance((next - world.now.getTime()) / 1000)
+        continue
+      }
+      throw new LawBroken(`it leaves what a new object with its spec does not have, ${when}`, {
+        lines: leftIn(world, anew).map((one) => `+ ${nameOf(one)}`),
+      })
+    }
+  }
+}
+
+/** Returns a world of the same time and the same other objects, where the object is new. Undefined: it fails there. */
+async function restedAnew(
+  trial: Trial,
+  { memory, now }: Simulation,
+  object: KubeObject,
+): Promise<Simulation | undefined> {
+  const { metadata, status: _, ...content } = object
+  const { name, namespace, labels, annotations } = metadata
+  const born = { name, ...(namespace && { namespace }), ...(labels && { labels }), ...(annotations && { annotations }) }
+  const others = memory
+    .all()
+    .filter((one) => nameOf(one) !== nameOf(object) && controllerOf(one) === undefined && retainerOf(one) === undefined)
+  const world = trial.world({ objects: [{ ...content, metadata: born }, ...others], now })
+  try {
+    await rest(world)
+  } catch {
+    return undefined
+  }
+  return world.failure === undefined ? world : undefined
+}
+
+const ownedIn = ({ memory, object }: Simulation): KubeObject[] =>
+  memory.all().filter((one) => ownerOf(one) === object?.metadata.uid && retainerOf(one) === undefined)
+
+/** Whether both are as far: all workloads are ready, all Jobs complete, and other objects have the same conditions. */
+function standsAs(world: Simulation, anew: Simulation): boolean {
+  if (world.failure !== undefined) return false
+  return [world, anew].every((one) =>
+    ownedIn(one).every((object) => {
+      if (isOfKind(object, Job)) return hasEnded(object)
+      if (isOfKind(object, Deployment) || isOfKind(object, StatefulSet)) return isRolledOut(object)
+      const found = [world, anew].map(({ memory }) => memory.find(object)).filter((found) => found !== undefined)
+      return new Set(found.map(standOf)).size === 1
+    }),
+  )
+}
+
+function isRolledOut(object: KubeObject): boolean {
+  const { spec, status } = object as { spec?: { replicas?: number }; status?: { readyReplicas?: number } }
+  return status?.readyReplicas !== undefined && status.readyReplicas >= (spec?.replicas ?? 1)
+}
+
+function standOf({ status }: KubeObject): string {
+  if (!isRecord(status)) return ''
+  const { phase, conditions = [] } = status as { phase?: string; conditions?: { type: string; status: string }[] }
+  return JSON.stringify([phase, conditions.map(({ type, status }) => `${type}=${status}`).sort()])
+}
+
+/** Returns objects that give access, and that a new object does not have. */
+function leftIn(world: Simulation, anew: Simulation): KubeObject[] {
+  const accessIn = (one: Simulation) =>
+    ownedIn(one).filter(
+      (object) => ACCESS.some((group) => object.apiVersion.startsWith(`${group}/`)) || isOfKind(object, Service),
+    )
+  const wanted = accessIn(anew)
+  const left = accessIn(world).filter((object) => wanted.every((one) => nameOf(one) !== nameOf(object)))
+  // An object of the kind under another name may stand for it.
+  const count = (objects: readonly KubeObject[], kind: string) => objects.filter((one) => one.kind === kind).length
+  return left.filter(({ kind }) => count(accessIn(world), kind) > count(wanted, kind))
+}
+
+/** A complete Job stands only for what it has done: its commands, and its image if that is the one that now runs. */
+function demandItsWork(world: Simulation, job: JobObject, when: string): void {
+  const before = world.memory.find(job) as JobObject | undefined
+  if (before === undefined) return
+  const [was, is] = [workOf(before), workOf(job)]
+  const running = new Set([...world.list(Deployment), ...world.list(StatefulSet)].flatMap(imagesOf))
+  const isOther =
+    !sameJson(was.commands, is.commands) || is.images.some((one) => running.has(one) && !was.images.includes(one))
+  if (!isOther) return
+  throw new LawBroken(`${nameOf(job)} is complete for a former spec, and stands for this one, ${when}`, {
+    lines: changesBetween(was, is),
+  })
+}
+
+interface Templated {
+  spec?: { template: { spec?: { containers: { image?: string; command?: string[]; args?: string[] }[] } } }
+}
+
+const containersOf = ({ spec }: Templated) => spec?.template.spec?.containers ?? []
+const imagesOf = (object: Templated): string[] => containersOf(object).flatMap(({ image }) => image ?? [])
+
+const workOf = (job: Templated) => ({
+  images: imagesOf(job),
+  commands: containersOf(job).map(({ command, args }) => ({ command, args })),
+})

@@ -1,0 +1,232 @@
+import { describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import type { KubeObject } from '#contracts'
+import { Deployment, Job, NetworkPolicy, type ReconcileOutcome, type Run, reconciler, resource, Service } from '#sdk'
+import { deploymentsRun, jobsRun, lawsOf, type Scenario } from '#testing'
+
+const Shop = resource({
+  group: 'example.com',
+  version: 'v1',
+  kind: 'Shop',
+  plural: 'shops',
+  spec: z.object({ version: z.string().default('1'), doors: z.array(z.string()).default(['a', 'b']) }),
+  status: z.object({ phase: z.string().optional(), setUp: z.string().optional(), cleaned: z.string().optional() }),
+})
+const owns = [Deployment, Job, Service, NetworkPolicy] as const
+
+type ShopRun = Run<typeof Shop, (typeof owns)[number], never>
+type Status = { phase?: string; setUp?: string; cleaned?: string }
+const shopThat = (reconcile: (run: ShopRun) => ReconcileOutcome<Status> | undefined) =>
+  reconciler({ name: 'shop', for: Shop, owns, reconcile })
+
+const scenario: Scenario = {
+  objects: [Shop.of({ metadata: { name: 'corner', namespace: 'default' }, spec: {} })],
+  cluster: [deploymentsRun, jobsRun],
+  steps: [
+    ['a door is closed', (world) => world.edit({ spec: { doors: ['b'] } })],
+    ['a version comes', (world) => world.edit({ spec: { version: '2' } })],
+  ],
+}
+
+const job = (name: string, args: string[], image = 'tools') =>
+  Job.of({ metadata: { name }, spec: { template: { spec: { containers: [{ name: 'main', image, args }] } } } })
+type JobObject = ReturnType<typeof job>
+const has = (one: JobObject | undefined, type: string) =>
+  one?.status?.conditions?.some((condition) => condition.type === type) === true
+const jobNamed = ({ owned }: ShopRun, name: string) => owned(Job).find(({ metadata }) => metadata.name === name)
+const web = (labels: Record<string, string>, image = 'web') =>
+  Deployment.of({
+    metadata: { name: 'web' },
+    spec: {
+      selector: { matchLabels: { app: 'web' } },
+      template: { metadata: { labels }, spec: { containers: [{ name: 'main', image }] } },
+    },
+  })
+const service = (selector: Record<string, string>) => Service.of({ metadata: { name: 'web' }, spec: { selector } })
+const door = (name: string) => NetworkPolicy.of({ metadata: { name }, spec: { podSelector: {} } })
+
+/** Runs its Job for each version, as its status records. `named`: the name of the Job. */
+const settingUp = (named: (version: string) => string) => (run: ShopRun) => {
+  const { version } = run.object.spec
+  const found = jobNamed(run, named(version))
+  const isDone = has(found, 'Complete')
+  const setUp = isDone ? version : run.object.status.setUp
+  const due = setUp === version ? [] : [job(named(version), [version])]
+  const phase = has(found, 'Failed') ? 'Failed' : setUp === version ? 'Open' : 'SettingUp'
+  return { apply: found ? [found] : due, status: { phase, ...(setUp !== undefined && { setUp }) } }
+}
+
+const HOUR_MS = 3_600_000
+/** Cleans each hour, and keeps some of the Jobs. */
+const cleaning =
+  (kept: (jobs: JobObject[]) => KubeObject[]) =>
+  ({ object: { status }, owned, now }: ShopRun) => {
+    const hour = `${Math.floor(now.getTime() / HOUR_MS)}`
+    const known = owned(Job).toSorted((one, other) => one.metadata.name.localeCompare(other.metadata.name))
+    const done = known.filter((one) => has(one, 'Complete')).map(({ metadata }) => metadata.name.slice(6))
+    const cleaned = [...done, status.cleaned ?? '0'].sort().at(-1)!
+    const isKnown = known.some(({ metadata }) => metadata.name === `clean-${hour}`)
+    const failed = known.filter((one) => has(one, 'Failed')).map(({ metadata }) => metadata.name)
+    return {
+      apply: kept(hour > cleaned && !isKnown ? [...known, job(`clean-${hour}`, ['clean'])] : known),
+      status: { cleaned, phase: `failed: ${failed.join()}` },
+      requeueAt: new Date((Math.floor(now.getTime() / HOUR_MS) + 1) * HOUR_MS),
+    }
+  }
+
+const ABOUT_CHANGES = /^(makes the Jobs|shows the failure|deletes what|changes no Service|gives a changed object)/
+
+const broken = async (shop: ReturnType<typeof shopThat>): Promise<Error[]> => {
+  const errors: Error[] = []
+  for (const [law, holds] of lawsOf(shop, scenario))
+    if (ABOUT_CHANGES.test(law)) await holds().catch((error: Error) => errors.push(error))
+  return errors
+}
+
+describe('a law about a change finds', () => {
+  const found: [string, ReturnType<typeof shopThat>, string, string][] = [
+    [
+      'a complete Job that keeps the next one from being made',
+      shopThat(settingUp(() => 'set-up')),
+      'makes the Jobs that are due',
+      'Job.batch default/set-up is not made, but it would be if these were deleted before it, after "a version comes"',
+    ],
+    [
+      'kept Jobs that leave no room for the next one',
+      shopThat(cleaning((jobs) => jobs.slice(0, 2))),
+      'makes the Jobs that are due',
+      'is not made, but it would be if these were deleted before it, when it is 2030-01-01T02:00:00.000Z',
+    ],
+    [
+      'a Job without a record beside it, which stands for each version',
+      shopThat((run) => ({ apply: [jobNamed(run, 'set-up') ?? job('set-up', [run.object.spec.version])] })),
+      'gives a changed object the access and the work',
+      'Job.batch default/set-up is complete for a former spec, and stands for this one, after "a version comes"',
+    ],
+    [
+      'a Job of the image of before, beside an application of the next one',
+      shopThat((run) => {
+        const image = `web:${run.object.spec.version}`
+        return { apply: [jobNamed(run, 'set-up') ?? job('set-up', ['migrate'], image), web({ app: 'web' }, image)] }
+      }),
+      'gives a changed object the access and the work',
+      'is complete for a former spec, and stands for this one, after "a version comes"',
+    ],
+    [
+      'a door that stays open',
+      shopThat(({ object, owned }) => ({
+        apply: [...new Set([...owned(NetworkPolicy).map(({ metadata }) => metadata.name), ...object.spec.doors])].map(
+          door,
+        ),
+      })),
+      'gives a changed object the access and the work',
+      'it leaves what a new object with its spec does not have, after "a door is closed"',
+    ],
+    [
+      'a Job that has failed, and counts as one that runs',
+      shopThat((run) => {
+        const { status, ...outcome } = settingUp((version) => `set-up-${version}`)(run)
+        return { ...outcome, status: { ...status, phase: status.phase === 'Failed' ? 'SettingUp' : status.phase } }
+      }),
+      'shows the failure of a Job',
+      'it waits for Job.batch default/set-up-1 as if it still ran, if it has failed, at the start',
+    ],
+    [
+      'a Job that has failed, and is shown as one that is complete',
+      shopThat((run) => {
+        const found = jobNamed(run, 'set-up') ?? job('set-up', [])
+        const hasEnded = has(found, 'Failed') || has(found, 'Complete')
+        const apply = has(found, 'Complete') ? [found, web({ app: 'web' })] : [found]
+        return { apply, status: { phase: hasEnded ? 'Open' : 'SettingUp' } }
+      }),
+      'shows the failure of a Job',
+      'it shows Job.batch default/set-up as complete, if it has failed, at the start',
+    ],
+    [
+      'that the newest is deleted',
+      shopThat(cleaning((jobs) => [...jobs.slice(0, -1).toReversed(), ...jobs.slice(-1)].slice(-2))),
+      'deletes what has ended',
+      'is deleted, and older ones stay, when it is 2030-01-01T02:00:00.000Z',
+    ],
+    [
+      'a selector with the version',
+      shopThat(({ object: { spec } }) => {
+        const labels = { app: 'web', version: spec.version }
+        return { apply: [service(labels), web(labels)] }
+      }),
+      'changes no Service',
+      'Service default/web selects none of the ready pods for a time, after "a version comes"',
+    ],
+  ]
+  it.each(found)('%s', async (_, shop, law, message) => {
+    const rows = lawsOf(shop, scenario).filter(([name]) => name.startsWith(law))
+    expect(rows).toHaveLength(1)
+    await expect(rows[0]![1]()).rejects.toThrow(message)
+  })
+})
+
+describe('a law about a change leaves it to the author', () => {
+  const choices: [string, ReturnType<typeof shopThat>][] = [
+    ['to record what a Job has done', shopThat(settingUp((version) => `set-up-${version}`))],
+    ['to keep the latest Jobs, or all of them', shopThat(cleaning((jobs) => jobs.slice(-2)))],
+    ['to keep all Jobs', shopThat(cleaning((jobs) => jobs))],
+    [
+      'to have the Job itself as the only record',
+      shopThat(({ object }) => ({ apply: [job(`v${object.spec.version}`, [])] })),
+    ],
+    [
+      'not to care how a Job ends',
+      shopThat((run) => ({ apply: [job('warm-up', [])], status: { phase: `${run.owned(Job).length}` } })),
+    ],
+    [
+      'to go on when a Job has ended in any way',
+      shopThat((run) => {
+        const found = jobNamed(run, 'warm-up') ?? job('warm-up', [])
+        const hasEnded = has(found, 'Complete') || has(found, 'Failed')
+        return {
+          apply: hasEnded || run.owned(Deployment).length > 0 ? [found, web({ app: 'web' })] : [found],
+          status: { phase: hasEnded ? 'Open' : 'Warming' },
+        }
+      }),
+    ],
+    [
+      'to keep a Job of other tools',
+      shopThat((run) => {
+        const image = `tools:${run.object.spec.version}`
+        return { apply: [jobNamed(run, 'set-up') ?? job('set-up', ['run'], image), web({ app: 'web' })] }
+      }),
+    ],
+    [
+      'to close a Service, or to have no pods behind it for a time',
+      shopThat(({ object: { spec } }) => ({
+        apply: [
+          service(spec.doors.length > 1 ? { app: 'web' } : { app: 'none' }),
+          { ...web({ app: 'web' }), spec: { ...web({ app: 'web' }).spec!, replicas: spec.version === '2' ? 0 : 1 } },
+        ],
+      })),
+    ],
+    [
+      'to label pods by the version',
+      shopThat(({ object: { spec } }) => ({
+        apply: [service({ app: 'web' }), web({ app: 'web', version: spec.version })],
+      })),
+    ],
+    ['to close doors', shopThat(({ object }) => ({ apply: object.spec.doors.map(door) }))],
+    [
+      'to close a door some time later',
+      shopThat(({ object, owned, now }) => {
+        const wanted = object.spec.doors
+        const left = owned(NetworkPolicy).filter(({ metadata }) => !wanted.includes(metadata.name))
+        const since = Date.parse(object.status.cleaned ?? '')
+        const isOver = left.length > 0 && now.getTime() - since >= HOUR_MS
+        const status = left.length > 0 && !isOver ? { cleaned: object.status.cleaned ?? now.toISOString() } : {}
+        return {
+          apply: [...wanted.map(door), ...(isOver ? [] : left.map(({ metadata }) => door(metadata.name)))],
+          status,
+          ...(left.length > 0 && !isOver && { requeueAt: new Date(Date.parse(status.cleaned!) + HOUR_MS) }),
+        }
+      }),
+    ],
+  ]
+  it.each(choices)('%s', async (_, shop) => expect(await broken(shop)).toEqual([]))
+})
