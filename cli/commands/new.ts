@@ -12,20 +12,16 @@ import {
   type FairleadSource,
   given,
   kindFiles,
+  type MakeOptions,
   makeProject,
   NameError,
   namesOf,
   released,
-  type TemplateName,
 } from '#scaffold'
 import type { CommandContext } from '../options.ts'
 import { objectsIn } from './manifests.ts'
 
-export interface NewOptions {
-  template: TemplateName
-  kind?: string
-  plural?: string
-  group?: string
+export interface NewOptions extends Pick<MakeOptions, 'template' | 'kind' | 'plural' | 'group'> {
   crd?: string
   fairlead?: string
 }

@@ -2,7 +2,7 @@ export { type DeadFilter, type ReplayTools, replay, selectLetters, textOf } from
 export { type ExistingStreams, openExistingStreams, withExistingStreams } from './existing-streams.ts'
 export { type Explanation, explain, untoldBy } from './explain/explain.ts'
 export { storedObject } from './explain/facts.ts'
-export { gather, reconcilersOf, targetOf } from './explain/gather.ts'
+export { type Asked, gather, reconcilersOf, targetOf } from './explain/gather.ts'
 export { type Health, healthOf, wordsOf } from './explain/health.ts'
 export { colored, jsonOf, type Known, pageOf, reachOf, writersOf } from './explain/page.ts'
 export {

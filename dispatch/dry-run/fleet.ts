@@ -1,28 +1,20 @@
-import type { Invoke, KubeObject, ResourceRef, RunLog } from '#contracts'
+import type { KubeObject, ResourceRef } from '#contracts'
 import { type KubeClient, METADATA_ONLY_LIST, resourcePath } from '#kube'
 import { forEachAtMost, mapAtMost } from '#primitives'
-import type { Reconciled } from '#reconcile'
 import { ownerOf, type ReconcilerSpec } from '#spec'
 import { undefinedIfGone } from '../errors.ts'
 import { apiView, type Lists } from './api-view.ts'
-import { type DryRunResult, dryRun } from './dry-run.ts'
+import { type DryRunOptions, type DryRunResult, dryRun } from './dry-run.ts'
 
-export interface FleetOptions {
-  kube: KubeClient
-  name: string
-  spec: ReconcilerSpec
-  invoke: Invoke
-  /** The kinds whose contents are confidential. Left out: Secrets. */
-  isReferenceOnly?: Reconciled['isReferenceOnly']
+export interface FleetOptions
+  extends Pick<DryRunOptions, 'kube' | 'name' | 'spec' | 'invoke' | 'isReferenceOnly' | 'log' | 'signal'> {
   /** The objects to compare, by pages. Their metadata is enough. */
   pages: Iterable<{ items: KubeObject[] }> | AsyncIterable<{ items: KubeObject[] }>
   /** The namespace of all objects; undefined: any. */
   namespace: string | undefined
   /** Dry runs at a time. */
   concurrency: number
-  log: RunLog
   now: () => Date
-  signal: AbortSignal
   /** Called before the dry run of an object. False: it is left out. */
   begins: (object: KubeObject) => boolean
   /** Called after the dry run of an object. */

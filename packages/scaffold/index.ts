@@ -1,5 +1,5 @@
 export { type Definition, existingKind } from './existing.ts'
 export { funcPack } from './func-pack.ts'
-export { addKind, type FairleadSource, given, makeProject, released } from './make.ts'
+export { addKind, type FairleadSource, given, type MakeOptions, makeProject, released } from './make.ts'
 export { NameError, namesOf, pluralOf, projectName } from './names.ts'
-export { kindFiles, type TemplateName } from './project.ts'
+export { kindFiles } from './project.ts'

@@ -87,11 +87,7 @@ interface Declared extends Pick<Relative, 'kind' | 'namespace' | 'name'> {
   stage?: AppliedObject['stage']
 }
 
-export interface Relative {
-  kind: string
-  ref: ResourceRef
-  namespace?: string
-  name: string
+export interface Relative extends Target {
   /** Undefined if the object does not exist. */
   object?: KubeObject
   /** A pod of this workload that cannot run; undefined if there is none, or if the user may not list pods. */

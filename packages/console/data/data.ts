@@ -3,6 +3,7 @@ import type { Logger } from 'pino'
 import type { KubeObject, ResourceRef, RunRecord, RunResult } from '#contracts'
 import { type DeadLetter, isPresent, NoRunsError, type RunsView, type StoredRun } from '#events'
 import {
+  type Asked,
   conditionOf,
   type ExistingStreams,
   gather,
@@ -56,12 +57,6 @@ export interface ReconcilerCounts {
   /** The key that is queued longest; undefined: none is. */
   oldest: Date | undefined
   isServed: boolean
-}
-
-export interface Asked {
-  kind: string
-  namespace: string | undefined
-  name: string
 }
 
 /** What pages show. Each read is bounded, shared by all tabs, and the more seldom the more it costs. */

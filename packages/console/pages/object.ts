@@ -1,6 +1,7 @@
 import { toGet, toList } from '#console/access'
 import { controllerOf, namespacedName } from '#contracts'
 import {
+  type Asked,
   conditionsOf,
   type Explanation,
   explain,
@@ -20,7 +21,6 @@ import {
 } from '#inspect'
 import { UsageError } from '#process/exit'
 import { isRefused, readReconciler } from '#spec'
-import type { Asked } from '../data/data.ts'
 import { type Html, html } from '../html.ts'
 import { history, toneOf } from './history.ts'
 import { type Ask, NotFoundError, type Page, permitted } from './page.ts'
