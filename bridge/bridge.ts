@@ -73,7 +73,11 @@ class WatchingBridge implements Bridge {
     const { events, log, random = Math.random, shard = '' } = deps
     const enqueue = (reconciler: string, key: string, lane: 'high' | 'low', cause: string) =>
       this.#publisher.enqueue(reconciler, key, lane, cause)
-    this.#relations = new Relations({ events, log, signal: this.#ended.signal }, enqueue)
+    const isClusterScoped = async (ref: ResourceRef) => {
+      await this.#scopes.discover([ref], this.#ended.signal)
+      return this.#scopes.isClusterScoped(ref)
+    }
+    this.#relations = new Relations({ events, log, signal: this.#ended.signal, isClusterScoped }, enqueue)
     this.#resyncs = new Resyncs({
       events,
       log,

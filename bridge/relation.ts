@@ -7,11 +7,12 @@ import {
   namesAt,
   namespacesAt,
   type ObjectSelector,
+  ownersOfKind,
   type RelatedResource,
   selectionOf,
 } from '#spec'
 import { hasKey, type Reconciler } from './reconcilers.ts'
-import type { Change, RelatedTo } from './routing.ts'
+import { type Change, isPossibleName, type RelatedTo } from './routing.ts'
 
 /**
  * A relation of a Reconciler, with the state that maps related objects back to keys: the names in the fields of
@@ -25,6 +26,8 @@ export class Relation {
   readonly primaries: NamingPrimaries | undefined
   /** Undefined: changes of objects that the selector does not match concern no primary. */
   readonly members: Members | undefined
+  /** Undefined: owner references do not matter. */
+  readonly owners: Owners | undefined
   /** Rounds for all primaries that name a namespace. */
   readonly fanOuts = new FanOuts()
   readonly #selects: ObjectSelector
@@ -38,7 +41,8 @@ export class Relation {
     this.to = to
     this.#selects = selectionOf(related)
     this.primaries = isByField(related) ? new NamingPrimaries(reconciler, related, reads) : undefined
-    this.members = isWider && related.byName === undefined ? new Members(this, index, reads) : undefined
+    this.owners = related.byOwner ? new Owners(reconciler, related, reads) : undefined
+    this.members = isWider && !isByObject(related) ? new Members(this, index, reads) : undefined
   }
 
   /**
@@ -46,9 +50,58 @@ export class Relation {
    * matches or not.
    */
   async concerns({ namespace, name, object }: Change): Promise<boolean> {
-    await Promise.all([this.primaries?.ready, this.members?.ready])
-    if (this.to.related.byName !== undefined || object === undefined || this.#selects(object)) return true
+    await Promise.all([this.primaries?.ready, this.members?.ready, this.owners?.ready])
+    if (isByObject(this.to.related) || object === undefined || this.#selects(object)) return true
     return this.members?.has(keyOf(namespace, name)) ?? false
+  }
+}
+
+/** Whether the change of an object finds its primaries by a name, whether its labels match the relation or not. */
+export const isByObject = ({ byName, byOwner }: RelatedResource): boolean => byName !== undefined || byOwner === true
+
+/** The owners of related objects, as they were when the keys of these objects were last enqueued. */
+export class Owners {
+  readonly #reconciler: Reconciler
+  readonly #names = new Map<string, readonly string[]>()
+  /** Objects whose owners before EVENTS had them are not known: their keys may not have been enqueued. */
+  readonly #unsure = new Set<string>()
+  readonly #initialRead: InitialRead
+
+  constructor(reconciler: Reconciler, related: RelatedResource, reads: InitialReads) {
+    this.#reconciler = reconciler
+    this.#initialRead = reads.of(related, 'members', (key, { verb, object }, isCovered) => {
+      this.#set(key, verb === 'deleted' ? undefined : object)
+      if (!isCovered) this.#unsure.add(key)
+    })
+  }
+
+  get ready(): Promise<void> {
+    return this.#initialRead.ready
+  }
+
+  /** Returns the names of the primaries that own the object, or did before the change. Undefined: they are not known. */
+  namesOf({ namespace, name, object }: Change): string[] | undefined {
+    const key = keyOf(namespace, name)
+    const before = this.#names.get(key)
+    if (this.#unsure.has(key) || (object === undefined && before === undefined)) return undefined
+    return [...new Set([...(before ?? []), ...(object ? this.#ownersOf(object) : [])])].filter(isPossibleName)
+  }
+
+  /** Must be called after the keys of the owners were enqueued. Until then the former owners still count. */
+  observe(key: string, object: KubeObject | undefined): void {
+    this.#initialRead.noteObserved(key)
+    this.#unsure.delete(key)
+    this.#set(key, object)
+  }
+
+  #set(key: string, object: KubeObject | undefined): void {
+    const names = object === undefined ? [] : this.#ownersOf(object)
+    if (names.length === 0) this.#names.delete(key)
+    else this.#names.set(key, names)
+  }
+
+  #ownersOf(object: KubeObject): string[] {
+    return ownersOfKind(object, this.#reconciler.spec.for)
   }
 }
 

@@ -3,7 +3,15 @@ import { keyOf } from '#events'
 import { forEachAtMost } from '#primitives'
 import { keysOf } from './key-batches.ts'
 import { isSelectedBy, type Reconciler } from './reconcilers.ts'
-import { FanOuts, type InitialReadDeps, InitialReads, MemberIndex, type NamingPrimaries, Relation } from './relation.ts'
+import {
+  FanOuts,
+  type InitialReadDeps,
+  InitialReads,
+  isByObject,
+  MemberIndex,
+  type NamingPrimaries,
+  Relation,
+} from './relation.ts'
 import { append, type Change, type RelatedTo, Routes, SelectorIndex } from './routing.ts'
 
 type Lane = 'high' | 'low'
@@ -22,13 +30,18 @@ interface As {
   cause: string
 }
 
+interface RelationsDeps extends InitialReadDeps {
+  /** Whether a resource is cluster-scoped. Waits until that is known. */
+  isClusterScoped: (ref: ResourceRef) => Promise<boolean>
+}
+
 const PROMPT_AT_MOST = 64
 /** The number of keys in progress when every key of a Reconciler is enqueued. */
 const KEYS_AT_ONCE = 64
 
 /** Maps changes of related objects back to the keys of the primaries. */
 export class Relations {
-  readonly #deps: InitialReadDeps
+  readonly #deps: RelationsDeps
   readonly #enqueue: Enqueue
   #relations = new Map<string, Relation>()
   /** The members of relations, by related resource. */
@@ -37,7 +50,7 @@ export class Relations {
   #routes = new Routes([])
   readonly #fanOuts = new FanOuts()
 
-  constructor(deps: InitialReadDeps, enqueue: Enqueue) {
+  constructor(deps: RelationsDeps, enqueue: Enqueue) {
     this.#deps = deps
     this.#enqueue = enqueue
   }
@@ -82,7 +95,10 @@ export class Relations {
   }
 
   observeRelated(ref: ResourceRef, key: string, object: KubeObject | undefined): void {
-    for (const { members } of this.#index.remembering(ref, key, object)) members?.observe(key, object)
+    for (const { members, owners } of this.#index.remembering(ref, key, object)) {
+      members?.observe(key, object)
+      owners?.observe(key, object)
+    }
   }
 
   /** Resolves when every key that the change concerns is enqueued, for the Reconcilers that are wanted. */
@@ -113,12 +129,27 @@ export class Relations {
     return index
   }
 
-  #enqueueFor(relation: Relation, { namespace, name }: Change, as: As): Promise<void> {
+  #enqueueFor(relation: Relation, change: Change, as: As): Promise<void> {
     const { related, reconciler } = relation.to
+    const { namespace, name } = change
+    const owners = relation.owners?.namesOf(change)
+    if (owners !== undefined) return this.#owners(reconciler, namespace, owners, as)
     const named = () => this.#all(reconciler.name, relation.primaries?.keysOf({ namespace, name }) ?? [], as)
     if (related.byName !== undefined) return named()
     if (related.namespacePath !== undefined) return relation.fanOuts.run([namespace ?? '', as.lane].join(' '), named)
     return this.#everyKey(reconciler, related.within === 'Cluster' ? undefined : namespace, as)
+  }
+
+  /** Enqueues the primaries with these names, in the namespace unless they are cluster-scoped. */
+  async #owners({ name, spec }: Reconciler, namespace: string | undefined, owners: string[], as: As): Promise<void> {
+    if (owners.length === 0) return
+    const place = (await this.#deps.isClusterScoped(spec.for)) ? undefined : namespace
+    if (place !== undefined && spec.for.namespaces?.includes(place) === false) return
+    await this.#all(
+      name,
+      owners.map((owner) => keyOf(place, owner)),
+      as,
+    )
   }
 
   #everyKey(reconciler: Reconciler, namespace: string | undefined, as: As): Promise<void> {
@@ -150,11 +181,18 @@ interface RelatedKind {
   all: Relation[]
   bySelector: SelectorIndex<Relation>
   /** Relations that a change may concern with any labels of the object. */
-  byName: Relation[]
+  byObject: Relation[]
   withMembers: Relation[]
+  withOwners: Relation[]
 }
 
-const emptyKind = (): RelatedKind => ({ all: [], bySelector: new SelectorIndex(), byName: [], withMembers: [] })
+const emptyKind = (): RelatedKind => ({
+  all: [],
+  bySelector: new SelectorIndex(),
+  byObject: [],
+  withMembers: [],
+  withOwners: [],
+})
 
 /** Finds relations by the contents of a change, so that a change of one object does not check all relations. */
 class RelationIndex {
@@ -167,13 +205,14 @@ class RelationIndex {
   constructor(relations: readonly Relation[], members: ReadonlyMap<string, MemberIndex>) {
     this.#members = members
     for (const relation of relations) {
-      const { primaries, members, to } = relation
+      const { primaries, members, owners, to } = relation
       const { related, reconciler } = to
       const kind = this.#open(related)
       kind.all.push(relation)
-      if (related.byName === undefined) kind.bySelector.add(relation, related.selector)
-      else kind.byName.push(relation)
+      if (isByObject(related)) kind.byObject.push(relation)
+      else kind.bySelector.add(relation, related.selector)
       if (members) kind.withMembers.push(relation)
+      if (owners) kind.withOwners.push(relation)
       if (primaries === undefined) continue
       append(this.#byPrimary, resourceName(reconciler.spec.for), primaries)
       append(this.#byCoverage, `${resourceName(reconciler.spec.for)} ${reconciler.coverageId}`, primaries)
@@ -194,17 +233,17 @@ class RelationIndex {
 
   /** Returns the relations that had this object or may match it. */
   remembering(ref: ResourceRef, key: string, object: KubeObject | undefined): readonly Relation[] {
-    const { bySelector, withMembers } = this.#kind(ref)
+    const { bySelector, withMembers, withOwners } = this.#kind(ref)
     const matching = object === undefined ? [] : bySelector.candidates(object)
-    return unique([...matching, ...this.#having(ref, key, withMembers)])
+    return unique([...matching, ...withOwners, ...this.#having(ref, key, withMembers)])
   }
 
   /** Returns the relations that the change may concern. Some of them may not be concerned. */
   concernedBy(ref: ResourceRef, { namespace, name, object }: Change): readonly Relation[] {
-    const { all, byName, bySelector, withMembers } = this.#kind(ref)
+    const { all, byObject, bySelector, withMembers } = this.#kind(ref)
     if (object === undefined) return all
     const having = this.#having(ref, keyOf(namespace, name), withMembers)
-    return unique([...byName, ...bySelector.candidates(object), ...having])
+    return unique([...byObject, ...bySelector.candidates(object), ...having])
   }
 
   #having(ref: ResourceRef, key: string, withMembers: readonly Relation[]): Relation[] {

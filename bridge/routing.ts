@@ -260,7 +260,7 @@ const isOf = (owner: Owner, ref: ResourceRef): boolean =>
  * server. These names cannot be part of an API path. The length is not checked, because names of RBAC objects may have
  * any length.
  */
-const isPossibleName = (name: string): boolean => name !== '.' && name !== '..' && !/[/%]/.test(name)
+export const isPossibleName = (name: string): boolean => name !== '.' && name !== '..' && !/[/%]/.test(name)
 
 const inNamespaces = (namespaces: readonly string[] | undefined, namespace: string | undefined): boolean =>
   namespaces === undefined || namespace === undefined || namespaces.includes(namespace)

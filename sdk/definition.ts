@@ -79,6 +79,13 @@ export interface RelatedKind extends Kind<unknown> {
    */
   readonly byName?: RelatedResource['byName']
   /**
+   * Only objects that name the object in an owner reference, whether it is their controller or not. A change runs all
+   * owners that it has and had. Not with `byName`, `namespacePath` or `within: 'Cluster'`.
+   *
+   * @default false
+   */
+  readonly byOwner?: RelatedResource['byOwner']
+  /**
    * A label selector as text.
    *
    * @default all objects

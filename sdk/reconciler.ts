@@ -68,6 +68,7 @@ export const RELATED_OPTIONS = keysOf<Omit<RelatedKind, keyof Kind>>({
   selector: true,
   fieldSelector: true,
   byName: true,
+  byOwner: true,
   namespacePath: true,
   within: true,
   metadataOnly: true,

@@ -12,6 +12,7 @@ export {
   metadataManagerOf,
   type Owner,
   ownerOf,
+  ownersOfKind,
   RECONCILER_LABEL,
   RETAINED_FOR,
   reconcilerFinalizers,

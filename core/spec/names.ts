@@ -104,4 +104,10 @@ export const isNamedAs = (owner: Owner, { apiVersion, kind, metadata }: KubeObje
 export const isOwnedBy = (child: KubeObject, { metadata: { uid } }: KubeObject): boolean =>
   uid !== undefined && (controllerOf(child) ?? retainerOf(child))?.uid === uid
 
+/** Returns the names of all owners of this kind, be they controllers or not. */
+export const ownersOfKind = (object: KubeObject, { group, kind }: Pick<Owner, 'group' | 'kind'>): string[] =>
+  (object.metadata.ownerReferences ?? [])
+    .filter((reference) => reference.kind === kind && groupOf(reference.apiVersion) === group)
+    .map(({ name }) => name)
+
 const groupOf = (apiVersion: string): string => (apiVersion.includes('/') ? (apiVersion.split('/')[0] ?? '') : '')

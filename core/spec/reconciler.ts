@@ -57,6 +57,8 @@ const metadataOnly = z
   .describe('Only apiVersion, kind and metadata are watched: enough to know which objects exist, and cheap.')
 
 const someInvoke = 'give http or pull'
+const byOwnerAlone =
+  'an owner is in the namespace of the object, or has none: leave out byName, namespacePath and "Cluster"'
 const eitherPlace = 'leave out "Cluster" beside namespacePath, which names the namespaces'
 
 const adoptsByApply = 'adopt needs strategy Apply: the others do not change an object that is there'
@@ -106,8 +108,19 @@ const related = z
       .enum(['Namespace', 'Cluster'])
       .default('Namespace')
       .describe('Namespace: in the namespace of the primary, and cluster-scoped objects. Cluster: anywhere.'),
+    byOwner: z
+      .boolean()
+      .optional()
+      .describe('Only objects that name the primary in an owner reference, whether it is their controller or not.'),
     metadataOnly,
   })
+  .refine(
+    ({ byOwner, byName, namespacePath, within }) => !byOwner || (!byName && !namespacePath && within === 'Namespace'),
+    {
+      path: ['byOwner'],
+      message: byOwnerAlone,
+    },
+  )
   .refine(({ metadataOnly, fieldSelector = '' }) => !metadataOnly || isOfMetadata(fieldSelector), {
     path: ['fieldSelector'],
     message: 'with metadataOnly only fields of metadata can be selected',
@@ -119,6 +132,10 @@ const related = z
   .meta({
     'x-kubernetes-validations': [
       { rule: "!has(self.namespacePath) || !has(self.within) || self.within != 'Cluster'", message: eitherPlace },
+      {
+        rule: "!has(self.byOwner) || !self.byOwner || !(has(self.byName) || has(self.namespacePath) || (has(self.within) && self.within == 'Cluster'))",
+        message: byOwnerAlone,
+      },
     ],
   })
 
@@ -365,9 +382,14 @@ export function relation(related: RelatedResource): (primary: KubeObject) => Obj
     return (object) =>
       (isInside?.has(object.metadata.namespace) ?? true) &&
       (isNamed?.has(object.metadata.name) ?? true) &&
+      (!related.byOwner || isReferredTo(object, primary)) &&
       selects(object)
   }
 }
+
+/** Whether an owner reference of the object names this owner, be it as its controller or not. */
+const isReferredTo = (child: KubeObject, { metadata: { uid } }: KubeObject): boolean =>
+  uid !== undefined && (child.metadata.ownerReferences ?? []).some((reference) => reference.uid === uid)
 
 /** Returns the names that a field of the primary gives. The field has one name, or a list of them. */
 export const namesAt = (primary: KubeObject, path: string): string[] => [

@@ -22,7 +22,7 @@ process.exit(0)
 async function measured(count: number): Promise<Record<string, string>> {
   const reconcilers = Array.from({ length: count }, (_, number) => reconcilerOf(number))
   const relations = new Relations(
-    { events: NOTHING, log: silent, signal: new AbortController().signal },
+    { events: NOTHING, log: silent, signal: new AbortController().signal, isClusterScoped: async () => false },
     async () => {},
   )
   relations.reroute(new Routes(reconcilers))

@@ -33,9 +33,8 @@ describe('every Reconciler that the definition admits', () => {
         expect(refused.message).toMatch(/^(spec|metadata\.name)\b/)
       for (const { name, object: made, spec, selects } of served) {
         const routes = new Routes([...served.slice(0, 3), { name, object: made, spec, selects, coverageId: name }])
-        new Relations({ events: undefined as never, log: silent, signal: AbortSignal.abort() }, async () => {}).reroute(
-          routes,
-        )
+        const deps = { events: undefined as never, log: silent, isClusterScoped: async () => false }
+        new Relations({ ...deps, signal: AbortSignal.abort() }, async () => {}).reroute(routes)
         for (const ref of routes.refs) {
           for (const namespace of [undefined, ...(routes.namespacesOf(ref) ?? [])]) resourcePath(ref, namespace)
           routes.selectionOf(ref)

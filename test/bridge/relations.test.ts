@@ -295,6 +295,47 @@ describe('a change of a related object runs', () => {
     }
   })
 
+  it('each owner that it has and had, be it its controller or not, also after a restart', async () => {
+    const path = (name: string) => resourcePath(configMaps, 'default', name)
+    const storage = await kube.create<KubeObject>(resourcePath(CLASSES), {
+      apiVersion: 'storage.k8s.io/v1',
+      kind: 'StorageClass',
+      metadata: { name: 'owns' },
+      provisioner: 'example.com/none',
+    })
+    const owners: KubeObject[] = []
+    for (const name of ['a', 'b', 'c']) owners.push(await createWidget(name))
+    const [a, b] = owners
+    const refTo = ({ apiVersion, kind, metadata }: KubeObject, more: object = {}) => ({
+      ...{ apiVersion, kind, name: metadata.name, uid: metadata.uid },
+      ...more,
+    })
+    const owned = (...ownerReferences: object[]) => ({ metadata: { ownerReferences } })
+    for (const name of ['shared', 'lone']) await createMap('default', name)
+    await kube.patch(path('shared'), owned(refTo(a!), refTo(b!, { controller: true }), refTo(storage)), 'merge')
+    await createReconciler(kube, 'widget', { for: widgets, related: [{ ...configMaps, byOwner: true }] })
+    await createReconciler(kube, 'class', { for: CLASSES, related: [{ ...configMaps, byOwner: true }] })
+    const prefix = freshPrefix()
+    const runs = async (bridge: Started, act: () => Promise<unknown>) => {
+      await enqueuedBy(bridge, 'widget', act)
+      return { widget: bridge.keysOf('widget'), class: bridge.keysOf('class') }
+    }
+    {
+      await using bridge = await start(prefix)
+      for (const name of ['widget', 'class']) await untilCondition(kube, name, 'Watching')
+      const all = { widget: ['default.a', 'default.b'], class: ['_.owns'] }
+      expect(await runs(bridge, () => change('default', 'shared'))).toEqual(all)
+      expect(await runs(bridge, () => change('default', 'lone'))).toEqual({ widget: [], class: [] })
+    }
+    await using bridge = await start(prefix)
+    await bridge.synced(resourceName(configMaps))
+    const withoutA = () => kube.patch(path('shared'), owned(refTo(b!), refTo(storage)), 'merge')
+    expect((await runs(bridge, withoutA)).widget, 'a loses it').toEqual(['default.a', 'default.b'])
+    expect((await runs(bridge, () => change('default', 'shared'))).widget).toEqual(['default.b'])
+    expect(await runs(bridge, () => kube.delete(path('shared')))).toEqual({ widget: ['default.b'], class: ['_.owns'] })
+    await kube.delete(resourcePath(CLASSES, undefined, 'owns'))
+  })
+
   it('primaries that are in no namespace: of all namespaces, or of the one that they name now, also after a restart', async () => {
     const classPath = resourcePath(CLASSES, undefined, 's')
     await kube.create(resourcePath(CLASSES), {
@@ -460,7 +501,7 @@ it('each resource is read from EVENTS once for 100 relations that begin together
   const queued: string[] = []
   const ended = new AbortController()
   const relations = new Relations(
-    { events: { ...store, follow }, log: silent, signal: ended.signal },
+    { events: { ...store, follow }, log: silent, signal: ended.signal, isClusterScoped: async () => false },
     async (name, key) => {
       queued.push(`${name} ${key}`)
     },

@@ -113,7 +113,10 @@ it.each(['all', 'by a field'])(
     )
     const { keys, enqueue } = collecting()
     const end = new AbortController()
-    const relations = new Relations({ events, log: silent, signal: end.signal }, enqueue)
+    const relations = new Relations(
+      { events, log: silent, signal: end.signal, isClusterScoped: async () => false },
+      enqueue,
+    )
     relations.reroute(new Routes(found))
     const change = { namespace: 'x', name: 's', object: undefined, owners: [] }
     await relations.enqueue(secrets, change, { lane: 'low', cause: 'modified' }, () => true)

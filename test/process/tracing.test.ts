@@ -60,7 +60,10 @@ async function traceparentOfEvent(object: KubeObject, tracer: ChangeTracer): Pro
     },
     tracer,
     scopes: new Scopes({} as KubeClient),
-    relations: new Relations({ events, log: silent, signal }, async () => undefined),
+    relations: new Relations(
+      { events, log: silent, signal, isClusterScoped: async () => false },
+      async () => undefined,
+    ),
   })
   await publisher.publish({ ref: ATS, news: { verb: 'added', object }, routes: new Routes([]), lane: 'high' }, signal)
   return traceparent

@@ -23,6 +23,8 @@ const named = (name: string, metadata: Partial<KubeObject['metadata']> = {}, mor
   ...more,
 })
 
+const ownedBy = (uid: string) => ({ ownerReferences: [{ apiVersion: 'v1', kind: 'Any', name: 'p', uid }] })
+
 describe('the names that a path gives', () => {
   const primary = named(
     'p',
@@ -45,7 +47,7 @@ describe('the names that a path gives', () => {
 describe('an object is related', () => {
   const primary = named(
     'p',
-    {},
+    { uid: 'uid-p' },
     { spec: { config: 'one', each: ['a', 'b', '../c', 'D', ''] }, status: { namespace: 'there' } },
   )
   const inNamed = related({ namespacePath: 'status.namespace' })
@@ -67,6 +69,14 @@ describe('an object is related', () => {
     ['by labels, in that namespace', { ...inNamed, selector: 'a=b' }, named('x', { namespace: 'there' }), false],
     ['by name, in that namespace', { ...inNamed, byName: 'spec.config' }, named('one', { namespace: 'there' }), true],
     ['not by name elsewhere', { ...inNamed, byName: 'spec.config' }, named('one'), false],
+    ['by an owner reference', related({ byOwner: true }), named('x', ownedBy('uid-p')), true],
+    ['not by that of an earlier owner of the name', related({ byOwner: true }), named('x', ownedBy('uid-old')), false],
+    [
+      'by an owner reference, and labels',
+      related({ byOwner: true, selector: 'a=b' }),
+      named('x', ownedBy('uid-p')),
+      false,
+    ],
     ['by a field', related({ fieldSelector: 'status.phase!=Done' }), named('x', {}, { status: {} }), true],
   ])('%s', (_name, declared, object, expected) => {
     expect(relation(declared)(primary)(object)).toBe(expected)
