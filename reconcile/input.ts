@@ -18,7 +18,7 @@ export function inputOf(pass: Pass): Omit<RunInput, 'external'> {
     attempt: run.attempt,
     seed,
     now: now.toISOString(),
-    finalizing: isFinalizing(world.object, identity),
+    finalizing: isFinalizing(world.object, identity, spec),
     ...(refused.length > 0 && { refused: toldOf(refused, scrubberOf(run)) }),
     ...(performed && { performed }),
   }
@@ -47,24 +47,32 @@ export function deepFreeze<T>(value: T): T {
   return value
 }
 
-/** Whether the object is being deleted and waits for this reconciler. */
-export const isFinalizing = (object: KubeObject, identity: string): boolean =>
-  object.metadata.deletionTimestamp !== undefined && holdsFinalizer(object, identity)
+/** Whether the object is being deleted and waits for this reconciler, or for an operator that it replaces. */
+export const isFinalizing = (
+  object: KubeObject,
+  identity: string,
+  { formerFinalizers = [] }: Pick<ReconcilerSpec, 'formerFinalizers'>,
+): boolean =>
+  object.metadata.deletionTimestamp !== undefined &&
+  (holdsFinalizer(object, identity) || formerFinalizers.some((one) => object.metadata.finalizers?.includes(one)))
 
 /**
  * Returns the finalizers that the object must have before the function is called, or undefined if it has them already.
  * An object that is being deleted never gets a finalizer, and keeps its finalizer as long as the reconciler finalizes.
  * A reconciler without `finalize`, or whose selector no longer matches the object, removes the finalizer that it added.
+ * Former finalizers of an object stay until it is deleted: the former operator adds them again while it runs.
  */
 export function finalizersBefore(
   object: KubeObject,
   identity: string,
-  { finalize }: Pick<ReconcilerSpec, 'finalize'>,
+  spec: Pick<ReconcilerSpec, 'finalize' | 'formerFinalizers'>,
   isSelected = true,
 ): string[] | undefined {
   const { finalizers = [], deletionTimestamp } = object.metadata
   const has = holdsFinalizer(object, identity)
   const isGoing = deletionTimestamp !== undefined
-  if (finalize && (isGoing ? has : isSelected)) return has ? undefined : [...finalizers, finalizerOf(identity)]
-  return has ? finalizersWithout(object.metadata, identity) : undefined
+  if (spec.finalize && (isGoing ? isFinalizing(object, identity, spec) : isSelected))
+    return has || isGoing ? undefined : [...finalizers, finalizerOf(identity)]
+  const left = finalizersWithout(object.metadata, identity, isGoing ? spec.formerFinalizers : [])
+  return left.length === finalizers.length ? undefined : left
 }

@@ -81,8 +81,9 @@ export function* run(of: Reconciled, start: RunStart): Asking<Finish> {
  * Whether the reconciler serves the object. An object that is not selected or is being deleted is served only while it
  * waits for the reconciler.
  */
-const isServed = ({ identity, selects }: Reconciled, object: KubeObject): boolean =>
-  (selects(object) && object.metadata.deletionTimestamp === undefined) || holdsFinalizer(object, identity)
+const isServed = ({ identity, selects, spec }: Reconciled, object: KubeObject): boolean =>
+  holdsFinalizer(object, identity) ||
+  (selects(object) && (object.metadata.deletionTimestamp === undefined || isFinalizing(object, identity, spec)))
 
 function begin(run: Run, seen: Observed): Pass {
   noteConfidential(run, objectsOf(seen.world))
@@ -103,7 +104,8 @@ function* reconcile(pass: Pass): Asking<End> {
   const finalizers = finalizersBefore(object, identity, spec, isSelected)
   if (finalizers !== undefined) yield* writeFinalizers(pass, finalizers)
   const { object: present } = pass.world
-  const isToBeDecided = isFinalizing(present, identity) ? spec.finalize : selects(present)
+  const isGoing = present.metadata.deletionTimestamp !== undefined
+  const isToBeDecided = isGoing ? spec.finalize && isFinalizing(present, identity, spec) : selects(present)
   return isToBeDecided ? yield* rounds(pass) : ends(run, { kind: 'done' })
 }
 
@@ -311,8 +313,9 @@ function noteNoOp(pass: Pass, target: string, value: string): void {
  * object without finalizers is gone.
  */
 function* deleteObject(pass: Pass): Asking<boolean> {
+  const { identity, spec } = pass.run.of
   const { result } = yield* ask({ do: 'delete', object: pass.world.object })
-  const isWaiting = result.object !== undefined && isFinalizing(result.object, pass.run.of.identity)
+  const isWaiting = result.object !== undefined && isFinalizing(result.object, identity, spec)
   if (result.isOld || isWaiting) {
     yield* wrotePrimary(pass, result)
     return true
@@ -347,7 +350,7 @@ function* observeAgain(pass: Pass): Asking<void> {
     throw failed(new GoneError('the object was deleted during its run'))
   const { object } = seen.world
   const moved = (why: string) => failed(new ConflictError(`${why} during its run`))
-  if (!selects(object) && !isFinalizing(object, identity)) throw moved('the object has left the selection')
+  if (!selects(object) && !isFinalizing(object, identity, spec)) throw moved('the object has left the selection')
   if (isPaused(object)) throw moved('the object was paused')
   if (finalizersBefore(object, identity, spec, selects(object)) !== undefined)
     throw moved('the finalizers of the object have changed')
@@ -364,13 +367,13 @@ function* observeAgain(pass: Pass): Asking<void> {
  */
 function* conclude(pass: Pass, { events, requeue, lookAt, unresolved }: FeasiblePlan): Asking<End> {
   const { run, world, now } = pass
-  const { identity } = run.of
+  const { identity, spec } = run.of
   tellEvents(pass, events)
   if (unresolved.length > 0) throw new FailedPass()
   const at = sooner(requeue, lookAt, now)
   if (at !== undefined) return ends(run, { kind: 'requeue', at })
-  if (isFinalizing(world.object, identity))
-    yield* writeFinalizers(pass, finalizersWithout(world.object.metadata, identity))
+  if (isFinalizing(world.object, identity, spec))
+    yield* writeFinalizers(pass, finalizersWithout(world.object.metadata, identity, spec.formerFinalizers))
   return ends(run, { kind: 'done' })
 }
 

@@ -299,6 +299,14 @@ export interface ReconcilerOptions<
    */
   finalize?: Reconcile<For, Owns, Related, NoInfer<External>, Change>
   /**
+   * Finalizers of operators that the function replaces, 16 at most: `['cache.example.com/finalizer']`. While an object is
+   * being deleted, they count as the finalizer of the function, and are removed together with it. Until then they stay.
+   * Keep the list as long as objects have them.
+   *
+   * @default []
+   */
+  formerFinalizers?: ReconcilerSpec['formerFinalizers']
+  /**
    * Objects that one dispatcher process reconciles at the same time, 1 to 10,000. Each further process adds as many.
    *
    * @default 256
@@ -366,6 +374,7 @@ export interface Reconciler<For extends Kind<unknown> = Kind<unknown>> {
   readonly external?: External
   reconcile(run: AnyRun): unknown
   finalize?(run: AnyRun): unknown
+  readonly formerFinalizers?: ReconcilerSpec['formerFinalizers']
   readonly concurrency?: number
   readonly timeoutSeconds?: number
   readonly backoff?: Partial<Backoff>

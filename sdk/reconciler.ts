@@ -58,6 +58,7 @@ export const RECONCILER_OPTIONS = keysOf<ReconcilerOptions<Kind<unknown>, Kind<u
   external: true,
   reconcile: true,
   finalize: true,
+  formerFinalizers: true,
   concurrency: true,
   timeoutSeconds: true,
   backoff: true,
@@ -155,21 +156,9 @@ export function manifest(
   reconciler: Reconciler,
   { invoke = { pull: {} }, revision }: { invoke?: ReconcilerSpec['invoke']; revision?: string | undefined } = {},
 ): ReconcilerManifest {
-  const {
-    name,
-    identity,
-    selector,
-    namespaces,
-    owns,
-    related,
-    trigger,
-    changes,
-    writes,
-    binds,
-    resyncSeconds,
-    external,
-  } = reconciler
-  const { concurrency, timeoutSeconds, backoff } = reconciler
+  const { name, identity, selector, namespaces, owns, related, changes, writes, binds, resyncSeconds, external } =
+    reconciler
+  const { trigger, formerFinalizers, concurrency, timeoutSeconds, backoff } = reconciler
   const { serviceAccount = { name: `fairlead-${name}`, namespace: SYSTEM_NAMESPACE } } = reconciler
   const given = {
     for: {
@@ -180,6 +169,7 @@ export function manifest(
     },
     owns: owns.map((kind) => ({ ...resourceOf(kind), strategy: kind.strategy, adopt: kind.adopt })),
     finalize: reconciler.finalize !== undefined,
+    formerFinalizers,
     related,
     trigger,
     changes,

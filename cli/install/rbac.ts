@@ -24,7 +24,7 @@ const AGGREGATE = {
 
 export interface RbacInput {
   metadata: { name: string }
-  spec: Pick<ReconcilerSpec, 'for' | 'owns' | 'related' | 'finalize' | 'writes' | 'binds'> & {
+  spec: Pick<ReconcilerSpec, 'for' | 'owns' | 'related' | 'finalize' | 'formerFinalizers' | 'writes' | 'binds'> & {
     serviceAccount?: ReconcilerSpec['serviceAccount']
   }
 }
@@ -153,10 +153,11 @@ function refuseTaken(name: string): void {
 }
 
 /** Reads are needed after a conflict, and for kinds of which only references are sent. */
-function writeRules({ for: primary, owns, related, finalize, writes = [], binds = [] }: RbacInput['spec']): Rule[] {
+function writeRules({ for: primary, owns, related, writes = [], binds = [], ...spec }: RbacInput['spec']): Rule[] {
+  const removesFinalizers = spec.finalize || spec.formerFinalizers !== undefined
   const rules = merged([
     ruleOf(primary, ['get']),
-    ...(finalize || writes.includes('Metadata') ? [ruleOf(primary, ['patch'])] : []),
+    ...(removesFinalizers || writes.includes('Metadata') ? [ruleOf(primary, ['patch'])] : []),
     ...(writes.includes('Deletion') ? [ruleOf(primary, ['delete'])] : []),
     ...(keepsStatus({ for: primary }) ? [{ ...refRule(primary, '/status'), verbs: ['patch'] }] : []),
     // An owner reference with blockOwnerDeletion needs this permission if the API server enforces it

@@ -52,8 +52,12 @@ export const contestAnnotationOf = (identity: string): string => `${CONTESTS}${k
 export const holdsFinalizer = ({ metadata }: KubeObject, identity: string): boolean =>
   (metadata.finalizers ?? []).includes(finalizerOf(identity))
 
-export const finalizersWithout = ({ finalizers = [] }: KubeObject['metadata'], identity: string): string[] =>
-  finalizers.filter((finalizer) => finalizer !== finalizerOf(identity))
+/** Returns the finalizers of an object without that of the reconciler, and without these of former operators. */
+export const finalizersWithout = (
+  { finalizers = [] }: KubeObject['metadata'],
+  identity: string,
+  former: readonly string[] = [],
+): string[] => finalizers.filter((finalizer) => finalizer !== finalizerOf(identity) && !former.includes(finalizer))
 
 /** The annotation of an object that outlives its owner. It takes the place of an owner reference: `KIND[.GROUP]/NAME/UID`. */
 export const RETAINED_FOR = 'fairlead.dev/retained-for'

@@ -139,6 +139,19 @@ const related = z
     ],
   })
 
+const ofOthers = 'not a finalizer of Kubernetes or of Fairlead'
+const formerFinalizer = z
+  .string()
+  .max(316)
+  .regex(
+    /^([a-z0-9]([-a-z0-9.]*[a-z0-9])?\/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$/,
+    'write a finalizer such as cache.example.com/finalizer',
+  )
+  .refine(
+    (name) => !/^(orphan|foregroundDeletion|kubernetes|(.*\.)?(kubernetes\.io|k8s\.io|fairlead\.dev)\/.*)$/.test(name),
+    ofOthers,
+  )
+
 const eventPath = z
   .string()
   .max(1000)
@@ -169,6 +182,14 @@ export const reconcilerSpec = z.object({
     .boolean()
     .default(false)
     .describe('Objects carry a finalizer: the function runs once more, with finalizing true, before one goes.'),
+  formerFinalizers: z
+    .array(formerFinalizer)
+    .min(1)
+    .max(16)
+    .optional()
+    .describe(
+      'Finalizers of operators that the function replaces. They count as its own for an object that is being deleted: it is finalized, and loses them together with that of the function.',
+    ),
   related: z.array(related).max(64).default([]).describe('Read, and mapped back, without owning.'),
   trigger: z
     .object({

@@ -152,7 +152,7 @@ export function inputOf(reconciler: Reconciler, given: Given): RunInput {
     related: byKind(spec.related, others, (one) => (object === null ? () => false : relation(one)(object))),
     attempt,
     now: timeOf(now).toISOString(),
-    finalizing: given.finalizing ?? (object !== null && isFinalizing(object, identity)),
+    finalizing: given.finalizing ?? (object !== null && isFinalizing(object, identity, spec)),
     ...(given.refused !== undefined && { refused: refusedByKind(given.refused) }),
     ...(reconciler.external !== undefined && { external: given.external ?? null }),
     ...(given.performed !== undefined && { performed: given.performed }),

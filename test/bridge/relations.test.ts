@@ -306,13 +306,16 @@ describe('a change of a related object runs', () => {
     const owners: KubeObject[] = []
     for (const name of ['a', 'b', 'c']) owners.push(await createWidget(name))
     const [a, b] = owners
-    const refTo = ({ apiVersion, kind, metadata }: KubeObject, more: object = {}) => ({
-      ...{ apiVersion, kind, name: metadata.name, uid: metadata.uid },
-      ...more,
+    const refTo = ({ apiVersion, kind, metadata: { name, uid } }: KubeObject, controller = false) => ({
+      apiVersion,
+      kind,
+      name,
+      uid,
+      controller,
     })
     const owned = (...ownerReferences: object[]) => ({ metadata: { ownerReferences } })
     for (const name of ['shared', 'lone']) await createMap('default', name)
-    await kube.patch(path('shared'), owned(refTo(a!), refTo(b!, { controller: true }), refTo(storage)), 'merge')
+    await kube.patch(path('shared'), owned(refTo(a!), refTo(b!, true), refTo(storage)), 'merge')
     await createReconciler(kube, 'widget', { for: widgets, related: [{ ...configMaps, byOwner: true }] })
     await createReconciler(kube, 'class', { for: CLASSES, related: [{ ...configMaps, byOwner: true }] })
     const prefix = freshPrefix()

@@ -11,12 +11,20 @@ const Shop = resource({
   spec: z.object({}),
   status: z.object({ shared: z.array(z.string()).optional() }),
 })
+const FORMER = 'example.com/former'
+const labels = { in: 'business' }
 /** Maps that others make, and of which several shops are owners. */
 const Shared = { ...ConfigMap, byOwner: true } as const
 const shops = reconciler({
   name: 'shops',
   for: Shop,
+  selector: 'in=business',
+  owns: [ConfigMap],
   related: [Shared],
+  formerFinalizers: [FORMER],
+  finalize: ({ object: { metadata } }) => ({
+    apply: [{ ...ConfigMap.of({ metadata: { name: `${metadata.name}-closed` } }), retain: true }],
+  }),
   reconcile: ({ related }) => ({ status: { shared: related(Shared).map(({ metadata }) => metadata.name) } }),
 })
 
@@ -32,10 +40,8 @@ const sees = (name: string, ...maps: string[]) =>
 it('a function is given the objects that name its object as an owner, and runs when they change or leave it', async () => {
   const owners: KubeObject[] = []
   for (const name of ['a', 'b', 'c'])
-    owners.push(await operators.create(Shop, Shop.of({ metadata: { name }, spec: {} })))
-  const refTo = ({ apiVersion, kind, metadata }: KubeObject) => ({
-    ...{ apiVersion, kind, name: metadata.name, uid: metadata.uid ?? '' },
-  })
+    owners.push(await operators.create(Shop, Shop.of({ metadata: { name, labels }, spec: {} })))
+  const refTo = ({ apiVersion, kind, metadata: { name, uid = '' } }: KubeObject) => ({ apiVersion, kind, name, uid })
   const [a, b, c] = owners
   for (const { metadata } of owners) await sees(metadata.name)
   const ownerReferences = [refTo(a!), refTo(b!), { ...refTo(c!), controller: true }]
@@ -47,4 +53,26 @@ it('a function is given the objects that name its object as an owner, and runs w
   await sees('b', 'm')
   const map = await operators.get(ConfigMap, 'm')
   expect(map?.metadata.ownerReferences).toMatchObject([{ name: 'b' }])
+})
+
+const isGone = (found: unknown): boolean => found === undefined
+
+it('an object that is deleted loses the finalizer of a former operator after finalize, also if it was deleted before', async () => {
+  const shop = (name: string, more: object) =>
+    operators.create(Shop, Shop.of({ metadata: { name, finalizers: [FORMER], ...more }, spec: {} }))
+  const { metadata } = await shop('alive', { labels })
+  await sees('alive')
+  const found = await operators.get(Shop, 'alive')
+  expect(found?.metadata).toMatchObject({ uid: metadata.uid, finalizers: [FORMER, 'fairlead.dev/shops'] })
+  await operators.delete(Shop, 'alive')
+  await operators.until(Shop, 'alive', isGone)
+  expect(await operators.get(ConfigMap, 'alive-closed')).toBeDefined()
+
+  // The function is not for it yet: it waits for the former operator.
+  await shop('late', {})
+  await operators.delete(Shop, 'late')
+  expect((await operators.get(Shop, 'late'))?.metadata.finalizers).toEqual([FORMER])
+  await operators.patch(Shop, 'late', { metadata: { labels } })
+  await operators.until(Shop, 'late', isGone)
+  expect(await operators.get(ConfigMap, 'late-closed')).toBeDefined()
 })

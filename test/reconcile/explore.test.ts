@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { expect, it } from 'vitest'
 import { ConflictError, type KubeObject, TerminalError } from '#contracts'
-import { type Answer, type Ask, GoneError, RefusedError } from '#reconcile'
+import { type Answer, type Ask, GoneError, isFinalizing, RefusedError } from '#reconcile'
 import { holdsFinalizer, PAUSED_ANNOTATION } from '#spec'
 import { child, widget } from '../dispatch/objects.ts'
 import { randomFrom } from '../support/random.ts'
@@ -14,6 +14,7 @@ const POD = { apiVersion: 'v1', kind: 'Pod', metadata: { name: 'p' } }
 const MAP = { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'c' }, data: { a: '1' } }
 const MOUNTS = { ...POD, metadata: { name: 'q' }, spec: { volumes: [{ configMap: { name: 'c' } }] } }
 
+const OLD = 'example.com/old'
 const OBJECTS: KubeObject[] = [
   widget(),
   widget({ metadata: { annotations: { [PAUSED_ANNOTATION]: 'true' } } }),
@@ -21,6 +22,8 @@ const OBJECTS: KubeObject[] = [
   widget({ metadata: { finalizers: [FINALIZER] } }),
   widget({ metadata: { finalizers: [FINALIZER], deletionTimestamp: '2030-01-01T00:00:00Z' } }),
   widget({ metadata: { deletionTimestamp: '2030-01-01T00:00:00Z' } }),
+  widget({ metadata: { finalizers: [OLD, FINALIZER] } }),
+  widget({ metadata: { finalizers: [OLD], deletionTimestamp: '2030-01-01T00:00:00Z' } }),
 ]
 const OUTCOMES = [
   {},
@@ -84,6 +87,7 @@ it(`every run of ${RUNS} with any answers ends, and keeps the rules of a run; FA
   const of = widgets({
     for: { ...widgets().spec.for, namespaces: ['default'] },
     finalize: true,
+    formerFinalizers: [OLD],
     writes: ['Metadata', 'Deletion'],
     external: {},
   })
@@ -135,7 +139,9 @@ function breaches(steps: readonly Step[]): string[] {
   let isRead = false
   for (const { ask, answer } of steps) {
     const { object } = known
-    const isWaiting = object !== undefined && holdsFinalizer(object, 'widget')
+    const isWaiting =
+      object !== undefined &&
+      (holdsFinalizer(object, 'widget') || isFinalizing(object, 'widget', { formerFinalizers: [OLD] }))
     const isRefused = known.isRefused()
     if (ask.do === 'observe' && ask.begins) called = undefined
     if (ask.do === 'write' && object?.metadata.deletionTimestamp !== undefined && !isWaiting)
@@ -143,6 +149,12 @@ function breaches(steps: readonly Step[]): string[] {
     if (isRefused && ask.do === 'write' && ask.writes.some((write) => write.verb === 'delete' && write.isPruned))
       found.push('a deletion while a write is refused')
     if (isRefused && ask.do === 'perform') found.push('an effect while a write is refused')
+    if (ask.do === 'writeFinalizers' && object?.metadata.finalizers?.includes(OLD)) {
+      if (object.metadata.deletionTimestamp === undefined && !ask.finalizers.includes(OLD))
+        found.push('a former finalizer that is taken from an object that lives')
+      if (ask.finalizers.includes(FINALIZER) !== ask.finalizers.includes(OLD))
+        found.push('a former finalizer that is not removed together with that of the function')
+    }
     if (ask.do === 'observe') isRead = false
     if (ask.do === 'read') isRead = true
     if (ask.do === 'call' && !isRead) found.push('a call without a read after the last observation')

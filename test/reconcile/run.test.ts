@@ -24,6 +24,8 @@ const MAP = { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'c' }, data
 const paused = widget({ metadata: { annotations: { [PAUSED_ANNOTATION]: 'true' } } })
 const going = (finalizers: string[]) => widget({ metadata: { finalizers, deletionTimestamp: '2030-01-01T00:00:00Z' } })
 const finalizing = widgets({ finalize: true })
+const OLD = 'cache.example.com/finalizer'
+const FORMER = { formerFinalizers: [OLD] }
 const labelled = widgets({ for: { ...widgets().spec.for, selector: 'app=web' } })
 const left = widgets({ for: labelled.spec.for, finalize: true })
 const placed = widgets({
@@ -124,6 +126,42 @@ describe('a run asks, in this order', () => {
       finalizing,
     ],
     [
+      'nothing more for a former finalizer while the object lives: the former operator would add it again',
+      { observe: [sees(widget({ metadata: { finalizers: [OLD, FINALIZER] } }))] },
+      'observe call finish',
+      widgets({ finalize: true, ...FORMER }),
+    ],
+    [
+      'the call and the release of an object that goes and has only a former finalizer',
+      { observe: [sees(going([OLD]))] },
+      'observe call writeFinalizers finish',
+      widgets({ finalize: true, ...FORMER }),
+    ],
+    [
+      'no release of a former finalizer while the function wants to run again',
+      { observe: [sees(going([OLD]))], call: [returns({ requeueAfterSeconds: 5 })] },
+      'observe call finish',
+      widgets({ finalize: true, ...FORMER }),
+    ],
+    [
+      'the release of a former finalizer without a call if the function has nothing to clean up',
+      { observe: [sees(going([OLD]))] },
+      'observe writeFinalizers finish',
+      widgets(FORMER),
+    ],
+    [
+      'nothing for an object that goes outside of the selection with a former finalizer',
+      { observe: [sees(going([OLD]))] },
+      'observe finish',
+      widgets({ for: labelled.spec.for, finalize: true, ...FORMER }),
+    ],
+    [
+      'nothing for an object that goes with the finalizer of somebody else',
+      { observe: [sees(going(['example.com/else']))] },
+      'observe finish',
+      widgets({ finalize: true, ...FORMER }),
+    ],
+    [
       'no status of a paused object that is another controller’s',
       { observe: [sees(paused)] },
       'observe finish',
@@ -212,6 +250,14 @@ describe('a run asks, in this order', () => {
 
     expect(asksOf(steps)).toBe(asks)
   })
+})
+
+it('an object that goes loses former finalizers in the write that removes that of the function, and keeps the others', () => {
+  const object = going(['example.com/else', OLD, FINALIZER])
+  const steps = drive({ observe: [sees(object)] }, widgets({ finalize: true, ...FORMER }))
+  const written = steps.flatMap(({ ask }) => (ask.do === 'writeFinalizers' ? [ask.finalizers] : []))
+  expect(written).toEqual([['example.com/else']])
+  expect(steps.flatMap(({ ask }) => (ask.do === 'call' ? [ask.input.finalizing] : []))).toEqual([true])
 })
 
 describe('a run ends', () => {

@@ -1,5 +1,6 @@
+import type { KubeObject } from '#contracts'
 import { compareVersions } from '#events'
-import { finalizerOfReconciler, PAUSED_ANNOTATION, reconcilerFinalizers } from '#spec'
+import { finalizerOfReconciler, PAUSED_ANNOTATION, type ReconcilerSpec, reconcilerFinalizers } from '#spec'
 import { finalizerPatch } from '../keys.ts'
 import { isSelected } from './reconciler-rules.ts'
 import type { Situation } from './situation.ts'
@@ -118,8 +119,13 @@ export const deleting: Rule = (situation) => {
   const { object, reconcilers } = situation
   const { deletionTimestamp, finalizers = [] } = object?.metadata ?? {}
   if (object === undefined || deletionTimestamp === undefined) return []
-  const ours = reconcilers.filter((one) => finalizers.includes(finalizerOfReconciler(one.object)))
-  const isOurs = (finalizer: string) => finalizer.startsWith('fairlead.dev/')
+  const former = ({ object: { spec } }: { object: KubeObject }) =>
+    (spec as Partial<ReconcilerSpec> | undefined)?.formerFinalizers ?? []
+  const finalizes = (one: { object: KubeObject }) =>
+    [finalizerOfReconciler(one.object), ...former(one)].some((finalizer) => finalizers.includes(finalizer))
+  const ours = reconcilers.filter(finalizes)
+  const replaced = new Set(reconcilers.flatMap(former))
+  const isOurs = (finalizer: string) => finalizer.startsWith('fairlead.dev/') || replaced.has(finalizer)
   const others = finalizers.filter((finalizer) => !isOurs(finalizer) && finalizer !== 'foregroundDeletion')
   const waits = ours.map(({ object: reconciler }) => ({
     reason: 'Finalizing',
