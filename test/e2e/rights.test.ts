@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { isDeepStrictEqual } from 'node:util'
+import { trigger } from 'fairlead/events'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { Memcached } from '#functions/memcached'
 import { VisitorsApp } from '#functions/visitors'
@@ -23,7 +24,7 @@ let collector: Awaited<ReturnType<typeof startCollector>>
 
 /** Bridge and dispatcher as two processes, each with its own account, its own user of NATS, and no other rights. */
 beforeAll(async () => {
-  nats = await startDeployedNats()
+  nats = await startDeployedNats({ triggers: [{ name: 'clock', reconcilers: ['at'] }] })
   world = await startWorld({ controllers: true, nats: false })
   Object.assign(world.env, await nats.as('fairlead-dispatcher'))
   collector = await startCollector()
@@ -101,6 +102,17 @@ describe('with the generated rights only', () => {
     const requests = ['create pods.v1', 'status ats.v1alpha1.cnat.programming-kubernetes.info'].map(inTrace)
     expect(requests.map((span) => span?.parentSpanId)).toEqual([run.spanId, run.spanId])
     expect(dispatcher.logs.filter((line) => line['traceId'] === traceId).map(({ step }) => step)).toContain('finished')
+  })
+
+  it('a program that may only trigger an At runs it, and its trace shows why', async () => {
+    await using js = await nats.connect('fairlead-trigger-clock', 'program')
+    const cause = 'the clock has struck'
+    await trigger(js.nc, { reconciler: 'at', namespace: 'default', name: 'allowed', cause })
+    const causes = () =>
+      collector.spans
+        .filter(({ name }) => name === 'queue at')
+        .flatMap(({ attributes }) => attributes.filter(({ key }) => key === 'fairlead.causes'))
+    await until(async () => causes().some(({ value }) => value.stringValue === `trigger: ${cause}`), { leastMs: 50 })
   })
 
   it('what a function wants beyond them is refused, shown on the object and in an Event, and made good when allowed', async () => {
