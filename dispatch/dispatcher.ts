@@ -46,6 +46,8 @@ export interface DispatcherDeps {
   ended?: (run: EndedRun) => void
   /** Called when an Event of this reconciler is not written, because 1,000 of its Events wait. */
   eventDropped?: (reconciler: string) => void
+  /** Called after each request to the API server that is for a Reconciler. Its namespace is that of the primary. */
+  requested?: (by: { reconciler: string; namespace?: string | undefined }) => void
   /** Traces are collected, so API requests carry their trace context. Default false. */
   sampled?: boolean
   /** Stores a key that no function can run. Resolves when it is stored. Left out: such keys are parked. */
@@ -106,7 +108,7 @@ class LiveDispatcher implements Dispatcher {
 
   constructor(deps: DispatcherDeps) {
     const { kube, events, instance, log, now = () => new Date(), random = Math.random } = deps
-    const gate = new Gate(deps.apiConcurrency ?? 10, new Outage(kube, random))
+    const gate = new Gate(deps.apiConcurrency ?? 10, new Outage(kube, random), deps.requested)
     const { eventDropped = () => undefined } = deps
     this.#deps = deps
     this.#runDeps = {

@@ -8,6 +8,8 @@ export type Priority = (typeof PRIORITY)[keyof typeof PRIORITY]
 
 export interface Caller {
   reconciler: string
+  /** The namespace of the primary. Undefined: it has none, or the request is for the Reconciler itself. */
+  namespace?: string | undefined
   kind: 'read' | 'event' | Priority
 }
 
@@ -38,6 +40,7 @@ const FALLBACK: readonly Class[] = ['write', 'read', 'event']
 export class Gate {
   readonly #limit: number
   readonly #outage: Outage | undefined
+  readonly #requested: (caller: Caller) => void
   readonly #waiting: Record<Class, FairQueue<() => void>> = {
     read: new FairQueue(),
     write: new FairQueue(),
@@ -46,10 +49,14 @@ export class Gate {
   #inFlight = 0
   #turn = 0
 
-  /** `outage`: requests wait while the API server is away. Left out: each request is sent in its turn. */
-  constructor(limit: number, outage?: Outage) {
+  /**
+   * `outage`: requests wait while the API server is away. Left out: each request is sent in its turn. `requested`: called
+   * after each request.
+   */
+  constructor(limit: number, outage?: Outage, requested: (caller: Caller) => void = () => undefined) {
     this.#limit = limit
     this.#outage = outage
+    this.#requested = requested
   }
 
   get inFlight(): number {
@@ -75,6 +82,7 @@ export class Gate {
     } catch (error) {
       throw this.#outage === undefined ? error : await this.#outage.judge(error)
     } finally {
+      this.#requested(caller)
       this.#inFlight--
       this.#admit()
     }

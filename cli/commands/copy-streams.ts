@@ -13,8 +13,8 @@ export interface CopyStreamsOptions {
   waitSeconds: number
 }
 
-/** RUNS last: it may be large, and runs do not depend on it. */
-const STREAMS = ['EVENTS', 'WORK', 'DEAD', 'RUNS']
+/** RUNS and USAGE last: runs do not depend on them, and RUNS may be large. */
+const STREAMS = ['EVENTS', 'WORK', 'DEAD', 'RUNS', 'USAGE']
 
 /** Copies all streams of another NATS. With an address to listen on, the process is ready after that, and stays. */
 export async function copyStreams(config: Config, { from, listen, waitSeconds }: CopyStreamsOptions): Promise<void> {

@@ -1,5 +1,5 @@
 import { flushCompileCache } from 'node:module'
-import { keyOf, shownKey, viewRuns } from '#events'
+import { keyOf, type StoredEventReport, shownKey, viewRuns, viewUsage } from '#events'
 import type { Config } from '#process/config'
 import { openStreams, retryWhileUnreachable } from '#process/connections'
 import { dieBecause, endInTime, IgnoredSignalError, untilStopped } from '#process/exit'
@@ -11,6 +11,8 @@ import { createLogger } from '#process/logging'
 import { certificateGauge, createMetrics, depthGauges, serveMetrics, storageGauges } from '#process/metrics'
 import { createRuntime, ownRevision, type RuntimeOptions, releaseMemoryWhenIdle } from '#process/runtime'
 import { openTraceKeeper } from '#process/tracing'
+import { openUsage, usageMetrics } from '#process/usage'
+import { UsageMeter } from '#process/usage-meter'
 
 export interface UpOptions extends Selection {
   install?: boolean
@@ -28,13 +30,17 @@ const MAX_NAMES = 20
 export async function up(config: Config, parts: RuntimeOptions['parts'], options: UpOptions): Promise<void> {
   const log = await createLogger(config)
   const metrics = createMetrics()
+  const meter = new UsageMeter()
   const functions = await loadFunctions(options)
   if (parts.dispatch && functions.length === 0)
     log.warn(
       'no functions are selected: only functions over HTTP are called; -f FILE and --builtin NAMES select others',
     )
   const access = await readFunctionAccess(config.FAIRLEAD_FUNCTION_ACCESS)
-  await using kube = await openKube(config, metrics.onRequest)
+  await using kube = await openKube(config, (request) => {
+    metrics.onRequest(request)
+    meter.requested()
+  })
   const whenThere = <T>(open: () => Promise<T>) => retryWhileUnreachable(options.waitSeconds, log, open)
   const { FAIRLEAD_SHARD: shard } = config
   if (options.install) {
@@ -48,12 +54,16 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   metrics.start(functions.map(({ name }) => name))
   const { concurrency: slots } = options
   const certificates = certificateGauge(metrics.registry, config.NATS_CERT)
-  const shared = { slots, observer: metrics.queue, certificates, raiseReplicas: parts.bridge }
+  const stored = (event: StoredEventReport) => meter.storedEvent(event)
+  const shared = { slots, observer: metrics.queue, stored, certificates, raiseReplicas: parts.bridge }
   const open = () => openStreams(config, kube, role(parts), log, shared)
   await using streams = await whenThere(open)
   const { js, events, queue, dead } = streams
   depthGauges(metrics.registry, queue, dead)
-  const streamNames = [events, queue, dead, viewRuns(js, config.FAIRLEAD_PREFIX)].map(({ stream }) => stream)
+  const usage = openUsage(config, streams, meter, { raiseReplicas: parts.bridge, log })
+  usageMetrics(metrics.registry, usage)
+  const views = [viewRuns(js, config.FAIRLEAD_PREFIX), viewUsage(js, config.FAIRLEAD_PREFIX)]
+  const streamNames = [events, queue, dead, ...views].map(({ stream }) => stream)
   storageGauges(metrics.registry, streamNames, (stream) => js.usage(stream), config.FAIRLEAD_STORAGE_MAX_BYTES)
   const fatal = dieBecause(process.env)
   using guard = guardFunctions({
@@ -69,7 +79,12 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   })
   const revision = parts.dispatch ? await ownRevision(kube, config, log) : undefined
   await using traces = await openTraceKeeper(process.env, log)
-  const history = openHistory(config, streams, { raiseReplicas: parts.bridge, dropped: metrics.runDropped, log })
+  const history = openHistory(config, streams, {
+    raiseReplicas: parts.bridge,
+    dropped: metrics.runDropped,
+    sent: (record, bytes) => meter.storedRun(record, bytes),
+    log,
+  })
   const runtime = createRuntime({
     kube,
     traces,
@@ -91,6 +106,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
     bridgeObserver: metrics.bridge,
     eventDropped: metrics.eventDropped,
     history,
+    usage: { meter, store: usage },
     runObserver: (step) => {
       metrics.run(step)
       log.debug({ ...step, key: shownKey(step.key) }, 'run')

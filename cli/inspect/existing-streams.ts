@@ -1,5 +1,14 @@
 import type { Logger } from 'pino'
-import { type DeadLetters, type EventsView, openDeadLetters, type RunsView, viewEvents, viewRuns } from '#events'
+import {
+  type DeadLetters,
+  type EventsView,
+  openDeadLetters,
+  type RunsView,
+  type UsageView,
+  viewEvents,
+  viewRuns,
+  viewUsage,
+} from '#events'
 import type { JetStream } from '#nats'
 import type { Config } from '#process/config'
 import { UsageError } from '#process/exit'
@@ -17,6 +26,8 @@ export interface ExistingStreams {
   view: EventsView
   /** A view of RUNS. Its methods reject if the stream does not exist. */
   runs: RunsView
+  /** A view of USAGE. Its methods reject if the stream does not exist. */
+  usage: UsageView
 }
 
 /** Opens the existing queue and dead letters for a command that only reads them. Rejects if they were never created. */
@@ -42,8 +53,9 @@ export async function openExistingStreams(
     const dead = await openDeadLetters(js, { ...prefixOf(config), cluster: '', log, create: false })
     const view = viewEvents(js, { prefix: config.FAIRLEAD_PREFIX, log })
     const runs = viewRuns(js, config.FAIRLEAD_PREFIX)
+    const usage = viewUsage(js, config.FAIRLEAD_PREFIX)
     const shard = config.FAIRLEAD_SHARD ?? ''
-    return { js, shard, queue, dead, view, runs, [Symbol.asyncDispose]: () => js.close() }
+    return { js, shard, queue, dead, view, runs, usage, [Symbol.asyncDispose]: () => js.close() }
   } catch (error) {
     await js.close()
     if (!(error instanceof NoQueueError)) throw error

@@ -63,3 +63,12 @@ export {
 } from './runs.ts'
 export { filtersOf, reconcilersIn, type Selection, wants, watchedAs } from './selection.ts'
 export type { Act, State } from './states.ts'
+export {
+  NO_NAMESPACE,
+  periodFor,
+  sumUsage,
+  type UsageDimension,
+  type UsageSum,
+  usageCells,
+  usageSince,
+} from './usage.ts'

@@ -74,7 +74,7 @@ export function accountsFor(accounts: NatsAccounts, prefixes: readonly string[])
 function prefixed(subject: string, prefix: string): string {
   if (prefix === '' || subject.startsWith('_INBOX.')) return subject
   if (!/^(\$JS|FAIRLEAD\.API)\./.test(subject)) return `${prefix}.${subject}`
-  return subject.replace(/\.(EVENTS|WORK|DEAD|RUNS)\b/, `.${prefix}_$1`)
+  return subject.replace(/\.(EVENTS|WORK|DEAD|RUNS|USAGE)\b/, `.${prefix}_$1`)
 }
 
 const distinct = <T>(all: readonly T[]): T[] => [...new Map(all.map((one) => [JSON.stringify(one), one])).values()]

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import { type DeadLetters, type EventStore, openDeadLetters, openEventStore } from '#events'
+import { type DeadLetters, type EventStore, openDeadLetters, openEventStore, type StoredEventReport } from '#events'
 import { ApiConnectionError, type KubeClient } from '#kube'
 import { type JetStream, NatsUnreachableError } from '#nats'
 import { retry } from '#primitives'
@@ -23,6 +23,8 @@ export interface StreamsOptions {
   /** Raises the replicas of existing streams to the configured number. Needs the permission to update them. */
   raiseReplicas?: boolean
   observer?: QueueObserver
+  /** Called after this process has stored the event of an object. */
+  stored?: (event: StoredEventReport) => void
   certificates?: CertificateObserver
 }
 
@@ -32,7 +34,7 @@ export async function openStreams(
   kube: KubeClient,
   role: string,
   log: Logger,
-  { slots, raiseReplicas = false, observer, certificates }: StreamsOptions = {},
+  { slots, raiseReplicas = false, observer, stored, certificates }: StreamsOptions = {},
 ): Promise<Streams> {
   const cluster = await clusterId(kube)
   const js = await openJetStream(config, role, certificates)
@@ -50,6 +52,7 @@ export async function openStreams(
         deadLetter: (found) => dead.put(found),
         referenceOnly: config.FAIRLEAD_REFERENCE_ONLY,
         maxBytes: config.FAIRLEAD_EVENTS_MAX_BYTES,
+        ...(stored && { stored }),
       }),
       openQueue(js, {
         ...queueOptions(config, log),

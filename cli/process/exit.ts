@@ -37,6 +37,7 @@ const codeByName: Record<string, number> = {
   NatsUrlError: EXIT.nats,
   NoEventsError: EXIT.nats,
   NoRunsError: EXIT.nats,
+  NoUsageError: EXIT.nats,
   StreamLostError: EXIT.nats,
   PermissionViolationError: EXIT.nats,
   JetStreamApiError: EXIT.nats,

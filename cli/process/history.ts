@@ -25,6 +25,8 @@ export interface HistoryDeps {
   process: string
   /** Called when a record is dropped because NATS is unreachable or slow. */
   dropped: (reconciler: string) => void
+  /** Called with the size of each record that is sent. */
+  sent?: (record: RunRecord, bytes: number) => void
   log: Pick<RunLog, 'warn'>
 }
 
@@ -99,6 +101,7 @@ export class RunHistory implements Runnable {
   #send(record: RunRecord): void {
     const json = JSON.stringify(record)
     this.#deps.send(record, json)
+    this.#deps.sent?.(record, json.length)
     this.#unconfirmedBytes += json.length
     this.#confirming ??= this.#confirm()
   }
@@ -168,6 +171,7 @@ export interface OpenHistoryOptions {
   raiseReplicas: boolean
   /** Called when a run of that reconciler was not recorded. */
   dropped: (reconciler: string) => void
+  sent?: HistoryDeps['sent']
   log: Pick<RunLog, 'warn'>
 }
 
@@ -175,7 +179,7 @@ export interface OpenHistoryOptions {
 export function openHistory(
   config: Pick<Config, 'FAIRLEAD_RUNS' | 'FAIRLEAD_RUNS_MAX_BYTES' | 'FAIRLEAD_PREFIX' | 'FAIRLEAD_REPLICAS'>,
   { js, events }: Pick<Streams, 'js' | 'events'>,
-  { raiseReplicas, dropped, log }: OpenHistoryOptions,
+  { raiseReplicas, dropped, sent, log }: OpenHistoryOptions,
 ): RunHistory | undefined {
   const { FAIRLEAD_RUNS_MAX_BYTES: maxBytes, FAIRLEAD_PREFIX: prefix } = config
   if (config.FAIRLEAD_RUNS === 'off') return undefined
@@ -186,6 +190,7 @@ export function openHistory(
     send: runSender(js, prefix, events.cluster),
     process: `${hostname()}-${process.pid}`,
     dropped,
+    ...(sent && { sent }),
     log,
   })
 }

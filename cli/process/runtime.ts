@@ -9,13 +9,15 @@ import { createDispatcher, type Dispatcher, type FunctionAccess, type IgnoredSig
 import { acceptTriggers } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
 import { incarnationOf, StreamLostError, Watermark } from '#nats'
-import { repeat } from '#primitives'
+import { endedWithin, repeat } from '#primitives'
 import { type Reconciler, toInvoke } from '#sdk'
 import type { Config } from './config.ts'
 import type { Streams } from './connections.ts'
 import { fixForMissing } from './functions.ts'
 import type { RunHistory } from './history.ts'
 import { createTracing, type TraceKeeper } from './tracing.ts'
+import type { UsageStore } from './usage.ts'
+import type { UsageMeter } from './usage-meter.ts'
 
 export interface RuntimeOptions {
   kube: KubeClient
@@ -41,6 +43,8 @@ export interface RuntimeOptions {
   runObserver?: RunObserver
   /** Default: runs are not recorded. */
   history?: RunHistory
+  /** Default: nothing is metered. */
+  usage?: { meter: UsageMeter; store: UsageStore }
   /** Called when a call of a function ignores its signal. */
   ignored?: (call: IgnoredSignal) => void
   eventDropped?: (reconciler: string) => void
@@ -55,6 +59,9 @@ export interface Runtime extends Runnable {
   /** The reasons why the process does not work at the moment; empty if it works. */
   troubles(): string[]
 }
+
+/** How long the end of the process waits for NATS to store the last usage. */
+const LAST_STORE_MS = 2000
 
 /** Creates the bridge and the dispatcher of this process, connected to each other if it has both. */
 export function createRuntime({
@@ -73,6 +80,7 @@ export function createRuntime({
   ignored,
   lost,
   history,
+  usage,
   now = () => new Date(),
   ...observers
 }: RuntimeOptions): Runtime {
@@ -83,12 +91,13 @@ export function createRuntime({
   const deadLetter = dead.put.bind(dead)
   const { keep, sample } = traces ?? { keep: undefined, sample: () => false }
   const tracing = createTracing({ keep, sample, now: Date.now })
+  const metered = (name: string, call: Invoke) => usage?.meter.around(name, call) ?? call
   const dispatcher = parts.dispatch
     ? createDispatcher({
         kube,
         events,
         queue,
-        functions: new Map(functions.map((one) => [one.name, invoke(one)])),
+        functions: new Map(functions.map((one) => [one.name, metered(one.name, invoke(one))])),
         fixForMissing,
         shard,
         instance: `${hostname()}-${process.pid}`.slice(-128),
@@ -102,9 +111,11 @@ export function createRuntime({
         sampled: keep !== undefined,
         ended: history && ((run) => history.ended(run)),
         eventDropped: observers.eventDropped,
+        requested: usage && ((by) => usage.meter.requestedBy(by)),
         observer: (step) => {
           tracing.run(step)
           history?.step(step)
+          usage?.meter.run(step)
           observers.runObserver?.(step)
         },
       })
@@ -123,8 +134,10 @@ export function createRuntime({
         triggers: (take, signal) => acceptTriggers(js, { root: events.root, log, signal }, take),
         observer: {
           ...observers.bridgeObserver,
+          seen: () => usage?.meter.seen(),
           published: (change) => {
             tracing.bridge(change)
+            usage?.meter.published(change)
             observers.bridgeObserver?.published?.(change)
           },
         },
@@ -132,7 +145,7 @@ export function createRuntime({
     : undefined
   const orphanedKeys =
     bridge && createOrphanedKeySweeper({ kube, queue, shard, deadLetter, orphans: bridge.orphanedKeys, log })
-  const runnables: Runnable[] = [natsHealth, bridge, orphanedKeys, dispatcher, history].filter(
+  const runnables: Runnable[] = [natsHealth, bridge, orphanedKeys, dispatcher, history, usage?.store].filter(
     (part) => part !== undefined,
   )
 
@@ -142,6 +155,7 @@ export function createRuntime({
     troubles: () => [...natsHealth.troubles(), ...(bridge ? troubles(bridge.status(), now()) : [])],
     async run(signal, graceMs) {
       await Promise.all(runnables.map((part) => part.run(signal, graceMs)))
+      if (usage) await endedWithin(LAST_STORE_MS, usage.store.store())
     },
   }
 }

@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { RunResult } from '#contracts'
 import type { DeadReason } from '#events'
-import type { DeadFilter } from '#inspect'
+import type { DeadFilter, UsageDimension } from '#inspect'
 import { type Act, STATES, STATES_OF, type State } from '#inspect/states'
 import { UsageError } from '#process/exit'
 import type { ConsoleFlags } from '../commands/console.ts'
@@ -11,6 +11,7 @@ import type { EventsReplayOptions, GetOptions } from '../commands/events.ts'
 import type { ExplainOptions } from '../commands/explain.ts'
 import type { GivenActOptions, RunNowOptions, ShowOptions, WatchOptions } from '../commands/queue.ts'
 import type { RunsLsOptions, RunsTailOptions } from '../commands/runs.ts'
+import type { UsageCommandOptions } from '../commands/usage.ts'
 import {
   type CommandContext,
   FORMATS,
@@ -32,6 +33,7 @@ export function inspectCommands(program: Command, context: CommandContext): void
   consoleCommand(program, context)
   queueCommands(program, context)
   runsCommands(program, context)
+  usageCommand(program, context)
   eventsCommands(program, context)
   deadCommands(program, context)
 }
@@ -250,6 +252,40 @@ function runsCommands(program: Command, context: CommandContext): void {
 function resultFrom(text: string, before: RunResult[]): RunResult[] {
   if (!Object.hasOwn(RESULTS, text)) throw new InvalidArgumentError(`give one of ${Object.keys(RESULTS).join(', ')}.`)
   return [...before, text as RunResult]
+}
+
+/** `fairlead usage` */
+function usageCommand(program: Command, context: CommandContext): void {
+  program
+    .command('usage')
+    .description('Show what functions and namespaces have used: runs, CPU time, requests, writes, stored bytes')
+    .addOption(
+      new Option('--since <time>', 'Beginning: a time, or a duration before now such as 12h or 30d')
+        .argParser((text) => momentFrom(text))
+        .default(undefined, '30d'),
+    )
+    .addOption(
+      new Option('--by <dimensions>', `Rows, separated by commas: ${Object.keys(DIMENSIONS).join(', ')}`)
+        .argParser(dimensionsFrom)
+        .default(['function'], 'function'),
+    )
+    .addOption(outputOption('table', 'json', 'csv', 'openmetrics'))
+    .action(async ({ since = momentFrom('30d'), ...options }: Partial<UsageCommandOptions> & UsageFlags) => {
+      const { usage } = await import('../commands/usage.ts')
+      await usage({ since, ...options }, context)
+    })
+}
+
+type UsageFlags = Omit<UsageCommandOptions, 'since'>
+
+/** The compiler requires every dimension as a key. */
+const DIMENSIONS: Record<UsageDimension, true> = { function: true, namespace: true, hour: true, day: true, month: true }
+
+function dimensionsFrom(text: string): UsageDimension[] {
+  const names = text.split(',').map((name) => name.trim())
+  const isKnown = names.every((name) => Object.hasOwn(DIMENSIONS, name))
+  if (!isKnown) throw new InvalidArgumentError(`give some of ${Object.keys(DIMENSIONS).join(', ')}.`)
+  return names as UsageDimension[]
 }
 
 const EVENTS_HELP = `

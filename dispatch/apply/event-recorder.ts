@@ -29,6 +29,8 @@ export interface EventRecorderDeps {
 interface Waiting {
   kube: KubeClient
   reconciler: string
+  /** The namespace of the object. */
+  namespace: string | undefined
   event: KubeObject
   said: CorrelatedEvent
 }
@@ -59,7 +61,7 @@ export class EventRecorder {
       this.#waiting.dropOldest(reconciler)
       dropped(reconciler)
     }
-    this.#waiting.add(reconciler, { kube, reconciler, event, said })
+    this.#waiting.add(reconciler, { kube, reconciler, namespace: object.metadata.namespace, event, said })
     if (this.#sending.size < AT_ONCE) this.#begin()
   }
 
@@ -77,11 +79,11 @@ export class EventRecorder {
     for (let next = this.#waiting.take(); next !== undefined; next = this.#waiting.take()) await this.#send(next)
   }
 
-  async #send({ kube, reconciler, event, said }: Waiting): Promise<void> {
+  async #send({ kube, reconciler, namespace, event, said }: Waiting): Promise<void> {
     const { gate, log } = this.#deps
     const say = () => (said.say === 'new' ? this.#create(kube, event) : this.#repeat(kube, event, said.count))
     try {
-      await gate.run({ reconciler, kind: 'event' }, say)
+      await gate.run({ reconciler, namespace, kind: 'event' }, say)
     } catch (error) {
       log.warn({ err: error, namespace: event.metadata.namespace, event: said.name }, 'Event not written')
     }

@@ -125,7 +125,9 @@ export class WriteRequests {
   }
 
   get(ref: ResourceRef, object: KubeObject): Promise<KubeObject | undefined> {
-    return readLive({ kube: this.#kube, gate: this.#deps.gate }, ref, object, this.#run)
+    const { reconciler, primary, signal } = this.#run
+    const { namespace } = primary.object.metadata
+    return readLive({ kube: this.#kube, gate: this.#deps.gate }, ref, object, { reconciler, namespace, signal })
   }
 
   /**
@@ -161,8 +163,9 @@ export class WriteRequests {
     unwanted?: AbortSignal,
   ): Promise<T | typeof DROPPED> {
     const { ref, object } = target
-    const { reconciler, hold, signal } = this.#run
+    const { reconciler, primary, hold, signal } = this.#run
     const { gate, inFlight } = this.#deps
+    const { namespace } = primary.object.metadata
     const timed = async () => {
       hold()
       const began = performance.now()
@@ -174,7 +177,7 @@ export class WriteRequests {
       this.#observe(target, answer, performance.now() - began)
       return answer
     }
-    return gate.run({ reconciler, kind: priority }, timed, { signal, unwanted })
+    return gate.run({ reconciler, namespace, kind: priority }, timed, { signal, unwanted })
   }
 
   #observe({ verb, ref, object }: Target, answer: ApiAnswer, ms: number): void {

@@ -103,10 +103,10 @@ async function observeAll(
   })
   reconcilerVersion?.check(first.news)
   const { primary } = first
-  const object = primary && (await references.resolve(spec.for, primary, { meter, reconciler, signal }))
+  const object = primary && (await references.resolve(spec.for, primary, { meter, reconciler, namespace, signal }))
   if (primary === undefined || object === undefined) return undefined
   const resolveWhole: Resolve = (resource, stored) =>
-    references.resolve(resource, stored, { meter, reconciler, signal })
+    references.resolve(resource, stored, { meter, reconciler, namespace, signal })
   const resolve: Resolve = async (resource, stored) =>
     isMetadataEnough(spec, resource) ? stored.object : resolveWhole(resource, stored)
   const queries = queriesNamed(named, object)
@@ -119,7 +119,7 @@ async function observeAll(
       isAnnotated: !stored.referenceOnly || found !== stored.object,
       isFingerprinted: resource.strategy !== 'CreateOnly' && !events.isReferenceOnly(resource),
     }
-    return adoptions.isCreatedBy(identity, object, candidate, { reconciler, signal })
+    return adoptions.isCreatedBy(identity, object, candidate, { reconciler, namespace, signal })
   }
   const [owned, related] = await Promise.all([
     ownedBy(object, spec, first.owned, { resolve, resolveWhole, isCreated }),

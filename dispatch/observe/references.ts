@@ -26,6 +26,8 @@ export type Resolve = (resource: ResourceRef, stored: StoredObject) => Promise<K
 /** The run for which objects are read. */
 export interface ReadingRun {
   reconciler: string
+  /** The namespace of the primary. */
+  namespace: string | undefined
   signal: AbortSignal
 }
 
@@ -120,11 +122,11 @@ export async function readLive(
   { kube, gate }: { kube: KubeClient; gate: Gate },
   ref: ResourceRef,
   { metadata }: KubeObject,
-  { reconciler, signal }: { reconciler: string; signal: AbortSignal },
+  { reconciler, namespace, signal }: ReadingRun,
 ): Promise<KubeObject | undefined> {
   const path = resourcePath(ref, metadata.namespace, metadata.name)
   const read = () => kube.get(path, { signal }).catch(undefinedIfGone)
-  const found = await gate.run({ reconciler, kind: 'read' }, read, { signal })
+  const found = await gate.run({ reconciler, namespace, kind: 'read' }, read, { signal })
   return found === DROPPED ? undefined : found
 }
 

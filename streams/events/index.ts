@@ -87,9 +87,28 @@ export type {
   RelatedQuery,
   Selection,
   StoredEvent,
+  StoredEventReport,
   StoredObject,
   Verb,
   View,
 } from './types.ts'
+export {
+  addUsage,
+  declareUsage,
+  HOURS_KEPT_DAYS,
+  NO_USAGE,
+  NoUsageError,
+  type PeriodUsage,
+  startOf,
+  USAGE_FIELDS,
+  type Usage,
+  type UsageOptions,
+  type UsagePeriod,
+  type UsageRow,
+  type UsageView,
+  type UsageWriter,
+  usageWriter,
+  viewUsage,
+} from './usage.ts'
 export { compareVersions, isPresent } from './version-conflict.ts'
 export { type EventsView, NoEventsError, viewEvents } from './view.ts'

@@ -10,6 +10,7 @@ import {
   type StoredMessage,
 } from '#nats'
 import { encodeHeaderValue } from './cloudevent.ts'
+import { streamNames } from './stream.ts'
 import { encodeSubjectPart, keyOf } from './subjects.ts'
 
 /** Thrown if no run history exists under these names. */
@@ -66,17 +67,12 @@ const DAY_NS = 86_400 * 1e9
 const LIMITS = { max_age: 30 * DAY_NS, max_msgs_per_subject: 20, max_bytes: 256 * 2 ** 20 }
 const TYPE = 'dev.fairlead.run.ended'
 
-const namesOf = (prefix = '') => ({
-  stream: prefix === '' ? 'RUNS' : `${prefix}_RUNS`,
-  root: prefix === '' ? '' : `${prefix}.`,
-})
-
 /**
  * Declares one stream for the runs of all objects. NATS compresses it on disk, and drops old runs by age, by bytes, and
  * by the number of runs of one object.
  */
 export async function declareRuns(js: JetStream, options: RunsOptions): Promise<void> {
-  const { stream, root } = namesOf(options.prefix)
+  const { stream, root } = streamNames(options.prefix, 'RUNS')
   const { replicas, raiseReplicas, maxBytes = LIMITS.max_bytes } = options
   const config: Parameters<typeof declareStream>[1] = {
     name: stream,
@@ -109,7 +105,7 @@ const reconcilerPart = (reconciler: string): string => reconciler.replaceAll('.'
 export type RunSender = (record: RunRecord, json: string) => void
 
 export function runSender(js: JetStream, prefix: string | undefined, cluster: string): RunSender {
-  const { root } = namesOf(prefix)
+  const { root } = streamNames(prefix, 'RUNS')
   const source = encodeHeaderValue(`https://${cluster}/runs`)
   return (record, json) => {
     const { id, reconciler, namespace, name, endedAt, traceId } = record
@@ -130,7 +126,7 @@ export function runSender(js: JetStream, prefix: string | undefined, cluster: st
 }
 
 export function viewRuns(js: JetStream, prefix?: string): RunsView {
-  const { stream, root } = namesOf(prefix)
+  const { stream, root } = streamNames(prefix, 'RUNS')
   const explained = (error: unknown): never => {
     if (
       error instanceof JetStreamError &&

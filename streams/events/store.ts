@@ -60,6 +60,7 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
     maxObjectBytes: maxObjectBytes(js, options),
     tombstoneSeconds,
     isReferenceOnly,
+    stored: options.stored,
   })
   const reading = { ...deps, isReplicated: () => mayBeReplicated(js, replicas) }
   const reader = new Reader(reading, new SelectedReader({ ...reading, tombstoneSeconds }))

@@ -33,11 +33,11 @@ const NO_LIMIT = { discard: DiscardPolicy.Old, max_bytes: -1 }
 export const ANCHOR = 'cursor._'
 export const MARK = `${ANCHOR}.mark`
 
-export function streamNames(prefix = ''): StreamNames {
-  if (prefix === '') return { stream: 'EVENTS', root: '' }
+export function streamNames(prefix = '', name: 'EVENTS' | 'RUNS' | 'USAGE' = 'EVENTS'): StreamNames {
+  if (prefix === '') return { stream: name, root: '' }
   if (!/^[A-Za-z0-9-]+$/.test(prefix))
     throw new TypeError(`prefix ${JSON.stringify(prefix)} cannot name a stream: letters, digits and - only`)
-  return { stream: `${prefix}_EVENTS`, root: `${prefix}.` }
+  return { stream: `${prefix}_${name}`, root: `${prefix}.` }
 }
 
 /** Whether a message of the stream can have this subject. */

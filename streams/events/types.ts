@@ -61,8 +61,18 @@ export interface EventStoreOptions {
    * resolved, the message is deleted from EVENTS. Left out: the message stays, and readers skip it.
    */
   deadLetter?: (dead: DeadMessage) => Promise<void>
+  /** Called after this process has stored the event of an object. */
+  stored?: (event: StoredEventReport) => void
   log: RunLog
   now?: () => Date
+}
+
+export interface StoredEventReport {
+  /** The namespace of the object. */
+  namespace: string | undefined
+  /** See PutOptions. */
+  origin: string | undefined
+  bytes: number
 }
 
 export interface PutOptions {

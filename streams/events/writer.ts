@@ -22,7 +22,7 @@ import type { KnownObject, ObservedViews } from './observed-views.ts'
 import { sizeOf } from './pages.ts'
 import { EXPECTED, persist, type StreamNames } from './stream.ts'
 import { identityFilter, objectSubject, ownerPart, parseOwner, withOwnerPart } from './subjects.ts'
-import type { ObjectEvent, PutOptions, PutResult, Verb } from './types.ts'
+import type { ObjectEvent, PutOptions, PutResult, StoredEventReport, Verb } from './types.ts'
 import {
   decideVersion,
   isPresent,
@@ -44,6 +44,7 @@ export interface WriterDeps extends TravelRules {
   deadLettering: DeadLettering
   cluster: string
   tombstoneSeconds: number
+  stored: ((event: StoredEventReport) => void) | undefined
   log: RunLog
   now: () => Date
 }
@@ -172,6 +173,8 @@ export class Writer {
       const sequence = await this.#publish(write, subject, { ...message, headers }, expected)
       if (sequence !== undefined) {
         write.stored = knownFrom(write, subject, sequence, message)
+        const { namespace } = write.object.metadata
+        this.#deps.stored?.({ namespace, origin: write.options.origin, bytes: write.stored.bytes })
         const holder = { ...wanted, owner, sequence, origin, partial: isPartial(message), sole }
         return this.#markOthersMoved(write, stored, decision, holder, 'stored')
       }

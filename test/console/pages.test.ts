@@ -3,7 +3,7 @@ import pino from 'pino'
 import { describe, expect, it } from 'vitest'
 import { type Access, type Action, localAccess } from '#console/access'
 import type { RunRecord } from '#contracts'
-import type { StoredRun } from '#events'
+import type { PeriodUsage, StoredRun } from '#events'
 import type { Row } from '#inspect'
 import { awayIn, type Data, type Unready } from '../../packages/console/data/data.ts'
 import { html } from '../../packages/console/html.ts'
@@ -14,6 +14,7 @@ import { type Ask, askedOnce } from '../../packages/console/pages/page.ts'
 import { queuePage, queueRows } from '../../packages/console/pages/queue.ts'
 import { runPage, runRecord } from '../../packages/console/pages/run.ts'
 import { runsPage } from '../../packages/console/pages/runs.ts'
+import { usagePage } from '../../packages/console/pages/usage.ts'
 import { routeOf } from '../../packages/console/server/server.ts'
 
 const HOSTILE = '<img src=x onerror=alert(1)>"\'&\u001b[31m\u202e\u200f\u0000'
@@ -71,6 +72,20 @@ const RECORD: RunRecord = {
   ],
   leftOut: [],
 }
+const used = (name: string, namespace: string | undefined) => ({
+  function: name,
+  namespace,
+  runs: 1,
+  cpuMs: 5,
+  requests: 2,
+  writes: 1,
+  storedBytes: 9,
+})
+const USAGE: PeriodUsage = {
+  period: 'day',
+  start: '2026-11-23',
+  rows: [used('site', 'shop'), used('site', 'veiled'), used('(bridge)', 'hidden'), used('(platform)', undefined)],
+}
 const DEPTH = { queued: 0, running: 0, waiting: 0, parked: 0 }
 const RUN: StoredRun = { sequence: 7, bytes: 1, record: RECORD }
 
@@ -92,6 +107,7 @@ function ask(path: string, rows: Row[], may: Ask['may'] = async () => true, para
     runsOf: async () => [RUN],
     run: async () => RUN,
     letters: async () => [],
+    usage: async () => [USAGE],
   } as Partial<Data> as Data
   return {
     person: { name: HOSTILE, groups: [] },
@@ -346,6 +362,18 @@ describe('a person sees', () => {
       await expect(runPage({ ...given, data })).rejects.toThrow('you may not see it')
       expect((await runsPage({ ...given, data })).regions['runs']?.text).not.toContain('/runs/7')
     })
+  })
+
+  it('usage of the namespaces whose objects they may list, and of all others only if they may list namespaces', async () => {
+    const seenBy = async (...allowed: string[]) => {
+      const { regions } = await usagePage(ask('/usage', [], allows(...allowed)))
+      const text = Object.values(regions).map((region) => region.text)
+      return ['shop', 'veiled', 'hidden', '(platform)'].filter((name) => text.join('').includes(`<bdi>${name}</bdi>`))
+    }
+    expect(await seenBy('list sites shop')).toEqual(['shop'])
+    expect(await seenBy('list sites')).toEqual(['shop', 'veiled'])
+    expect(await seenBy('list sites', 'list namespaces')).toEqual(['shop', 'veiled', 'hidden', '(platform)'])
+    expect(await seenBy()).toEqual([])
   })
 
   it('dead letters, which may be of any object, only with the right to list them', async () => {

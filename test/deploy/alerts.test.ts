@@ -8,10 +8,12 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { parse, stringify } from 'yaml'
 import { certificateGauge, createMetrics, depthGauges, storageGauges } from '../../cli/process/metrics.ts'
 import { bridgeGauges } from '../../cli/process/run-metrics.ts'
+import { usageMetrics } from '../../cli/process/usage.ts'
 import { promtool as promtoolProgram } from '../support/go-program.ts'
 
 interface Rule {
   alert: string
+  record?: string
   expr: string
   annotations: { summary: string; runbook: string }
 }
@@ -23,9 +25,10 @@ interface Panel {
 
 const path = (name: string) => fileURLToPath(new URL(`../../${name}`, import.meta.url))
 const read = (name: string) => readFile(path(name), 'utf8')
-const alerts = (parse(await read('deploy/monitoring/alerts.yaml')) as { groups: { rules: Rule[] }[] }).groups.flatMap(
-  ({ rules }) => rules,
+const rules = (parse(await read('deploy/monitoring/alerts.yaml')) as { groups: { rules: Rule[] }[] }).groups.flatMap(
+  (group) => group.rules,
 )
+const alerts = rules.filter(({ record }) => record === undefined)
 const { panels } = JSON.parse(await read('deploy/monitoring/dashboard.json')) as { panels: Panel[] }
 const queries = panels.flatMap((panel) => (panel.targets ?? []).map(({ expr }) => ({ title: panel.title, expr })))
 
@@ -41,6 +44,7 @@ function exportedNames(): Set<string> {
   const nothing = async () => ({}) as never
   bridgeGauges(registry, () => undefined)
   certificateGauge(registry, undefined)
+  usageMetrics(registry, { totals: () => new Map() })
   storageGauges(registry, [], nothing, 1)
   depthGauges(registry, { reconcilers: async () => [], depth: nothing, backlog: nothing }, { count: nothing })
   return new Set(
@@ -77,7 +81,7 @@ describe('the alerts', () => {
 })
 
 describe('alerts and dashboard', () => {
-  it.each([...alerts.map(({ alert, expr }) => ({ title: alert, expr })), ...queries])(
+  it.each([...rules.map(({ alert, record, expr }) => ({ title: record ?? alert, expr })), ...queries])(
     '$title asks only for what is exported',
     ({ expr }) => {
       const functions = new Set(['histogram_quantile', 'label_values'])
@@ -90,11 +94,11 @@ describe('alerts and dashboard', () => {
 
   it('are all understood by Prometheus', async () => {
     const dir = await mkdtemp(join(tmpdir(), 'fl-rules-'))
-    const rules = queries.map(({ expr }, index) => ({
+    const recorded = queries.map(({ expr }, index) => ({
       record: `panel:${index}`,
       expr: expr.replaceAll('$__rate_interval', '5m').replaceAll('$controller', '.*'),
     }))
-    await writeFile(join(dir, 'rules.yaml'), stringify({ groups: [{ name: 'dashboard', rules }] }))
+    await writeFile(join(dir, 'rules.yaml'), stringify({ groups: [{ name: 'dashboard', rules: recorded }] }))
     const { stdout } = await promtool('check', 'rules', path('deploy/monitoring/alerts.yaml'), join(dir, 'rules.yaml'))
     expect(stdout).toContain(`SUCCESS: ${queries.length} rules found`)
     await rm(dir, { recursive: true })

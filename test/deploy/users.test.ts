@@ -5,12 +5,15 @@ import {
   type DeadLetters,
   deadKey,
   declareRuns,
+  declareUsage,
   type EventStore,
   keyOf,
   openDeadLetters,
   openEventStore,
+  usageWriter,
   viewEvents,
   viewRuns,
+  viewUsage,
 } from '#events'
 import { replay } from '#inspect'
 import { accountsIn } from '#install'
@@ -43,6 +46,7 @@ beforeAll(async () => {
   events = await openEventStore(bridge, { cluster: 'test', log })
   queue = await openQueue(bridge, { log })
   await declareRuns(bridge, { replicas: 1, raiseReplicas: true })
+  await declareUsage(bridge, { replicas: 1, raiseReplicas: true })
   await queue.declare('at')
   await queue.enqueue('at', 'shop.a')
   await events.setCursor(PODS, undefined, { resourceVersion: '1', at: '' })
@@ -55,7 +59,7 @@ afterAll(async () => {
 })
 
 /** What has ever been stored, in all streams. */
-const stored = () => Promise.all(['EVENTS', 'WORK', 'DEAD', 'RUNS'].map((name) => bridge.lastSequence(name)))
+const stored = () => Promise.all(['EVENTS', 'WORK', 'DEAD', 'RUNS', 'USAGE'].map((name) => bridge.lastSequence(name)))
 
 describe('fairlead-inspect', () => {
   it.each([
@@ -63,6 +67,7 @@ describe('fairlead-inspect', () => {
     [['queue', 'show', 'at', 'shop/a'], 'queued'],
     [['events', 'get', 'pods', '-n', 'shop'], 'web'],
     [['runs', 'ls'], 'No such run is recorded.'],
+    [['usage'], 'No usage is stored for this time.'],
   ])('sees what is there by fairlead %j', async (args, text) => {
     const { stdout, stderr, code } = await command(args, env)
     expect({ stderr, code }).toEqual({ stderr: '', code: 0 })
@@ -101,6 +106,9 @@ describe('the users for a shard, which the command prints', () => {
     const prefix = 'b'
     await openDeadLetters(bridge, { prefix, cluster: 'test', log })
     await declareRuns(bridge, { prefix, replicas: 1, raiseReplicas: true })
+    await declareUsage(dispatcher, { prefix })
+    await usageWriter(dispatcher, prefix)('one', { period: 'day', start: '2026-01-31', rows: [] })
+    expect(await viewUsage(inspect, prefix).since('day', new Date('2026-01-01'))).toHaveLength(1)
     const ofShard = await openEventStore(bridge, { prefix, cluster: 'test', log })
     await ofShard.put(PODS, 'added', object('of-b', 1, { namespace: 'shop' }))
     const bridged = await openQueue(bridge, { prefix, log })
@@ -142,7 +150,13 @@ async function settled(js: JetStream): Promise<void> {
   await bridge.flush()
 }
 
-const OF_OBJECTS = ['k8s._.v1.pods.shop._.forged', 'cursor._', 'dead.at.x.y', 'runs.at.shop.a']
+const OF_OBJECTS = [
+  'k8s._.v1.pods.shop._.forged',
+  'cursor._',
+  'dead.at.x.y',
+  'runs.at.shop.a',
+  'usage.day.2026-01-31.x',
+]
 const OF_WORK = ['work.at.high.shop.c', 'key.at.r.shop.c.x', 'done.at.x']
 
 describe.each(['fairlead-inspect', 'fairlead-console'] as const)('%s', (user) => {
@@ -154,10 +168,13 @@ describe.each(['fairlead-inspect', 'fairlead-console'] as const)('%s', (user) =>
     expect(await stored()).toEqual(before)
   })
 
-  it.each(['WORK', 'EVENTS', 'DEAD', 'RUNS'])('changes nothing in %s by what it deletes or purges', async (stream) => {
-    await using js = await deployed.connect(user, 'test')
-    await expectUnchanged(js, stream, ['STREAM.PURGE', 'STREAM.DELETE', 'STREAM.MSG.DELETE', 'STREAM.UPDATE'])
-  })
+  it.each(['WORK', 'EVENTS', 'DEAD', 'RUNS', 'USAGE'])(
+    'changes nothing in %s by what it deletes or purges',
+    async (stream) => {
+      await using js = await deployed.connect(user, 'test')
+      await expectUnchanged(js, stream, ['STREAM.PURGE', 'STREAM.DELETE', 'STREAM.MSG.DELETE', 'STREAM.UPDATE'])
+    },
+  )
 })
 
 async function expectUnchanged(js: JetStream, stream: string, calls: readonly string[], reader = js): Promise<void> {
@@ -180,6 +197,7 @@ async function openAs(user: 'fairlead-console' | 'fairlead-console-writes') {
     dead: await openDeadLetters(js, { cluster: '', log, create: false }),
     view: viewEvents(js, { log }),
     runs: viewRuns(js),
+    usage: viewUsage(js),
     [Symbol.asyncDispose]: () => js.close(),
   }
 }
@@ -204,6 +222,7 @@ describe('a console', () => {
     expect((await collected(read.view.stored([{}]))).map(({ key: { name } }) => name)).toContain('web')
     expect(await collected(read.runs.list({}))).toEqual([])
     expect(await read.runs.end()).toBe(0)
+    expect(await read.usage.since('day', new Date())).toEqual([])
     expect(await collected(read.dead.list())).toEqual([])
     const end = new AbortController()
     const changes = read.view.follow([{ ref: PODS }], await read.view.end(), end.signal)
@@ -248,6 +267,7 @@ describe('fairlead-operate', () => {
     [['queue', 'purge', 'at', 'shop/c', '--yes'], 'purged'],
     [['events', 'get', 'pods', '-n', 'shop'], 'web'],
     [['runs', 'ls'], 'No such run is recorded.'],
+    [['usage'], 'No usage is stored for this time.'],
   ])('permits fairlead %j', async (args, text) => {
     const { stdout, stderr, code } = await operate(...args)
     expect({ stderr, code }).toEqual({ stderr: '', code: 0 })
@@ -281,7 +301,7 @@ describe('fairlead-operate', () => {
 describe.each(['fairlead-operate', 'fairlead-console-writes'] as const)('%s', (user) => {
   it('stores nothing of objects, runs and dead letters', async () => {
     await using js = await deployed.connect(user, 'test')
-    const ofObjects = () => Promise.all(['EVENTS', 'DEAD', 'RUNS'].map((name) => bridge.lastSequence(name)))
+    const ofObjects = () => Promise.all(['EVENTS', 'DEAD', 'RUNS', 'USAGE'].map((name) => bridge.lastSequence(name)))
     const before = await ofObjects()
     await tryToStore(js, OF_OBJECTS)
     await settled(js)
@@ -293,6 +313,7 @@ describe.each(['fairlead-operate', 'fairlead-console-writes'] as const)('%s', (u
     ['DEAD', ['STREAM.PURGE', 'STREAM.DELETE', 'STREAM.UPDATE']],
     ['EVENTS', ['STREAM.PURGE', 'STREAM.DELETE', 'STREAM.UPDATE', 'STREAM.MSG.DELETE']],
     ['RUNS', ['STREAM.PURGE', 'STREAM.DELETE', 'STREAM.UPDATE', 'STREAM.MSG.DELETE']],
+    ['USAGE', ['STREAM.PURGE', 'STREAM.DELETE', 'STREAM.UPDATE', 'STREAM.MSG.DELETE']],
   ])('keeps %s as it is, but for single messages of WORK and DEAD', async (stream, calls) => {
     await using js = await deployed.connect(user, 'test')
     await expectUnchanged(js, stream, calls)

@@ -33,7 +33,7 @@ it('the picture of the platform has the accounts, ports and streams of the manif
   const ports = new Set(picture.match(/\b(?:443|\d{4})\b(?=[ ,<·]|&)/g))
   expect([...ports].filter((port) => !manifests.includes(port))).toEqual([])
   for (const port of ['443', '4222', '6222', '6443', '8080', '8090', '8222']) expect(ports).toContain(port)
-  for (const stream of ['EVENTS', 'WORK', 'RUNS', 'DEAD']) expect(picture).toContain(`>${stream}<`)
+  for (const stream of ['EVENTS', 'WORK', 'RUNS', 'USAGE', 'DEAD']) expect(picture).toContain(`>${stream}<`)
 })
 
 it('a page begins with what the thing is, not with its reader', () => {

@@ -45,6 +45,7 @@ export const SECTIONS: Record<string, string[]> = {
     'deploy/security',
     'deploy/observe',
     'deploy/console',
+    'usage',
     'sizing',
     'deploy/small',
     'deploy/shards',

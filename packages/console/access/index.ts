@@ -8,6 +8,7 @@ export { type LocalAccess, localAccess } from './local.ts'
 export type { About, Access, Action, Person, Refusal } from './types.ts'
 export {
   TO_LIST_DEAD,
+  TO_LIST_NAMESPACES,
   TO_LIST_RECONCILERS,
   TO_PUBLISH,
   TO_REPLAY_DEAD,

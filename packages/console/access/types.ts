@@ -63,6 +63,9 @@ export const toList = ({ group, resource }: Kind, namespace: string | undefined)
   ...inside(namespace),
 })
 
+/** To see how much the platform itself and former functions have used in each namespace. */
+export const TO_LIST_NAMESPACES: Action = { verb: 'list', group: '', resource: 'namespaces' }
+
 const ofReconcilers = (verb: string, subresource: string, name?: string): Action => ({
   verb,
   group: RECONCILERS.group,

@@ -1,6 +1,6 @@
 import { $, $$ } from './dom.js'
 
-const PLACES = { o: '/', q: '/queue', r: '/runs', e: '/events', d: '/dead' }
+const PLACES = { o: '/', q: '/queue', r: '/runs', e: '/events', u: '/usage', d: '/dead' }
 let isGoing = false
 
 document.addEventListener('keydown', (event) => {

@@ -1,7 +1,15 @@
 import { LRUCache } from 'lru-cache'
 import type { Logger } from 'pino'
 import type { KubeObject, ResourceRef, RunRecord, RunResult } from '#contracts'
-import { type DeadLetter, isPresent, NoRunsError, type RunsView, type StoredRun } from '#events'
+import {
+  type DeadLetter,
+  isPresent,
+  NoRunsError,
+  NoUsageError,
+  type PeriodUsage,
+  type RunsView,
+  type StoredRun,
+} from '#events'
 import {
   type Asked,
   conditionOf,
@@ -18,6 +26,7 @@ import {
   type Target,
   targetOf,
   toRow,
+  usageSince,
   wordsOf,
 } from '#inspect'
 import { isNotFound, type KubeClient, type RequestReport, type ServedResource, servedResources } from '#kube'
@@ -83,6 +92,8 @@ export interface Data {
   /** The runs of one object, the newest first. */
   runsOf(of: Pick<RunRecord, 'reconciler' | 'namespace' | 'name'>): Promise<StoredRun[]>
   run(sequence: number): Promise<StoredRun | undefined>
+  /** What all processes used in this time before now. */
+  usage(ms: number): Promise<PeriodUsage[]>
   /** What the names mean, without a look at the object. */
   target(asked: Asked): Promise<Target>
   situation(asked: Asked): Promise<Situation>
@@ -107,6 +118,8 @@ const LETTERS = 500
 /** The beginning of a failure changes only with its end. */
 const SINCE_MS = 5000
 const READS_OF_A_SITUATION = 10
+/** Processes store their usage once a minute. */
+const USAGE_MS = 30_000
 /** Who is not ready for minutes is so a few seconds later too. */
 const UNREADY_MS = 10_000
 
@@ -178,6 +191,17 @@ export function openData(settings: Config, log: Logger, { role, onRequest }: Dat
         }),
       run: (sequence) =>
         cache.get(`run ${sequence}`, 1000, async () => (await demandNats()).runs.get(sequence).catch(undefinedIfNone)),
+      usage: (ms) =>
+        cache.get(
+          `usage ${ms}`,
+          USAGE_MS,
+          async () => {
+            const now = new Date()
+            const periods = usageSince((await demandNats()).usage, new Date(now.getTime() - ms), now)
+            return (await periods.catch(undefinedIfNone)) ?? []
+          },
+          { weight: READS_OF_A_SITUATION },
+        ),
       target: (asked) =>
         cache.get(`target ${JSON.stringify(asked)}`, 1000, async () => {
           const streams = await nats.now()
@@ -260,7 +284,7 @@ const noneIfNotFound = (error: unknown): [] => {
 }
 
 const undefinedIfNone = (error: unknown): undefined => {
-  if (!(error instanceof NoRunsError)) throw error
+  if (!(error instanceof NoRunsError || error instanceof NoUsageError)) throw error
   return undefined
 }
 

@@ -9,6 +9,7 @@ const SECTIONS: [Section, path: string, label: string][] = [
   ['queue', '/queue', 'Queue'],
   ['runs', '/runs', 'Runs'],
   ['events', '/events', 'Events'],
+  ['usage', '/usage', 'Usage'],
   ['dead', '/dead', 'Dead letters'],
 ]
 
@@ -40,7 +41,7 @@ export function layout(ask: Pick<Ask, 'person' | 'abilities' | 'url'>, page: Pag
 <p class="status"><span id="live" class="live" ${everyMs === undefined && html`hidden`}>live</span>${ask.abilities.writes ? html`<span class="mode writes">writes on</span>` : html`<span class="mode">read only</span>`}</p></header>
 <main id="main" class="${section}"><div id="r-notice" class="region" role="status">${notice}</div><div id="report" role="status" aria-live="polite"></div><div class="head">${head}</div>${body}${foot}</main>
 <footer><p>Signed in as ${ask.person.name}. <button type="button" class="quiet" data-keys>Keys</button></p></footer>
-<dialog id="keys" aria-label="Keys"><h2>Keys</h2><dl><div><dt><kbd>g</kbd> <kbd>o</kbd></dt><dd>Overview</dd></div><div><dt><kbd>g</kbd> <kbd>q</kbd></dt><dd>Queue</dd></div><div><dt><kbd>g</kbd> <kbd>r</kbd></dt><dd>Runs</dd></div><div><dt><kbd>g</kbd> <kbd>e</kbd></dt><dd>Events</dd></div><div><dt><kbd>g</kbd> <kbd>d</kbd></dt><dd>Dead letters</dd></div><div><dt><kbd>/</kbd></dt><dd>Find an object</dd></div><div><dt><kbd>j</kbd> <kbd>k</kbd></dt><dd>Next and previous row</dd></div><div><dt><kbd>?</kbd></dt><dd>These keys</dd></div></dl><form method="dialog"><button>Close</button></form></dialog>
+<dialog id="keys" aria-label="Keys"><h2>Keys</h2><dl><div><dt><kbd>g</kbd> <kbd>o</kbd></dt><dd>Overview</dd></div><div><dt><kbd>g</kbd> <kbd>q</kbd></dt><dd>Queue</dd></div><div><dt><kbd>g</kbd> <kbd>r</kbd></dt><dd>Runs</dd></div><div><dt><kbd>g</kbd> <kbd>e</kbd></dt><dd>Events</dd></div><div><dt><kbd>g</kbd> <kbd>u</kbd></dt><dd>Usage</dd></div><div><dt><kbd>g</kbd> <kbd>d</kbd></dt><dd>Dead letters</dd></div><div><dt><kbd>/</kbd></dt><dd>Find an object</dd></div><div><dt><kbd>j</kbd> <kbd>k</kbd></dt><dd>Next and previous row</dd></div><div><dt><kbd>?</kbd></dt><dd>These keys</dd></div></dl><form method="dialog"><button>Close</button></form></dialog>
 </body></html>`.text
 }
 

@@ -31,7 +31,7 @@ export interface Ask {
   log: Logger
 }
 
-export type Section = 'overview' | 'queue' | 'runs' | 'events' | 'dead' | 'none'
+export type Section = 'overview' | 'queue' | 'runs' | 'events' | 'usage' | 'dead' | 'none'
 
 /** One page. Its head stays, its regions follow what happens. */
 export interface Page {

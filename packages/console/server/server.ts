@@ -18,6 +18,7 @@ import { previewPage, replayPage } from '../pages/preview.ts'
 import { queuePage, queueRows } from '../pages/queue.ts'
 import { latestRunPage, runPage, runRecord } from '../pages/run.ts'
 import { runsPage } from '../pages/runs.ts'
+import { usagePage } from '../pages/usage.ts'
 import { perform, type Wanted } from './acts.ts'
 import { begin, follow, redirect, sendHtml, sendJson } from './live.ts'
 
@@ -246,6 +247,7 @@ const PAGES: [path: RegExp, page: PageOf][] = [
   [/^\/runs\/(\d+)$/, runPage],
   [/^\/runs\/(\d+)\/replay$/, replayPage],
   [/^\/events$/, eventsPage],
+  [/^\/usage$/, usagePage],
   [/^\/dead$/, deadPage],
   [/^\/dead\/(\d+)$/, letterPage],
 ]

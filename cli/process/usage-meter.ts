@@ -1,0 +1,147 @@
+import type { Invoke, KubeObject } from '#contracts'
+import type { RunObserver } from '#dispatch'
+import { NO_USAGE, parseKey, type StoredEventReport, type UsageRow } from '#events'
+
+/** The function of rows that belong to no function. The names of Reconcilers have no parentheses. */
+const PLATFORM = '(platform)'
+const BRIDGE = '(bridge)'
+/** The namespace of a row that has the sum of namespaces without a row of their own. */
+export const OTHER = '(other)'
+
+/** The limit of rows between two readings. Further namespaces share the row OTHER of their function. */
+const MOST_ROWS = 10_000
+
+type Of = Pick<UsageRow, 'function' | 'namespace'>
+
+/**
+ * Attributes what this process uses to functions and namespaces.
+ *
+ * CPU: each step of a run pays for the CPU time that the process has used since the step before, of any run. The steps are
+ * the start, each call of the function with its begin, its synchronous part and its end, each write, and the end. The first
+ * step after a time without runs pays nothing: that time is a row of its own, PLATFORM. A change that the bridge stores pays
+ * in the same way, as BRIDGE in the namespace of the object. So all rows together are the CPU time of the process, and a run
+ * that waits pays nothing.
+ *
+ * Requests that no run sends, such as watches, belong to PLATFORM too.
+ */
+export class UsageMeter {
+  readonly #cpuMs: () => number
+  #used = (): void => undefined
+  #rows = new Map<string, UsageRow>()
+  /** The CPU time that rows have. */
+  #paidMs = 0
+  #activeRuns = 0
+  /** Requests of the process that no row has yet. Negative: a run has counted a request that was never sent. */
+  #requests = 0
+
+  /** `cpuMs`: returns the CPU time of the process up to now, in milliseconds. */
+  constructor(cpuMs: () => number = ownCpuMs) {
+    this.#cpuMs = cpuMs
+  }
+
+  /** Calls the listener when a run has ended, or a change is stored. */
+  onUse(listener: () => void): void {
+    this.#used = listener
+  }
+
+  /** Returns what was used since the last call. */
+  take(): UsageRow[] {
+    this.#pay({ function: PLATFORM })
+    if (this.#requests > 0) {
+      this.#row({ function: PLATFORM }).requests += this.#requests
+      this.#requests = 0
+    }
+    const rows = [...this.#rows.values()]
+    this.#rows = new Map()
+    return rows
+  }
+
+  readonly run: RunObserver = (step) => {
+    const of = { function: step.reconciler, namespace: parseKey(step.key).namespace }
+    if (step.step === 'started') this.#pay(this.#activeRuns++ === 0 ? { function: PLATFORM } : of)
+    if (step.step === 'written') this.#pay(of).writes++
+    if (step.step === 'ended') {
+      this.#activeRuns--
+      this.#pay(of)
+    }
+    if (step.step !== 'finished') return
+    const row = this.#pay(of)
+    // Another process counts a run that was fenced or handed back.
+    if (step.result !== 'fenced') row.runs++
+    this.#used()
+  }
+
+  /** The bridge has received a change. */
+  seen(): void {
+    if (this.#activeRuns === 0) this.#pay({ function: PLATFORM })
+  }
+
+  /** The bridge has stored a change. */
+  published({ object }: { object: KubeObject }): void {
+    this.#pay({ function: BRIDGE, namespace: object.metadata.namespace })
+    this.#used()
+  }
+
+  around(reconciler: string, invoke: Invoke): Invoke {
+    return async (input, context) => {
+      const of = { function: reconciler, namespace: input.object?.metadata.namespace }
+      this.#pay(of)
+      const answer = invoke(input, context)
+      this.#pay(of)
+      try {
+        return await answer
+      } finally {
+        this.#pay(of)
+      }
+    }
+  }
+
+  /** The process has sent a request to the API server. */
+  requested(): void {
+    this.#requests++
+  }
+
+  /** A run, or the dispatcher for a Reconciler, has sent one of these requests. */
+  requestedBy({ reconciler, namespace }: { reconciler: string; namespace?: string | undefined }): void {
+    this.#row({ function: reconciler, namespace }).requests++
+    this.#requests--
+  }
+
+  /** An event was stored in EVENTS. `origin`: the run that has written the object. */
+  storedEvent({ namespace, origin, bytes }: StoredEventReport): void {
+    const [reconciler, key] = origin?.split('/') ?? []
+    const of =
+      reconciler === undefined || key === undefined
+        ? { function: BRIDGE, namespace }
+        : { function: reconciler, namespace: parseKey(key).namespace }
+    this.#row(of).storedBytes += bytes
+  }
+
+  /** A record was sent to RUNS. */
+  storedRun({ reconciler, namespace }: { reconciler: string; namespace?: string | undefined }, bytes: number): void {
+    this.#row({ function: reconciler, namespace }).storedBytes += bytes
+  }
+
+  #pay(of: Of): UsageRow {
+    const row = this.#row(of)
+    const now = this.#cpuMs()
+    row.cpuMs += now - this.#paidMs
+    this.#paidMs = now
+    return row
+  }
+
+  #row({ function: name, namespace }: Of): UsageRow {
+    const key = `${name} ${namespace ?? ''}`
+    const known = this.#rows.get(key)
+    if (known !== undefined) return known
+    if (this.#rows.size >= MOST_ROWS && namespace !== OTHER) return this.#row({ function: name, namespace: OTHER })
+    const row = { function: name, namespace, ...NO_USAGE }
+    this.#rows.set(key, row)
+    return row
+  }
+}
+
+function ownCpuMs(): number {
+  const { user, system } = process.cpuUsage()
+  return (user + system) / 1000
+}
