@@ -4,7 +4,7 @@ import { ERR, type FollowOptions, type JetStream, poll, type StoredMessage } fro
 import { PoisonEventError } from './cloudevent.ts'
 import { storedEventFrom } from './event.ts'
 import { streamNames } from './stream.ts'
-import { type ObjectFilter, objectFilter, parseCursorSubject } from './subjects.ts'
+import { cursorSubject, type ObjectFilter, objectFilter, parseCursorSubject } from './subjects.ts'
 import type { StoredEvent } from './types.ts'
 
 /** Thrown if no stream exists under these names. */
@@ -22,6 +22,11 @@ export interface EventsView {
    * exist.
    */
   resources(): Promise<ResourceRef[]>
+  /**
+   * Returns for how long no bridge has moved the cursor of the resource, by the clock of the server, in milliseconds. A
+   * bridge that watches moves it every minute. Undefined: there is no cursor.
+   */
+  quietMs(ref: ResourceRef, namespace: string | undefined): Promise<number | undefined>
   /** Returns the last sequence: later events have a higher one. */
   end(): Promise<number>
   /** Iterates over the last event of each matching object, in stream order per filter. */
@@ -64,6 +69,14 @@ export function viewEvents(js: JetStream, { prefix, log }: { prefix?: string; lo
         (subject) => parseCursorSubject(subject.slice(root.length)).ref,
       )
       return refs.sort((a, b) => resourceName(a).localeCompare(resourceName(b)))
+    },
+    async quietMs(ref, namespace) {
+      const scopes = namespace === undefined ? [undefined] : [undefined, namespace]
+      const found = await Promise.all(scopes.map((scope) => js.lastOf(stream, root + cursorSubject(ref, scope))))
+      const moved = found.flatMap((cursor) => cursor?.storedAt ?? [])
+      if (moved.length === 0) return undefined
+      const { ts } = await js.admin.streams.info(stream)
+      return ts === undefined ? undefined : Math.max(0, Date.parse(ts) - Math.max(...moved))
     },
     end: () => js.lastSequence(stream),
     async *stored(filters, since) {

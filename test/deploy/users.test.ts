@@ -219,6 +219,8 @@ describe('a console', () => {
     expect(await read.queue.backlog('at')).toBeDefined()
     expect(await read.queue.find(key('a'))).toHaveLength(1)
     expect(await read.view.resources()).toEqual([PODS])
+    expect(await read.view.quietMs(PODS, 'shop')).toBeLessThan(300_000)
+    expect(await read.view.quietMs({ ...PODS, resource: 'secrets' }, 'shop')).toBeUndefined()
     expect((await collected(read.view.stored([{}]))).map(({ key: { name } }) => name)).toContain('web')
     expect(await collected(read.runs.list({}))).toEqual([])
     expect(await read.runs.end()).toBe(0)

@@ -339,7 +339,7 @@ describe('the image of a project', () => {
     expect(listed.code).toBe(0)
     expect(existsSync(output)).toBe(false)
     const made = await command(['image', project, '--output', output, '--base', base])
-    expect(made.stderr).toMatch(/dependencies: 4 files, .*\n.*functions: 2 files, /)
+    expect(made.stderr).toMatch(/dependencies: 4 files, \d+ kB, .*\n.*functions: 2 files, \d+ kB, /)
     expect(listed.stdout.trim().split('\n')).toEqual(await layersOf(output))
   })
 

@@ -121,6 +121,8 @@ const SITUATIONS: Record<string, Row> = {
     'fairlead dispatch -f FILE',
   ],
   'the dispatchers have gone': [one({ isServed: false }), 'Unserved', 'fairlead dispatch -f FILE'],
+  'no bridge watches any more': [one({ quietMs: 720_000 }), 'Unwatched', 'fairlead bridge'],
+  'no process of Fairlead runs': [one({ isServed: false, quietMs: 720_000 }), 'Unserved', 'fairlead up -f FILE'],
   'no label of it matches the selector': [
     spec({ for: { ...reconcilerFor(), selector: 'tier in (gold, silver)' } }),
     'Unselected',
@@ -160,6 +162,17 @@ const SITUATIONS: Record<string, Row> = {
     'kubectl patch websites.example.com hello -n default --type json',
   ],
   'it waits for its finalize': [{ object: going([FINALIZER]) }, 'Finalizing', 'Wait until the function has cleaned up'],
+  'it waits for its finalize, beside a pod that cannot run': [
+    {
+      object: {
+        ...going([FINALIZER]),
+        status: website({}, [['Ready', 'False', 'Deleting']]).status,
+      },
+      ...one({ owned: [relative('Pod', 'backup', { phase: 'Failed', reason: 'Evicted' })] }),
+    },
+    'Finalizing',
+    'Wait until the function has cleaned up',
+  ],
   'its finalize fails': [
     {
       object: going([FINALIZER]),
@@ -574,6 +587,24 @@ describe('explain', () => {
       'TimerPending',
       `it runs again in 60m: ${why}`,
     ])
+  })
+
+  it('calls nothing watched, served or done while no process of Fairlead runs', () => {
+    const now = situation(timer({ isServed: false, quietMs: 720_000 }))
+    const page = pageOf(now, explain(now))
+    expect(page).toContain('website: no dispatcher that has the function is running')
+    expect(page).toContain('watched no, selected yes, served no')
+    expect(page).toContain('no bridge watches for it since 12m:')
+    expect(page).toContain('its timer waits for a process: it runs again in 60m')
+    expect(page).not.toContain('Nothing has to be done')
+  })
+
+  it('says of an object that fails while it is being deleted that it is being deleted', () => {
+    const failing = { state: 'waiting', reason: 'Error', attempt: 2, until: ahead(3), error: 'no route' } as const
+    const now = situation({ object: going([FINALIZER]), ...one({ rows: [row(failing)] }) })
+    expect(pageOf(now, explain(now))).toMatch(
+      /^Website default\/hello, which is being deleted: website: 2 runs in a row/,
+    )
   })
 
   it('says of a Job that it is not complete, for a Job is never ready', () => {

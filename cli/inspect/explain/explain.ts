@@ -32,6 +32,7 @@ import {
   unselected,
   unserved,
   unsynced,
+  unwatched,
 } from './reconciler-rules.ts'
 import { conditionsOf, type Finding, type Level, type NextStep, type Rule, type Situation } from './situation.ts'
 
@@ -60,18 +61,19 @@ const RULES: readonly Rule[] = [
   paused,
   namespaceTerminating,
   unserved,
+  unwatched,
   dryRun,
   refused,
   deadLetters,
   behind,
   missingRights,
   contested,
+  deleting,
   queue,
   unanswered,
   namedMissing,
   ownedMissing,
   ownedFailed,
-  deleting,
   ownedProgressing,
   unready,
   takenBack,

@@ -128,17 +128,23 @@ async function situationOf(
   const spec = isRefused(read) ? undefined : read
   const [queue, missingRights, owned, named] = await Promise.all([
     streams &&
-      Promise.all([rowsOf(streams, name, target), streams.queue.isServed(name), lastRunOf(streams, name, target)]),
+      Promise.all([
+        rowsOf(streams, name, target),
+        streams.queue.isServed(name),
+        lastRunOf(streams, name, target),
+        spec && streams.view.quietMs(spec.for, target.namespace),
+      ]),
     kube && spec ? missingRightsOf(kube, reconciler, spec, target.namespace) : undefined,
     spec && object ? ownedOf(reconciler, spec, object, kube, streams) : [],
     kube && spec && object ? namedIn(kube, object, spec) : [],
   ])
-  const [rows, isServed, lastRun] = queue ?? []
+  const [rows, isServed, lastRun, quietMs] = queue ?? []
   return {
     object: reconciler,
     ...(isElsewhere && { isElsewhere }),
     ...(rows && { rows }),
     isServed,
+    ...(quietMs !== undefined && { quietMs }),
     ...(missingRights && { missingRights }),
     ...(lastRun && { lastRun }),
     owned,

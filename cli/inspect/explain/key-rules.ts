@@ -59,16 +59,18 @@ function failedAgain({ attempt, until }: Row, now: string): string {
 const isHeldBy = ({ rows = [] }: ReconcilerSituation, { object }: Situation): boolean =>
   rows.length > 0 && object?.metadata.deletionTimestamp !== undefined
 
+type ToFinding = (reason: string, level: Finding['level'], message: string, next?: NextStep) => Finding
+
 function stateOf(row: Row, one: ReconcilerSituation, situation: Situation): Finding[] {
   const { now, target } = situation
   const reconciler = nameOf(one.object)
   const key = keyName(reconciler, target)
-  const finding = (reason: string, level: Finding['level'], message: string, next: NextStep): Finding => ({
+  const finding: ToFinding = (reason, level, message, next) => ({
     reason,
     level,
     reconciler,
     message,
-    next,
+    ...(next && { next }),
   })
   const error = row.error === undefined ? '' : `: ${row.error}`
   const forMs = Date.parse(now) - Date.parse(row.since)
@@ -146,12 +148,15 @@ function waiting(
   row: Row,
   one: ReconcilerSituation,
   { now, target, object }: Situation,
-  finding: (reason: string, level: Finding['level'], message: string, next: NextStep) => Finding,
+  finding: ToFinding,
 ): Finding[] {
   const key = keyName(nameOf(one.object), target)
   const left = row.until === undefined ? 'some time' : duration(Math.max(0, Date.parse(row.until) - Date.parse(now)))
-  if (row.reason === 'Requeue')
-    return [finding('TimerPending', 'note', `it runs again in ${left}: ${timerText(object, one)}`, runNow(key))]
+  if (row.reason === 'Requeue') {
+    const message = `it runs again in ${left}: ${timerText(object, one)}`
+    if (one.isServed !== false) return [finding('TimerPending', 'note', message, runNow(key))]
+    return [finding('TimerPending', 'note', `its timer waits for a process: ${message}`)]
+  }
   if (row.reason === 'CutShort')
     return [
       finding(

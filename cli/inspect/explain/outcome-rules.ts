@@ -135,9 +135,14 @@ export const unready: Rule = ({ object, now, reconcilers }) => {
   ]
 }
 
-/** The function may be Ready without the missing object: then the finding is a note, not a problem. */
-const levelBeside = (object: KubeObject | undefined): 'problem' | 'note' =>
-  conditionOf(object, 'Ready')?.status === 'True' ? 'note' : 'problem'
+/**
+ * The function may be Ready without the missing object: then the finding is a note, not a problem. While the object is
+ * being deleted, it is at most a cause of the wait.
+ */
+const levelBeside = (object: KubeObject | undefined): 'problem' | 'pending' | 'note' => {
+  if (conditionOf(object, 'Ready')?.status === 'True') return 'note'
+  return object?.metadata.deletionTimestamp === undefined ? 'problem' : 'pending'
+}
 
 /** Reports related objects that the object names and that do not exist. */
 export const namedMissing: Rule = ({ reconcilers, target, object: primary }) =>

@@ -4,7 +4,7 @@ import { isRefused, readReconciler } from '#spec'
 import { called, detail } from '../keys.ts'
 import { type Explanation, untoldBy } from './explain.ts'
 import { healthOf, wordsOf } from './health.ts'
-import { isSelected } from './reconciler-rules.ts'
+import { isSelected, quietFor } from './reconciler-rules.ts'
 import {
   conditionOf,
   conditionsOf,
@@ -69,9 +69,11 @@ function shortPage(
 
 function longPage(situation: Situation, explanation: Explanation, columns: number): string {
   const { findings, next, healthy } = explanation
-  const { target, now } = situation
+  const { target, now, object } = situation
   const [first] = findings
   const summary = healthy || first === undefined ? 'is healthy, with notes' : oneLine(spoken(first))
+  const isGoing = object?.metadata.deletionTimestamp !== undefined && !summary.includes('being deleted')
+  const goes = isGoing ? ', which is being deleted' : ''
   const rows = sections(situation, Date.parse(now), untoldBy(situation, explanation))
   const width = Math.max(...rows.map(([title]) => title.length))
   const lines = rows.flatMap(([title, values]) =>
@@ -86,7 +88,7 @@ function longPage(situation: Situation, explanation: Explanation, columns: numbe
   const command = next?.command === undefined ? '' : `\n  ${oneLine(next.command)}`
   const ends = next === undefined ? 'Nothing has to be done.' : `Next step: ${oneLine(next.say)}`
   return [
-    wrapped(`${shown(target)}${healthy ? ' ' : ': '}${summary}`, columns),
+    wrapped(`${shown(target)}${goes}${healthy ? ' ' : ': '}${summary}`, columns),
     lines.join('\n'),
     ...(others.length === 0 ? [] : [`${healthy ? 'Found' : 'Also found'}:\n${others.join('\n')}`]),
     `${wrapped(ends, columns)}${command}`,
@@ -193,7 +195,7 @@ export function reachOf(
   situation: Situation,
 ): Record<'watched' | 'selected' | 'served', Known> {
   return {
-    watched: known(conditionOf(one.object, 'Synced')?.status === 'True'),
+    watched: known(conditionOf(one.object, 'Synced')?.status === 'True' && quietFor(one) === undefined),
     selected: known(isSelected(one, situation)),
     served: known(one.isServed ?? (conditionOf(one.object, 'Ready')?.status === 'True' ? undefined : false)),
   }

@@ -80,6 +80,23 @@ export const unsynced: Rule = ({ reconcilers }) =>
     return [problem(object, reason, message, reason === RELEASED ? startBridge(object) : (SYNC[reason] ?? INSTALL))]
   })
 
+/** A bridge that watches hears from the API server, and stores its position, every 90 s at least. */
+const QUIET_MS = 300_000
+
+/** Undefined: a bridge watches, as far as it is known. Otherwise for how long none has. */
+export const quietFor = ({ quietMs = 0 }: ReconcilerSituation): string | undefined =>
+  quietMs < QUIET_MS ? undefined : duration(quietMs)
+
+/** Reports a Reconciler that a bridge has taken up, and that none watches for now. */
+export const unwatched: Rule = (situation) =>
+  situation.reconcilers.flatMap((one): Finding[] => {
+    const { object } = one
+    const quiet = quietFor(one)
+    if (quiet === undefined || conditionOf(object, 'Synced')?.status !== 'True') return []
+    const message = `no bridge watches for it since ${quiet}: none runs, or it does not reach the API server`
+    return [problem(object, 'Unwatched', message, startBridge(object))]
+  })
+
 /** Reports a Reconciler of another shard: its queue is in other streams than those that were read. */
 export const elsewhere: Rule = ({ reconcilers, target }) =>
   reconcilers.flatMap(({ object, isElsewhere }): Finding[] => {
@@ -132,14 +149,11 @@ export const unserved: Rule = (situation) =>
     const waits = rows.some(({ state }) => state === 'queued') ? ', and the object waits in the queue' : ''
     const how =
       spec.invoke.http === undefined ? 'no dispatcher that has the function is running' : 'no dispatcher is running'
-    return [
-      problem(
-        object,
-        'Unserved',
-        `${how}${waits}`,
-        step('Start a dispatcher, or look why it does not run.', 'fairlead dispatch -f FILE'),
-      ),
-    ]
+    const next =
+      quietFor(one) === undefined
+        ? step('Start a dispatcher, or look why it does not run.', 'fairlead dispatch -f FILE')
+        : step('Start Fairlead, or look why it does not run: no bridge watches either.', 'fairlead up -f FILE')
+    return [problem(object, 'Unserved', `${how}${waits}`, next)]
   })
 
 /** Reports a Reconciler that does not select the object. It is a problem if no Reconciler of the kind does. */

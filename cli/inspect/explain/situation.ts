@@ -46,6 +46,8 @@ export interface ReconcilerSituation {
   rows?: Row[]
   /** Whether a process waits for keys of the Reconciler or runs one; undefined if it is unknown. */
   isServed?: boolean
+  /** For how long no bridge has moved its position in the watch of the kind; undefined if it is unknown. */
+  quietMs?: number
   /**
    * Permissions that its service account lacks here: `create pods`, `patch deployments.apps`; undefined if they are
    * unknown.
