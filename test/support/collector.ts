@@ -1,6 +1,4 @@
-import { once } from 'node:events'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { startHttpReceiver } from './http-receiver.ts'
 
 interface ReceivedSpan {
   traceId: string
@@ -22,27 +20,13 @@ interface ExportRequest {
 export async function startCollector(answers: number[] = []) {
   const requests: { path: string; headers: Record<string, unknown>; body: ExportRequest }[] = []
   const spans: ReceivedSpan[] = []
-  const server = createServer((request, response) => {
-    let text = ''
-    request.on('data', (chunk: Buffer) => (text += chunk.toString()))
-    request.on('end', () => {
-      const body = JSON.parse(text) as ExportRequest
-      const status = answers.shift() ?? 200
-      requests.push({ path: request.url ?? '', headers: request.headers, body })
-      if (status === 200)
-        spans.push(...body.resourceSpans.flatMap(({ scopeSpans }) => scopeSpans.flatMap((scope) => scope.spans)))
-      response.writeHead(status).end('{}')
-    })
+  const receiver = await startHttpReceiver(({ url: path, headers, body: bytes }, response) => {
+    const body = JSON.parse(bytes.toString()) as ExportRequest
+    const status = answers.shift() ?? 200
+    requests.push({ path, headers, body })
+    if (status === 200)
+      spans.push(...body.resourceSpans.flatMap(({ scopeSpans }) => scopeSpans.flatMap((scope) => scope.spans)))
+    response.writeHead(status).end('{}')
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    requests,
-    spans,
-    async [Symbol.asyncDispose]() {
-      server.closeAllConnections()
-      await new Promise((resolve) => server.close(resolve))
-    },
-  }
+  return Object.assign(receiver, { requests, spans })
 }

@@ -51,6 +51,10 @@ export function newTls(sans: string[]): TestTls {
   }
 }
 
+/** All bytes of an object. */
+export const all = async (chunks: AsyncIterable<Uint8Array>): Promise<Buffer> =>
+  Buffer.concat(await Array.fromAsync(chunks))
+
 interface S3Server {
   host?: string
   tls?: TestTls

@@ -12,7 +12,7 @@ import { command } from '../../../support/command.ts'
 import { SOON, TestEtcd } from '../../../support/etcd.ts'
 import { BIN, fairlead } from '../../../support/fairlead.ts'
 import { startFaultyProxy } from '../../../support/faulty-proxy.ts'
-import { startS3, type TestStore } from '../../../support/object-stores.ts'
+import { all, startS3, type TestStore } from '../../../support/object-stores.ts'
 import { shortTempDir } from '../../../support/servers.ts'
 
 const run = promisify(execFile)
@@ -367,10 +367,4 @@ describe('the agent on a real etcd and a real S3', () => {
 
 async function* oneChunk(bytes: Buffer): AsyncGenerator<Buffer> {
   yield bytes
-}
-
-async function all(chunks: AsyncIterable<Uint8Array>): Promise<Buffer> {
-  const found: Uint8Array[] = []
-  for await (const chunk of chunks) found.push(chunk)
-  return Buffer.concat(found)
 }

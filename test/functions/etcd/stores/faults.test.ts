@@ -9,6 +9,7 @@ import { type Fault, startFaultyProxy } from '../../../support/faulty-proxy.ts'
 import { startHttpReceiver } from '../../../support/http-receiver.ts'
 import {
   ACCOUNT,
+  all,
   BUCKET,
   S3_CREDENTIALS,
   startAbs,
@@ -22,12 +23,6 @@ const REGION = 'us-east-1'
 
 async function* bytes(): AsyncGenerator<Buffer> {
   for (let at = 0; at < BYTES.length; at += 65_536) yield BYTES.subarray(at, at + 65_536)
-}
-
-async function all(chunks: AsyncIterable<Uint8Array>): Promise<Buffer> {
-  const found: Uint8Array[] = []
-  for await (const chunk of chunks) found.push(chunk)
-  return Buffer.concat(found)
 }
 
 const arrived = (size: number): Fault => ({

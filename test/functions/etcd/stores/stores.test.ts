@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { PART_BYTES, type Store, whole } from '#functions/etcd/stores'
-import { startAbs, startGcs, startS3, type TestStore } from '../../../support/object-stores.ts'
+import { all, startAbs, startGcs, startS3, type TestStore } from '../../../support/object-stores.ts'
 
 const ODD_KEYS = ['plain', 'a/b c', "ü/+%:(1)'*!=&?#", 'x_v10_2026-11-22-18:00:00']
 const none = { metadata: {} }
@@ -98,12 +98,6 @@ describe.each(servers)('%s', (_, start) => {
 
 async function* inChunks(bytes: Buffer, size: number): AsyncGenerator<Buffer> {
   for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size)
-}
-
-async function all(chunks: AsyncIterable<Uint8Array>): Promise<Buffer> {
-  const found: Uint8Array[] = []
-  for await (const chunk of chunks) found.push(chunk)
-  return Buffer.concat(found)
 }
 
 async function listed(store: Store, prefix: string): Promise<string[]> {
