@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { parseAllDocuments } from 'yaml'
 import { apiVersionOf, type KubeObject, type ResourceRef } from '#contracts'
+import type { Condition } from '#inspect'
 import { type KubeClient, resourcePath, type ServedResource, servedResources } from '#kube'
 import { pause } from '#primitives'
 import { UsageError } from '#process/exit'
@@ -107,13 +108,6 @@ export function imagined(object: KubeObject): KubeObject {
 
 const FIELD_MANAGER = 'fairlead-dev'
 const LOOK_AGAIN_MS = 500
-
-interface Condition {
-  type: string
-  status: string
-  reason?: string
-  message?: string
-}
 
 /** Returns the objects of a file, or of all YAML and JSON files of a folder. */
 export async function examplesIn(path: string): Promise<KubeObject[]> {
