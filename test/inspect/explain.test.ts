@@ -173,6 +173,14 @@ const SITUATIONS: Record<string, Row> = {
     'Finalizing',
     'Wait until the function has cleaned up',
   ],
+  'its finalize fails, and somebody else has a finalizer': [
+    {
+      object: going([FINALIZER, 'example.com/dns']),
+      ...one({ rows: [row({ state: 'waiting', reason: 'Error', attempt: 2, until: ahead(3), error: 'no route' })] }),
+    },
+    'Retrying',
+    'fairlead queue retry website default/hello',
+  ],
   'its finalize fails': [
     {
       object: going([FINALIZER]),
