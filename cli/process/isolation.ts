@@ -29,19 +29,12 @@ export function guardFunctions({ files, leaseMs, log, fatal, blocked }: GuardOpt
   resources.use(exitWhenBlocked(calls, leaseMs, log, blocked))
   return {
     invoke(reconciler) {
-      const here = toInvoke(reconciler)
-      const apart = isolated(reconciler.name, here)
-      const either: Invoke = (input, context) => (context.suspect ? apart : here)(input, context)
-      return calls.around(reconciler.name, either)
+      return calls.around(reconciler.name, isolated(reconciler.name, toInvoke(reconciler)))
     },
     [Symbol.dispose]: () => resources.dispose(),
   }
 }
 
-/**
- * If more calls are suspected at the same time, something other than a function has ended their process: the further
- * calls run without isolation.
- */
 const MAX_PROCESSES = 4
 /** The highest heap limit of an isolated process, in MiB. */
 const HEAP_MB = 512
@@ -51,17 +44,22 @@ const HEAP_SHARE = 1 / 8
 const KEPT_MS = 10_000
 
 /**
- * Returns the functions with each call isolated in a process: an endless loop, a full heap or process.exit() ends only
- * that process. A process that has answered and has nothing pending is reused. If a reused process ends during a call,
- * either call may be the cause, so the call is repeated in a process of its own.
+ * Returns the functions with each suspected call isolated in a process: an endless loop, a full heap or process.exit()
+ * ends only that process. A process that has answered and has nothing pending is reused. If a reused process ends during
+ * a call, either call may be the cause, so the call is repeated in a process of its own.
+ *
+ * If more calls are suspected than may be isolated, most likely something else has ended their process: it was killed
+ * with hundreds of runs. They wait until an isolated call of their function ends. If that has come back, they run here.
+ * If it has not, then all calls of the function are isolated one after the other, suspected or not, until one comes back.
  */
 export function isolation(
   files: readonly string[],
   heapMb = heapWithin(process.constrainedMemory()),
-): (reconciler: string, otherwise: Invoke) => Invoke {
+): (reconciler: string, here: Invoke) => Invoke {
   /** At most one process: several would only be needed after something else has ended many runs. */
   let idle: ConfinedProcess | undefined
   let busy = 0
+  let end = Promise.withResolvers<void>()
 
   const keep = (used: ConfinedProcess): void => {
     if (idle !== undefined || !used.isReusable) return void used.end()
@@ -87,14 +85,47 @@ export function isolation(
     }
   }
 
-  return (reconciler, otherwise) => async (input, context) => {
-    if (busy >= MAX_PROCESSES) return otherwise(input, context)
-    busy++
-    try {
-      return await callApart(reconciler, input, context)
-    } finally {
-      busy--
+  return (reconciler, here) => {
+    /** Whether the isolated call that ended last has come back, by an answer or by an error. Undefined: there was none. */
+    let comesBack: boolean | undefined
+    let own = 0
+    const hasPlace = () => busy < MAX_PROCESSES && (comesBack !== false || own === 0)
+    const isFree = () => comesBack === true || (comesBack === undefined && own === 0)
+    return async (input, context) => {
+      if (!context.suspect && comesBack !== false) return here(input, context)
+      while (!hasPlace()) {
+        if (isFree()) return here(input, context)
+        await ended(end.promise, context.signal)
+      }
+      busy++
+      own++
+      try {
+        const answer = await callApart(reconciler, input, context)
+        comesBack = true
+        return answer
+      } catch (error) {
+        comesBack = !(error instanceof ProcessEndedError || context.signal.aborted)
+        throw error
+      } finally {
+        busy--
+        own--
+        end.resolve()
+        end = Promise.withResolvers()
+      }
     }
+  }
+}
+
+/** Resolves when the promise does. Rejects when the signal is given. */
+async function ended(promise: Promise<void>, signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted()
+  const { promise: aborted, reject } = Promise.withResolvers<never>()
+  const abort = () => reject(signal.reason as Error)
+  signal.addEventListener('abort', abort, { once: true })
+  try {
+    await Promise.race([promise, aborted])
+  } finally {
+    signal.removeEventListener('abort', abort)
   }
 }
 

@@ -7,7 +7,8 @@ import { heapWithin, isolation } from '../../cli/process/isolation.ts'
 const MODULE = fileURLToPath(new URL('./naughty.ts', import.meta.url))
 
 const notApart: Invoke = () => Promise.reject(new Error('run beside the others'))
-const apart = isolation([MODULE], 100)('naughty', notApart)
+const isolated = () => isolation([MODULE], 100)('naughty', notApart)
+const apart = isolated()
 const lines: string[] = []
 const pids: number[] = []
 const line = (fields: object, message: string) => {
@@ -16,7 +17,7 @@ const line = (fields: object, message: string) => {
 }
 const log: RunLog = { debug: line, info: line, warn: line, error: line }
 
-function doing(does: string, signal = new AbortController().signal) {
+function doing(does: string, signal = new AbortController().signal, invoke = apart, suspect = true) {
   const object = {
     apiVersion: 'test.fairlead.dev/v1',
     kind: 'Naughty',
@@ -24,7 +25,7 @@ function doing(does: string, signal = new AbortController().signal) {
     spec: { does },
   }
   const input: RunInput = { object, owned: {}, related: {}, attempt: 2, now: '2030-01-01T00:00:00Z', finalizing: false }
-  return apart(input, { signal, log, suspect: true })
+  return invoke(input, { signal, log, suspect })
 }
 
 it('a function in a process of its own gives the outcome that it gives elsewhere, and its log', async () => {
@@ -91,13 +92,50 @@ it('a call ends by its signal only when its process is gone', async () => {
   expect(() => process.kill(pids[0] ?? 0, 0)).toThrow('ESRCH')
 })
 
-it('a loop ends with the call’s signal; where more are suspected than there is room for, the others run as ever', async () => {
+const DID_NOT = 'the function did not finish'
+const ENDED = 'the function ended its process: exit code 0'
+const BESIDE = 'run beside the others'
+
+/** How calls at the same time end: by their answer, or by an error. */
+const endsOf = async (calls: readonly Promise<unknown>[]): Promise<string[]> =>
+  (await Promise.allSettled(calls)).map((call) =>
+    call.status === 'rejected' ? (call.reason as Error).message : 'DONE',
+  )
+
+it('where more are suspected than there is room for, they run beside the others as soon as one of them has come back', async () => {
+  const invoke = isolated()
+  const ends = await endsOf(Array.from({ length: 8 }, () => doing('nothing', undefined, invoke)))
+  expect(new Set(ends)).toEqual(new Set(['DONE', BESIDE]))
+})
+
+it('none of them runs beside the others while none has come back, whether it is suspected or not', async () => {
+  const invoke = isolated()
+  const calls = Array.from({ length: 8 }, () => doing('exit', undefined, invoke))
+  expect(await endsOf(calls)).toEqual(Array(8).fill(ENDED))
+  expect(await doing('nothing', undefined, invoke, false)).toEqual({ status: { phase: 'DONE' } })
+  await expect(doing('nothing', undefined, invoke, false)).rejects.toThrow(BESIDE)
+})
+
+it('a loop ends with the call’s signal, and so does the wait for it', async () => {
+  const invoke = isolated()
   const abort = new AbortController()
-  const calls = Promise.allSettled(Array.from({ length: 6 }, () => doing('loop', abort.signal)))
-  setTimeout(() => abort.abort(new Error('the function did not finish')), 1000)
-  const reasons = (await calls).map((call) => (call.status === 'rejected' ? (call.reason as Error).message : 'none'))
-  expect(reasons.filter((reason) => reason === 'the function did not finish')).toHaveLength(4)
-  expect(reasons.filter((reason) => reason === 'run beside the others')).toHaveLength(2)
+  pids.length = 0
+  const calls = Array.from({ length: 6 }, () => doing('loop', abort.signal, invoke))
+  while (pids.length < 4) await new Promise(setImmediate)
+  abort.abort(new Error(DID_NOT))
+  expect(await endsOf(calls)).toEqual(Array(6).fill(DID_NOT))
+})
+
+it('a function that never comes back takes no place from the suspects of others for long: it has one', async () => {
+  const one = isolation([MODULE], 100)
+  const [bad, good] = [one('naughty', notApart), one('naughty', notApart)]
+  await endsOf([doing('exit', undefined, bad)])
+  const abort = new AbortController()
+  const loops = Array.from({ length: 6 }, () => doing('loop', abort.signal, bad))
+  const ends = await endsOf(Array.from({ length: 3 }, () => doing('nothing', undefined, good)))
+  expect(ends).toEqual(Array(3).fill('DONE'))
+  abort.abort(new Error(DID_NOT))
+  expect(await endsOf(loops)).toEqual(Array(6).fill(DID_NOT))
 })
 
 it('an effect is performed in a process of its own, so that it is not performed again when another call has ended it', async () => {

@@ -1,0 +1,79 @@
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
+import type { Cluster } from '#lab'
+import { Shop } from '../install/team-function.ts'
+import { until } from '../queue/support.ts'
+import { borrowCluster } from '../support/borrowed.ts'
+import { command } from '../support/command.ts'
+import { startFairlead } from '../support/fairlead.ts'
+import { Naughty } from './naughty.ts'
+
+const BAD = fileURLToPath(new URL('./naughty.ts', import.meta.url))
+const GOOD = fileURLToPath(new URL('../install/team-function.ts', import.meta.url))
+
+let cluster: Cluster & AsyncDisposable
+let kube: KubeClient
+let env: Record<string, string>
+beforeAll(async () => {
+  cluster = await borrowCluster({ nats: true })
+  env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '', FAIRLEAD_LEASE_SECONDS: '2' }
+  kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'test' })
+  for (const name of ['shop', 'shop-test'])
+    await kube.create('/api/v1/namespaces', { apiVersion: 'v1', kind: 'Namespace', metadata: { name } })
+  const { code, stderr } = await command(['install', '-f', BAD, '-f', GOOD], env)
+  if (code !== 0) throw new Error(stderr)
+})
+afterAll(async () => {
+  await kube?.close()
+  await cluster?.[Symbol.asyncDispose]()
+})
+
+const OBJECTS = 12
+const named = (name: string) => Array.from({ length: OBJECTS }, (_, index) => `${name}-${index}`)
+const open = (name: string) => kube.create(resourcePath(Shop, 'shop'), Shop.of({ metadata: { name }, spec: {} }))
+const isOpen = async (name: string) =>
+  expect((await kube.get(resourcePath(Shop, 'shop', name))).status).toMatchObject({ phase: 'OPEN' })
+
+/**
+ * Starts processes one after the other until one survives the runs of all these objects, which exit, and opens a Shop
+ * beside each. Returns how many have ended.
+ */
+async function livesOf(name: string, args: readonly string[]): Promise<number> {
+  const names = named(name)
+  for (const one of names)
+    await kube.create(resourcePath(Naughty, 'default'), Naughty.of({ metadata: { name: one }, spec: { does: 'exit' } }))
+  for (let lives = 0; ; lives++) {
+    await using running = startFairlead([...args], env)
+    const life = { isOver: false }
+    void running.exited.then(() => (life.isOver = true))
+    await open(`${name}-${lives}`)
+    const hasEnded = (one: string) =>
+      running.logs.some(({ key, result }) => key === `default/${one}` && result === 'error')
+    await until(() => life.isOver || names.every(hasEnded))
+    if (life.isOver) continue
+    await until(() => isOpen(`${name}-${lives}`))
+    return lives
+  }
+}
+
+describe('a function that ends its process on each of its objects', () => {
+  it('ends that for each object twice at most, and then only its own calls', async () => {
+    const lives = await livesOf('beside', ['up', '-f', BAD, '-f', GOOD])
+    expect(lives).toBeGreaterThan(0)
+    expect(lives).toBeLessThanOrEqual(2 * OBJECTS)
+    for (let life = 0; life <= lives; life++) await isOpen(`beside-${life}`)
+  })
+
+  it('ends no run of a function in other dispatchers, and makes none wait', async () => {
+    await using _bridge = startFairlead(['bridge'], env)
+    await using good = startFairlead(['dispatch', '-f', GOOD], env)
+    await good.logged(({ msg, reconciler }) => msg === 'reconciler served' && reconciler === 'shop')
+    const lives = await livesOf('apart', ['dispatch', '-f', BAD])
+    expect(lives).toBeGreaterThan(0)
+    for (let life = 0; life <= lives; life++) await until(() => isOpen(`apart-${life}`))
+    const runs = good.logs.filter(({ step }) => step === 'begun' || step === 'finished')
+    expect(runs.filter(({ reconciler }) => reconciler !== 'shop')).toEqual([])
+    expect(runs.filter((line) => line['cutShort'] === true || line.result === 'error')).toEqual([])
+  })
+})
