@@ -33,7 +33,7 @@ export type Step<For extends Kind<unknown> = Kind<unknown>, State = unknown> = r
  *   objects: [object],
  *   steps: [['its ConfigMap is deleted', (world) => world.delete(ConfigMap)]],
  * }
- * lawsOf(website, scenario).length // => 14
+ * lawsOf(website, scenario).length // => 15
  */
 export interface Scenario<For extends Kind<unknown> = Kind<unknown>, State = unknown>
   extends SimulationOptions<For, State> {
