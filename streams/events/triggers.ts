@@ -108,9 +108,7 @@ function triggerIn({ subject, data, headers }: Msg, root: string): Trigger | { r
 }
 
 /** The prefix keeps the cause apart from those that Fairlead gives, such as a change of an object. */
-const causeOf = (text: string): string =>
-  `trigger${text.trim() === '' ? '' : ': '}${text
-    .replaceAll(/[\p{Cc}\s]+/gu, ' ')
-    .trim()
-    .slice(0, MAX_CAUSE_CHARS)
-    .toWellFormed()}`
+function causeOf(text: string): string {
+  const line = text.replaceAll(/[\p{Cc}\s]+/gu, ' ').trim()
+  return line === '' ? 'trigger' : `trigger: ${line.slice(0, MAX_CAUSE_CHARS).toWellFormed()}`
+}

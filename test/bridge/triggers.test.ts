@@ -151,7 +151,7 @@ describe('a trigger', () => {
     await using bridge = await accepting('causes')
     await fc.assert(
       fc.asyncProperty(
-        fc.oneof(fc.string({ unit: 'binary' }), fc.constant('modified ConfigMap shop/a@1')),
+        fc.oneof(fc.string({ unit: 'binary' }), fc.constantFrom('modified ConfigMap shop/a@1', '\0', ' \n')),
         async (text) => {
           const cause = '💰'.repeat(99) + text
           for (const given of [text, cause]) {
