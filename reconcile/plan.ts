@@ -265,7 +265,8 @@ const withAnnotation = (object: KubeObject, name: string, value: string): KubeOb
 
 /**
  * Returns the deletions of owned objects that are no longer wanted. A retained object outlives its owner, so it is
- * deleted only while the owner exists. What an author removes in an order is there until its pods are gone.
+ * deleted only while the owner exists. What an author removes in an order is there until its pods are gone; but what
+ * has finalizers goes in the order of whoever set them, and foreground deletion would take its dependents before.
  */
 function prune(world: Family, desired: readonly DesiredObject[], isGoing: boolean): Write[] {
   const isRemoved = ({ stage }: DesiredObject) => stage?.action === 'Remove'
@@ -280,7 +281,7 @@ function prune(world: Family, desired: readonly DesiredObject[], isGoing: boolea
       resource,
       object,
       isPruned: true,
-      isForeground: findOwned(removed, resource, object) !== undefined,
+      isForeground: !object.metadata.finalizers?.length && findOwned(removed, resource, object) !== undefined,
     }))
 }
 

@@ -19,8 +19,11 @@ export interface UsageSum extends Usage {
 }
 
 const DAY_MS = 86_400_000
-/** Hours are kept a day longer, so that a window of this many days is whole. */
-const HOURLY_MS = (HOURS_KEPT_DAYS - 1) * DAY_MS
+/**
+ * Hours are kept a day longer, so that a window of this many days is whole. An hour more, because the window is read
+ * some time before it is compared.
+ */
+const HOURLY_MS = (HOURS_KEPT_DAYS - 1) * DAY_MS + DAY_MS / 24
 
 /** Shown in place of the namespace of objects that have none. */
 export const NO_NAMESPACE = '-'
@@ -33,7 +36,7 @@ const VALUES: Record<UsageDimension, (row: UsageRow, start: string) => string> =
   month: (_, start) => start.slice(0, 'yyyy-mm'.length),
 }
 
-/** Whole hours for a window of a week, whole days for a longer one. Throws a UsageError if there are no such hours. */
+/** Whole hours for a window of two days, whole days for a longer one. Throws a UsageError if there are no such hours. */
 export function periodFor(since: Date, now: Date, by: readonly UsageDimension[]): UsagePeriod {
   const period = now.getTime() - since.getTime() <= HOURLY_MS ? 'hour' : 'day'
   if (by.includes('hour') && period === 'day')

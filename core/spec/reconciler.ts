@@ -148,7 +148,8 @@ const formerFinalizer = z
     'write a finalizer such as cache.example.com/finalizer',
   )
   .refine(
-    (name) => !/^(orphan|foregroundDeletion|kubernetes|(.*\.)?(kubernetes\.io|k8s\.io|fairlead\.dev)\/.*)$/.test(name),
+    (name) =>
+      !/^(orphan|foregroundDeletion|kubernetes|(.*\.)?(kubernetes\.io|k8s\.io|fairlead\.dev)(\/.*)?)$/.test(name),
     ofOthers,
   )
 

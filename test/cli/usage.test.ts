@@ -155,6 +155,10 @@ describe('usage', () => {
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) })
   })
 
+  it('by hour reaches two days back', async () => {
+    expect(await usage('--by', 'hour', '--since', '2d')).toMatchObject({ code: 0 })
+  })
+
   it('ends with 4 where no process has stored usage', async () => {
     const away = await command(['--prefix', 'other', 'usage'], { NATS_URL: nats.url })
     expect(away).toMatchObject({ code: 4, stderr: expect.stringContaining('there is no stream other_USAGE here') })

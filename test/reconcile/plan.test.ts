@@ -307,6 +307,13 @@ describe('objects with a place in an order', () => {
     expect(stages.flat()).toMatchObject([{ isForeground: true }, { isForeground: false }])
   })
 
+  it('what others finalize keeps its dependents until they have finalized it, in an order too', () => {
+    const a = other('a')
+    a.metadata.finalizers = ['db.example.com/last-backup']
+    const { stages } = planned(world(widget(), a), { apply: [staged('a', 1, 'Remove')] })
+    expect(stages.flat()).toMatchObject([{ verb: 'delete', isForeground: false }])
+  })
+
   it('the place is no part of the object', () => {
     const [[write]] = planned(world(widget()), { apply: [staged('a', 1)] }).stages as [[Write]]
     const [[plain]] = planned(world(widget()), { apply: [configMap('a')] }).stages as [[Write]]

@@ -9,3 +9,13 @@ it('a Reconciler that begins or ceases to finalize gets a list: it has another f
   expect(idOf({ finalize: true })).not.toBe(idOf({ finalize: false }))
   expect(idOf({ concurrency: 3 })).toBe(idOf({}))
 })
+
+it.each([
+  ['customresourcecleanup.apiextensions.k8s.io', false],
+  ['kubernetes.io/pv-protection', false],
+  ['foregroundDeletion', false],
+  ['cache.example.com/finalizer', true],
+  ['notk8s.io/finalizer', true],
+])('the finalizer %s is one of a former operator: %s', (name, isOne) => {
+  expect(reconcilerSpec.safeParse({ ...spec, finalize: true, formerFinalizers: [name] }).success).toBe(isOne)
+})
