@@ -134,7 +134,10 @@ export function createRuntime({
         triggers: (take, signal) => acceptTriggers(js, { root: events.root, log, signal }, take),
         observer: {
           ...observers.bridgeObserver,
-          seen: () => usage?.meter.seen(),
+          seen: (change) => {
+            usage?.meter.seen()
+            observers.bridgeObserver?.seen?.(change)
+          },
           published: (change) => {
             tracing.bridge(change)
             usage?.meter.published(change)
