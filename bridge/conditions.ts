@@ -2,7 +2,7 @@ import { apiVersionOf, type KubeObject, type ResourceRef, type RunLog, resourceN
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
 import { pause, Wake } from '#primitives'
 import type { WorkQueue } from '#queue'
-import { holderOf, identityOf, nameOfShard, RECONCILERS, RELEASED, shardOf } from '#spec'
+import { holderOf, nameOfShard, RECONCILERS, RELEASED, shardOf } from '#spec'
 import { asksOf, type Reconciler, type RefusedReconciler } from './reconcilers.ts'
 import type { Registry } from './registry.ts'
 import type { ResourceStatus } from './types.ts'
@@ -56,7 +56,7 @@ export function servedCondition(
     message,
     ...generationOf(object),
   })
-  for (const ref of [spec.for, ...spec.owns, ...spec.related, ...(spec.patches ?? [])]) {
+  for (const ref of [spec.for, ...spec.owns, ...spec.related]) {
     const name = resourceName(ref)
     const statuses = statusesOf(ref).filter(({ namespace }) => isIn(namespace, spec.for.namespaces))
     const failures = statuses.map(({ failure, namespace }) => ({ ...failure, where: inNamespace(namespace) }))
@@ -424,7 +424,7 @@ export class Admission {
     const holder = holderOf(object)
     if (holder !== undefined && holder !== this.#deps.shard) return heldBy(holder, name, this.#deps.shard)
     try {
-      for (const { ref, namespaces = [] } of asksOf(spec, identityOf(name, spec)))
+      for (const { ref, namespaces = [] } of asksOf(spec))
         for (const namespace of [undefined, ...namespaces]) resourcePath(ref, namespace)
       await this.#deps.queue.declare(name)
       return undefined

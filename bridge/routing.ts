@@ -4,13 +4,11 @@ import {
   finalizerOf,
   holdsFinalizer,
   identityOf,
-  keepsFinalizer,
   labelsOfSelector,
   ownerOf,
   RECONCILERS,
   type ReconcilerSpec,
   type RelatedResource,
-  relationsOf,
   wantedRevision,
 } from '#spec'
 import { asksOf, namespacesOf, type Reconciler, type ResourceAsk, type Selection, widest } from './reconcilers.ts'
@@ -53,7 +51,7 @@ export interface CoveredAsk extends ResourceAsk {
 export interface RelatedTo {
   reconciler: Reconciler
   related: RelatedResource
-  /** The index in relationsOf(). */
+  /** The index in spec.related. */
   index: number
 }
 
@@ -107,11 +105,9 @@ export class Routes {
   ) {
     this.#isReferenceOnly = isReferenceOnly
     for (const reconciler of reconcilers) {
-      const { for: primary, owns } = reconciler.spec
-      const identity = identityOf(reconciler.name, reconciler.spec)
-      const related = relationsOf(reconciler.spec, identity)
+      const { for: primary, owns, related } = reconciler.spec
       this.#revisions.set(reconciler.coverageId, wantedRevision(reconciler.object, reconciler.spec))
-      for (const ask of asksOf(reconciler.spec, identity))
+      for (const ask of asksOf(reconciler.spec))
         this.#open(ask.ref).asks.push({ ...ask, coverageId: reconciler.coverageId })
       const routes = this.#open(primary)
       routes.primaryOf.push(reconciler)
@@ -174,7 +170,7 @@ export class Routes {
 
   /** Whether a function finalizes objects of the resource, so that their last state is needed. */
   isFinalized(ref: ResourceRef): boolean {
-    return this.#of(ref).primaryOf.some(({ spec }) => keepsFinalizer(spec))
+    return this.#of(ref).primaryOf.some(({ spec }) => spec.finalize)
   }
 
   relatedTo(ref: ResourceRef): readonly RelatedTo[] {

@@ -1,7 +1,6 @@
 import { ConflictError, type Effect, placeOf, RetryAfterError, TerminalError } from '#contracts'
 import { backoffMs, type Finish, messageOf } from '#queue/terms'
 import type { Backoff } from '#spec'
-import type { TakenField } from './brake.ts'
 import { inMib, REASON } from './outcome.ts'
 import type { Plan } from './plan.ts'
 import type { Failure } from './status.ts'
@@ -15,12 +14,9 @@ import { called } from './world.ts'
 export class RefusedError extends Error implements Failure {
   override readonly name = 'RefusedError'
   readonly reason: string
-  /** The fields that other managers have, if that is why. */
-  readonly taken: readonly TakenField[]
-  constructor(message: string, options: ErrorOptions & { reason: string; taken?: readonly TakenField[] }) {
+  constructor(message: string, options: ErrorOptions & { reason: string }) {
     super(message, options)
     this.reason = options.reason
-    this.taken = options.taken ?? []
   }
 }
 
@@ -96,8 +92,8 @@ export class UnsettledError extends Error {
 }
 
 /** Names the first write without values, which may be confidential. */
-function askedFor({ stages, fields, metadata, status }: Plan): string {
-  const [first, ...others] = [...stages.flat(), ...fields]
+function askedFor({ stages, metadata, status }: Plan): string {
+  const [first, ...others] = stages.flat()
   if (first === undefined && metadata !== undefined) return 'labels and annotations'
   if (first === undefined) return `status ${Object.keys(status?.status ?? {}).join(', ')}`
   return `${first.verb} ${called(first.object)}${others.length === 0 ? '' : ` and ${others.length} more`}`

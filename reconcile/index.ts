@@ -15,7 +15,6 @@ export {
   TooMuchStateError,
   UnsettledError,
 } from './errors.ts'
-export { type FieldsWrite, isGivingBack } from './fields.ts'
 export { deepFreeze, isFinalizing } from './input.ts'
 export type { MetadataWrite } from './metadata.ts'
 export { takeOver } from './name-taken.ts'

@@ -32,7 +32,6 @@ export {
   Job,
   Namespace,
   NetworkPolicy,
-  Node,
   PersistentVolumeClaim,
   Pod,
   ResourceQuota,
@@ -46,26 +45,9 @@ export {
 } from './built-in-kinds.ts'
 export type { Column, CustomResourceDefinition, ResourceOptions, Scale, ServedVersion } from './crd.ts'
 export { breakingChanges } from './crd.ts'
-export type {
-  External,
-  ExternalSystem,
-  PatchedKind,
-  Reconciler,
-  ReconcilerOptions,
-  RelatedKind,
-  Run,
-} from './definition.ts'
+export type { External, ExternalSystem, Reconciler, ReconcilerOptions, RelatedKind, Run } from './definition.ts'
 export { toInvoke } from './invoke.ts'
-export {
-  deploymentName,
-  fieldsOf,
-  type Kind,
-  kind,
-  type ObservedBy,
-  type PlainKind,
-  serviceName,
-  shortName,
-} from './kinds.ts'
+export { deploymentName, type Kind, kind, type ObservedBy, type PlainKind, serviceName, shortName } from './kinds.ts'
 export type { ReconcileOutcome } from './outcome.ts'
 export { type Readiness, readinessOf } from './readiness.ts'
 export { manifest, type ReconcilerManifest, reconciler } from './reconciler.ts'

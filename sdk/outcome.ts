@@ -7,7 +7,6 @@ import {
   type Effect,
   type EventReport,
   isRecord,
-  type KubeObject,
   keptStatus,
   type Outcome,
   type OwnMetadata,
@@ -31,11 +30,6 @@ import { explain, plain } from './options.ts'
 export interface ReconcileOutcome<Status = unknown, Change = Effect> {
   /** The complete set of owned objects of the declared kinds. Owned objects that are not in the set are deleted. */
   apply?: readonly AppliedObject[] | undefined
-  /**
-   * The complete set of objects of others of which the function sets fields, each with exactly these fields: see
-   * `fieldsOf`. Fields that are not in the set any more are given back.
-   */
-  patch?: readonly KubeObject[] | undefined
   /**
    * The complete status without `conditions` and `observedGeneration`: if they are those of the object, as in
    * `{ ...object.status, phase }`, they are left out.
@@ -78,7 +72,6 @@ const outcomeOf = (status: z.ZodType | undefined) =>
         }),
       )
       .optional(),
-    patch: z.array(z.looseObject({ apiVersion: z.string(), kind: z.string() })).optional(),
     ...(status && {
       status: status.optional(),
       conditions: z.array(z.looseObject({ type: z.string() })).optional(),
@@ -128,12 +121,11 @@ function withoutKept(returned: unknown, observed: unknown, reconciler: string): 
 }
 
 function toPlainOutcome(reconciler: string, returned: ReconcileOutcome): Outcome {
-  const { apply, patch, status, conditions, metadata, deleteObject, events, requeueAfter, requeueAt, effect } = returned
+  const { apply, status, conditions, metadata, deleteObject, events, requeueAfter, requeueAt, effect } = returned
   try {
     return plain(
       {
         apply,
-        patch,
         status,
         conditions,
         metadata,

@@ -26,8 +26,6 @@ const WRITES = {
   apply: 'applied',
   patch: 'patched',
   delete: 'deleted',
-  setFields: 'set',
-  giveBack: 'given back',
   metadata: 'labelled',
   status: 'written',
   finalizers: 'held',

@@ -20,18 +20,6 @@ export {
   retainedFor,
   retainerOf,
 } from './names.ts'
-export { MOST_PATCHED, type PatchedFields } from './patch-record.ts'
-export {
-  keepsFinalizer,
-  PATCH_RECORDS,
-  type PatchedResource,
-  patchedBy,
-  patchManagerOf,
-  patchRecord,
-  patchRecordOf,
-  patchRelations,
-  relationsOf,
-} from './patched.ts'
 export {
   coverageId,
   holderOf,
@@ -58,7 +46,6 @@ export {
   isOfMetadata,
   keepsStatus,
   namesAt,
-  namesOf,
   namesOthers,
   namespacesAt,
   namespacesNear,

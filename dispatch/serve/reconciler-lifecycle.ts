@@ -222,12 +222,7 @@ export class ReconcilerLifecycle {
 }
 
 /** Returns the resources of which all objects have to be in EVENTS before the first run. */
-const resourcesOf = ({ for: primary, owns, related, patches = [] }: ReconcilerSpec): ResourceRef[] => [
-  primary,
-  ...owns,
-  ...related,
-  ...patches,
-]
+const resourcesOf = ({ for: primary, owns, related }: ReconcilerSpec): ResourceRef[] => [primary, ...owns, ...related]
 
 /**
  * Returns dependencies with which a reconciler's runs use the rights of its account, for writes, and for reads of

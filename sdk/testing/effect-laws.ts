@@ -291,16 +291,11 @@ function withoutVersion({ metadata, ...content }: KubeObject): KubeObject {
   return { ...content, metadata: { ...kept, annotations: others } }
 }
 
-/** Returns the decision of a function, whose input must stay unchanged. `apply` and `patch` have names: they are sets. */
+/** Returns the decision of a function, whose input must stay unchanged. `apply` has names: it is a set. */
 export async function decided(invoke: (input: RunInput) => Promise<Outcome>, input: RunInput): Promise<unknown> {
   try {
-    const { apply, patch, ...others } = await invoke(deepFreeze(structuredClone(input)))
-    const ofStatus = (one: KubeObject) => ('status' in one ? ' status' : '')
-    return {
-      ...others,
-      ...(apply && { apply: Object.fromEntries(apply.map((one) => [nameOf(one), one])) }),
-      ...(patch && { patch: Object.fromEntries(patch.map((one) => [nameOf(one) + ofStatus(one), one])) }),
-    }
+    const { apply, ...others } = await invoke(deepFreeze(structuredClone(input)))
+    return { ...others, ...(apply && { apply: Object.fromEntries(apply.map((one) => [nameOf(one), one])) }) }
   } catch (error) {
     return { throws: String(error) }
   }

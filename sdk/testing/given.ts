@@ -12,7 +12,7 @@ import {
 } from '#contracts'
 import { isFinalizing, markedBy, ownershipMark, RECONCILER_ANNOTATION, type Reconciled, type World } from '#reconcile'
 import { type Kind, manifest, type Reconciler, toInvoke } from '#sdk'
-import { identityOf, isOwnedBy, patchRelations, type ReconcilerSpec, relation, retainerOf } from '#spec'
+import { identityOf, isOwnedBy, type ReconcilerSpec, relation, retainerOf } from '#spec'
 import { changesBetween, LawBroken } from './broken.ts'
 import { asStored } from './memory.ts'
 
@@ -177,9 +177,7 @@ export function worldOf({ identity, spec }: Reconciled, object: KubeObject, othe
   )
   const isRelated = spec.related.map((one) => ({ one, holds: relation(one)(object) }))
   const related = others.filter((other) => isRelated.some(({ one, holds }) => isOfKind(other, one) && holds(other)))
-  const isPatched = patchRelations(spec, identity).map((one) => ({ one, holds: relation(one)(object) }))
-  const patched = others.filter((other) => isPatched.some(({ one, holds }) => isOfKind(other, one) && holds(other)))
-  return { object, owned, related, patched }
+  return { object, owned, related }
 }
 
 function byKind<Declared extends ResourceRef & { kind: string }>(

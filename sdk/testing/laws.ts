@@ -1,6 +1,6 @@
 import type { KubeObject } from '#contracts'
 import type { Kind, Reconciler } from '#sdk'
-import { PATCH_RECORDS, PAUSED_ANNOTATION, retainerOf } from '#spec'
+import { PAUSED_ANNOTATION, retainerOf } from '#spec'
 import { LawBroken } from './broken.ts'
 import { CHANGE_LAWS, isAsNew, keepsServing } from './change-laws.ts'
 import {
@@ -240,12 +240,6 @@ async function leavesNothingBehind(trial: Trial): Promise<void> {
       const left = world.memory.all().filter(({ metadata }) => metadata.ownerReferences !== undefined)
       const found = [...(world.object === undefined ? [] : [world.object]), ...left].map(nameOf)
       trial.same(found, [], `something is left if it is deleted before ${write}, ${when}`, world)
-      trial.same(
-        world.memory.withFieldsOf(PATCH_RECORDS),
-        [],
-        `fields of others are not given back if it is deleted before ${write}, ${when}`,
-        world,
-      )
     }
   }
 }

@@ -27,7 +27,6 @@ const RUN = keysOf<sdk.Run<sdk.Resource, never, never>>({
 })
 const OUTCOME = keysOf<sdk.ReconcileOutcome>({
   apply: true,
-  patch: true,
   status: true,
   conditions: true,
   metadata: true,
