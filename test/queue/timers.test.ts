@@ -17,6 +17,8 @@ import {
 
 const { nats, open } = useShippedNats('fairlead-dispatcher')
 const HOUR_MS = 3_600_000
+/** A timer is due by the clock of the server, which a process knows by its requests only. */
+const CLOCK_MS = 20
 const DAY_MS = 24 * HOUR_MS
 
 /** Has one run ask for that time, and gives what waits then. */
@@ -254,7 +256,7 @@ describe('a timer that is due in the process that has set it', () => {
     await test.queue.announce('f', 'n.a').safe
     // A process that is busy at that moment leaves its timer to the server. Each run sets another one.
     await until(() => expect(costs).toContainEqual(['publish record', 'publish record']))
-    expect(begun.slice(1).filter(({ fired, early }) => !fired || early > 0)).toEqual([])
+    expect(begun.slice(1).filter(({ fired, early }) => !fired || early > CLOCK_MS)).toEqual([])
     expect(await test.queue.depth('f')).toMatchObject({ queued: 0 })
     await worker.drain(1000)
   })
