@@ -8,13 +8,17 @@ const LONGEST_LINE = 160
 interface Found {
   /** The differences, one a line. */
   lines?: readonly string[]
+  /** What the two sides of the differences are: before the arrow, and after it. */
+  sides?: readonly [string, string]
   /** The error of the function or of the API server that the difference comes from. */
   because?: Error | undefined
+  /** In which of the worlds that are compared this error is. */
+  where?: string
 }
 
 /** The error of a law that does not hold: its cause first, then some lines, then the way to repeat the case alone. */
 export class LawBroken extends Error {
-  override readonly name = 'LawBroken'
+  override readonly name: string = 'LawBroken'
   readonly #headline: string
   readonly #found: Found
 
@@ -24,36 +28,43 @@ export class LawBroken extends Error {
     this.#found = found
   }
 
-  /** The error of the function, in words and with its place. */
-  get because(): string | undefined {
-    return becauseOf(this.#found)
+  /** The error of the function in words and with its place, or what it does that is the same under each law. */
+  get because(): string {
+    return becauseOf(this.#found) ?? this.#headline
   }
 
   /** Returns an error that leaves the cause to another law of the scenario. */
   asToldBy(law: string): LawBroken {
-    return new LawBroken(`${this.because?.split('\n')[0]} (see the law "${law}")`)
+    return new LawBroken(`${this.because.split('\n')[0]} (see the law "${law}")`)
   }
 
-  /** Returns the same error with the setting that repeats its case alone. */
-  withCase(setting: string): LawBroken {
-    return new LawBroken(this.#headline, this.#found, setting)
+  /** Returns the same error, found in this case of a law. */
+  inCase(when: string, repeat: string): LawBroken {
+    return new LawBroken(`${this.#headline}${when}`, this.#found, repeat)
   }
 }
 
-const becauseOf = ({ because }: Found): string | undefined =>
-  because && [`${because.name}: ${because.message}`, ...frameOf(because)].join('\n')
+/** The function asks for a change for ever. The differences are those of two of its decisions. */
+export class NeverIdle extends LawBroken {
+  override readonly name = 'NeverIdle'
+}
+
+const becauseOf = ({ because, where }: Found): string | undefined =>
+  because &&
+  [`${where === undefined ? '' : `${where}: `}${because.name}: ${because.message}`, ...frameOf(because)].join('\n')
 
 function textOf(headline: string, found: Found, repeat?: string): string {
-  const { lines = [] } = found
+  const { lines = [], sides } = found
   const because = becauseOf(found)
   const shown = lines.slice(0, lines.length > MOST_LINES ? MOST_LINES - 1 : MOST_LINES)
   const more = lines.length - shown.length
   return [
     ...(because === undefined ? [] : [because]),
     headline,
+    ...(sides === undefined || lines.length === 0 ? [] : [`  ${sides.join(' → ')}:`]),
     ...shown.map((line) => `  ${line}`),
     ...(more > 0 ? [`  … and ${more} more`] : []),
-    ...(repeat === undefined ? [] : [`to repeat this case alone, run this test with ${repeat}`]),
+    ...(repeat === undefined ? [] : [`to repeat this case alone: ${repeat}`]),
   ].join('\n')
 }
 
@@ -64,7 +75,7 @@ function frameOf({ stack = '' }: Error): string[] {
   return own === undefined ? [] : [`  ${own.trim()}`]
 }
 
-/** Returns the differences between two values, one a line. */
+/** Returns the differences between two objects, one a line: with `+` what only the second has, with `-` the first. */
 export const changesBetween = (before: unknown, after: unknown): string[] =>
   [...between(before, after, '')].map((line) => (line.length > LONGEST_LINE ? `${line.slice(0, LONGEST_LINE)}…` : line))
 

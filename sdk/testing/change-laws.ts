@@ -5,8 +5,8 @@ import { Deployment, Job, type Kind, type ObservedBy, Pod, type Reconciler, Serv
 import { retainerOf } from '#spec'
 import { changesBetween, LawBroken } from './broken.ts'
 import { isReady as isPodReady } from './controllers.ts'
-import { decided, type Law, nameOf } from './effect-laws.ts'
-import { invokeOf, isOfKind } from './given.ts'
+import type { Law } from './effect-laws.ts'
+import { decided, invokeOf, isOfKind, nameOf } from './given.ts'
 import { asGroup, rest, type Step, type Trial } from './scenario.ts'
 import type { Simulation } from './simulation.ts'
 
@@ -30,6 +30,15 @@ export const CHANGE_LAWS: Record<string, [law: Law, isAbout: (reconciler: Reconc
     ({ external }) => external === undefined,
   ],
 }
+
+/** Why these laws had nothing to check. */
+export const NOTHING_CHANGED: readonly (readonly [Law, string])[] = [
+  [makesWhatIsDue, 'no Job is due while a complete one of before is there'],
+  [showsFailures, 'it decides on the end of no Job'],
+  [deletesTheOldest, 'it deletes none of several that have ended'],
+  [keepsServing, 'no Service selects a ready pod'],
+  [isAsNew, 'it is never as far as a new object with its spec'],
+]
 
 interface Change {
   /** The idle world before the change. */
@@ -119,6 +128,7 @@ async function makesWhatIsDue(trial: Trial): Promise<void> {
     if (cleaned.writes.length > 0) continue
     const made = await jobsMadeIn(before.copy(), change)
     const due = await jobsMadeIn(cleaned, change)
+    trial.hasChecked ||= due.size > 0
     const missing = [...due].find(([series]) => !made.has(series))
     if (missing === undefined) continue
     const names = complete.map(nameOf).join(', ')
@@ -160,13 +170,14 @@ async function showsFailures(trial: Trial): Promise<void> {
         const failed = await decision(JOB_STATUSES.failed)
         // A function that does not care how the Job ends may do so.
         if (isDeepStrictEqual(active, complete)) continue
-        const lines = changesBetween(failed, complete)
+        trial.hasChecked = true
+        const found = { lines: changesBetween(failed, complete), sides: ['failed', 'complete'] as const }
         if (isDeepStrictEqual(failed, active))
-          throw new LawBroken(`it waits for ${nameOf(job)} as if it still ran, if it has failed, ${when}`, { lines })
+          throw new LawBroken(`it waits for ${nameOf(job)} as if it still ran, if it has failed, ${when}`, found)
         const isShown = !isDeepStrictEqual(shownBy(failed), shownBy(complete))
         const isTold = !isDeepStrictEqual(shownBy(active), shownBy(complete))
         if (isTold && !isShown && !isDeepStrictEqual(failed, complete))
-          throw new LawBroken(`it shows ${nameOf(job)} as complete, if it has failed, ${when}`, { lines })
+          throw new LawBroken(`it shows ${nameOf(job)} as complete, if it has failed, ${when}`, found)
       }
   }
 }
@@ -204,13 +215,14 @@ async function deletesTheOldest(trial: Trial): Promise<void> {
       if (verb !== 'delete' || found === undefined || !hasEnded(found)) return
       const others = world.memory.all().filter((one) => hasEnded(one) && seriesOf(one) === seriesOf(found))
       const older = others.filter((one) => bornAt(one) < bornAt(found))
+      trial.hasChecked ||= others.length > 1
       if (others.every((one) => bornAt(one) <= bornAt(found))) deleted.push({ newest: found, older })
     }
     await change(world)
     await rest(world)
     for (const { newest, older } of deleted) {
       const left = older.filter(({ metadata }) => world.memory.all().some((one) => one.metadata.uid === metadata.uid))
-      trial.same(left.map(nameOf), [], `${nameOf(newest)} is deleted, and older ones stay, ${when}`)
+      trial.none(left.map(nameOf), `${nameOf(newest)} is deleted, and older ones stay, ${when}`)
     }
   }
 }
@@ -236,6 +248,7 @@ export async function keepsServing(trial: Trial): Promise<void> {
       }
     }
     if (served.length === 0) continue
+    trial.hasChecked = true
     await change(world)
     await rest(world)
     for (const { service } of served) {
@@ -246,6 +259,7 @@ export async function keepsServing(trial: Trial): Promise<void> {
       if (podsBehind(world, end).length === 0) continue
       throw new LawBroken(`${name} selects none of the ready pods for a time, ${when}`, {
         lines: changesBetween({ spec: { selector: was } }, { spec: { selector: lost.get(name) } }),
+        sides: ['before', 'for a time'],
       })
     }
   }
@@ -278,6 +292,7 @@ export async function isAsNew(trial: Trial): Promise<void> {
     if (object === undefined || object.metadata.deletionTimestamp !== undefined) continue
     const anew = await restedAnew(trial, world, object)
     if (anew === undefined || !standsAs(world, anew)) continue
+    trial.hasChecked = true
     for (const job of anew.list(Job)) demandItsWork(world, job, when)
     for (let timers = 0; leftIn(world, anew).length > 0; timers++) {
       const next = nextTimeOf(world)
@@ -364,6 +379,7 @@ function demandItsWork(world: Simulation, job: JobObject, when: string): void {
   if (!isOther) return
   throw new LawBroken(`${nameOf(job)} is complete for a former spec, and stands for this one, ${when}`, {
     lines: changesBetween(was, is),
+    sides: ['its work', 'that of a new one'],
   })
 }
 

@@ -10,7 +10,15 @@ import {
   type RunContext,
   type RunInput,
 } from '#contracts'
-import { isFinalizing, markedBy, ownershipMark, RECONCILER_ANNOTATION, type Reconciled, type World } from '#reconcile'
+import {
+  deepFreeze,
+  isFinalizing,
+  markedBy,
+  ownershipMark,
+  RECONCILER_ANNOTATION,
+  type Reconciled,
+  type World,
+} from '#reconcile'
 import { type Kind, manifest, type Reconciler, toInvoke } from '#sdk'
 import { identityOf, isOwnedBy, type ReconcilerSpec, relation, retainerOf } from '#spec'
 import { changesBetween, LawBroken } from './broken.ts'
@@ -139,6 +147,26 @@ export function invokeOf(reconciler: Reconciler): (input: RunInput) => Promise<O
   return (input) => invoke(input, callContext())
 }
 
+/** Returns the decision of a function, whose input must stay unchanged. `apply` has names: it is a set. */
+export async function decided(invoke: (input: RunInput) => Promise<Outcome>, input: RunInput): Promise<unknown> {
+  try {
+    const { apply, ...others } = await invoke(deepFreeze(structuredClone(input)))
+    return { ...others, ...(apply && { apply: Object.fromEntries(apply.map((one) => [nameOf(one), one])) }) }
+  } catch (error) {
+    return { throws: String(error) }
+  }
+}
+
+/** Returns two decisions on the same input. A function that reads a clock gets another time. */
+export async function decidedTwice(
+  invoke: (input: RunInput) => Promise<Outcome>,
+  input: RunInput,
+): Promise<[first: unknown, second: unknown]> {
+  const first = await decided(invoke, input)
+  for (const before = Date.now(); Date.now() === before; );
+  return [first, await decided(invoke, input)]
+}
+
 export const callContext = (): RunContext => ({ signal: new AbortController().signal, log: quiet })
 
 export function inputOf(reconciler: Reconciler, given: Given): RunInput {
@@ -252,4 +280,10 @@ export function prepared(reconciler: Reconciler): Prepared {
   const made = { spec, invoke: toInvoke(reconciler) }
   known.set(reconciler, made)
   return made
+}
+
+/** `ConfigMap default/a` */
+export const nameOf = ({ kind, apiVersion, metadata: { namespace, name } }: KubeObject): string => {
+  const group = apiVersion.includes('/') ? `.${apiVersion.split('/')[0]}` : ''
+  return `${kind}${group} ${namespace === undefined ? '' : `${namespace}/`}${name}`
 }

@@ -1,13 +1,13 @@
-import type { KubeObject } from '#contracts'
+import type { Effect, KubeObject } from '#contracts'
+import { RECONCILED } from '#reconcile'
 import type { Kind, Reconciler } from '#sdk'
 import { PAUSED_ANNOTATION, retainerOf } from '#spec'
-import { LawBroken } from './broken.ts'
-import { CHANGE_LAWS, isAsNew, keepsServing } from './change-laws.ts'
+import { LawBroken, NeverIdle } from './broken.ts'
+import { CHANGE_LAWS, isAsNew, keepsServing, NOTHING_CHANGED } from './change-laws.ts'
 import {
-  decided,
+  cleansUp,
   EFFECT_LAWS,
   type Law,
-  nameOf,
   permutations,
   reordered,
   stateOf,
@@ -17,16 +17,17 @@ import {
   withoutHistory,
   withoutPause,
 } from './effect-laws.ts'
-import { invokeOf, isOfKind } from './given.ts'
-import { asGroup, CASE, die, rest, runDisturbed, type Scenario, type Step, Trial } from './scenario.ts'
+import { decided, decidedTwice, invokeOf, isOfKind, nameOf } from './given.ts'
+import { asGroup, CASE, callingFile, die, rest, runDisturbed, type Scenario, type Step, Trial } from './scenario.ts'
 import type { SimulatedWrite } from './simulated-run.ts'
 import type { Simulation } from './simulation.ts'
-import { endsAlone, WAY_LAWS } from './way-laws.ts'
+import { endsAlone, WAY_LAWS, WAY_UNTRIED } from './way-laws.ts'
 
 /**
  * Returns the laws that every reconciler must satisfy, as rows of a test runner. Each plays the scenario in memory,
  * disturbed in its own way (crashes, conflicts, refused writes, pauses), and rejects with the difference that it finds.
- * Writes no files and needs no cluster.
+ * With the context of a test (`test(law, holds)`), a law that has nothing to check skips the test; otherwise it passes
+ * with a warning in the log. Writes no files and needs no cluster.
  *
  * @example
  * import { deploymentsRun, lawsOf } from 'fairlead/testing'
@@ -39,32 +40,68 @@ import { endsAlone, WAY_LAWS } from './way-laws.ts'
 export function lawsOf<For extends Kind<unknown>, State = unknown>(
   reconciler: Reconciler<For>,
   scenario: Scenario<NoInfer<For>, State>,
-): [law: string, holds: () => Promise<void>][] {
+): [law: string, holds: (context?: unknown) => Promise<void>][] {
   const changing = Object.entries(CHANGE_LAWS).flatMap(([law, [check, isAbout]]): [string, Law][] =>
     isAbout(reconciler) ? [[law, check]] : [],
   )
   const effects = reconciler.external === undefined ? {} : EFFECT_LAWS
   const laws: [string, Law][] = [...Object.entries(LAWS), ...changing, ...Object.entries(effects)]
   const told = new Map<string, string>()
+  const caller = callingFile()
   return laws.map(([law, check]) => {
     const why = UNTRIED.get(check)?.(scenario as Scenario, reconciler)
     const name = why === undefined ? law : `${law} (not tried: ${why})`
-    return [name, () => holds(check, new Trial(reconciler, scenario as Scenario, process.env[CASE]), law, told)]
+    const trial = () => new Trial(reconciler, scenario as Scenario, process.env[CASE])
+    return [name, (context) => holds(check, trial(), { law, isNamed: why !== undefined, caller, told }, context)]
   })
 }
 
+/** The part of the context of a test that this uses: of `node:test`, and of vitest. */
+interface TestContext {
+  skip(note: string): unknown
+}
+
+interface Asked {
+  law: string
+  /** Whether its name says already that it is not tried. */
+  isNamed: boolean
+  /** The file of the author. */
+  caller: string | undefined
+  /** The laws that have told an error of the function. */
+  told: Map<string, string>
+}
+
 /** Rejects with the error of the case that does not hold. An error of the function is told by one law of the scenario. */
-async function holds(check: Law, trial: Trial, law: string, told: Map<string, string>): Promise<void> {
+async function holds(
+  check: Law,
+  trial: Trial,
+  { law, isNamed, caller, told }: Asked,
+  context?: unknown,
+): Promise<void> {
   try {
     await check(trial)
   } catch (error) {
-    const broken = trial.told(error)
-    if (error instanceof LawBroken || broken.because === undefined) throw broken
-    const teller = told.get(broken.because) ?? law
-    told.set(broken.because, teller)
+    const broken = trial.told(error, law, caller)
+    if (error instanceof LawBroken && !(error instanceof NeverIdle)) throw broken
+    const cause = error instanceof NeverIdle ? error.because : broken.because
+    const teller = told.get(cause) ?? law
+    told.set(cause, teller)
     throw teller === law ? broken : broken.asToldBy(teller)
   }
+  const { missing } = trial
+  if (missing !== undefined)
+    throw new Error(`${CASE} is ${missing}, and this law has no such case for ${trial.reconciler.name}`)
+  if (!trial.hasChecked && !isNamed) notTried(law, NOTHING_TO_CHECK.get(check) ?? 'there is nothing to check', context)
 }
+
+/** A test runner shows the law as skipped if it gives its context; otherwise the reason goes to its log. */
+function notTried(law: string, why: string, context: unknown): void {
+  if (isContext(context)) context.skip(`not tried: ${why}`)
+  else console.warn(`${law} (not tried: ${why})`)
+}
+
+const isContext = (context: unknown): context is TestContext =>
+  typeof (context as Partial<TestContext> | undefined)?.skip === 'function'
 
 const LAWS: Record<string, Law> = {
   'decides the same on the same state, whatever the order of its lists': decidesTheSame,
@@ -87,6 +124,7 @@ const UNTRIED = new Map<Law, (scenario: Scenario, reconciler: Reconciler) => str
   [takesAnyOrder, (scenario) => (isDisordered(scenario) ? undefined : 'its steps have no nested list')],
   [keepsServing, ({ cluster }) => (cluster === undefined ? 'it has no cluster' : undefined)],
   [isAsNew, ({ steps = [] }) => (steps.length === 0 ? 'it has no steps' : undefined)],
+  [cleansUp, (_, reconciler) => (reconciler.finalize === undefined ? 'there is no finalize' : undefined)],
   [
     endsAlone,
     ({ finalizeSeconds }, reconciler) => {
@@ -94,6 +132,19 @@ const UNTRIED = new Map<Law, (scenario: Scenario, reconciler: Reconciler) => str
       return finalizeSeconds === Number.POSITIVE_INFINITY ? 'finalizeSeconds is Infinity' : undefined
     },
   ],
+])
+
+/** Why a law that ran had nothing to check. */
+const NOTHING_TO_CHECK = new Map<Law, string>([
+  [survivesCrashes, 'nothing is written'],
+  [survivesConflicts, 'nothing is written'],
+  [survivesRefusals, 'nothing is written that can be refused'],
+  [leavesNothingBehind, 'nothing is written'],
+  [keepsWhatItRetains, 'nothing is retained'],
+  ...NOTHING_CHANGED,
+  ...WAY_UNTRIED,
+  [survivesFights, 'no owned object has a text or number that others could set'],
+  ...Object.values(EFFECT_LAWS).map((law): [Law, string] => [law, 'no effect is performed']),
 ])
 
 async function decidesTheSame(trial: Trial): Promise<void> {
@@ -105,11 +156,14 @@ async function decidesTheSame(trial: Trial): Promise<void> {
       world.isStepwise = isStepwise
       await world.runUntilIdle()
       for (const input of world.inputs) {
-        const outcome = await decided(invoke, input)
-        letTheClockTick()
-        trial.same(await decided(invoke, input), outcome, `a second call on the same state decides otherwise, ${when}`)
+        const [outcome, second] = await decidedTwice(invoke, input)
+        trial.same(second, outcome, `two calls on the same input differ, ${when}`, {
+          sides: ['first call', 'second call'],
+        })
         for (const other of reordered(input))
-          trial.same(await decided(invoke, other), outcome, `the order of a list decides, ${when}`)
+          trial.same(await decided(invoke, other), outcome, `the order of a list decides, ${when}`, {
+            sides: ['one order', 'another order'],
+          })
       }
     }
 }
@@ -121,19 +175,25 @@ async function writesNothingTwice(trial: Trial): Promise<void> {
     const before = stateOf(world)
     world.draw = 'another run'
     await world.run()
-    trial.same(stateOf(world), before, `a run with nothing to do has changed something, ${when}`)
+    trial.same(stateOf(world), before, `a run with nothing to do has changed something, ${when}`, {
+      sides: ['before the run', 'after it'],
+    })
     const { length } = world.writes
     const effects = world.effects.length
     world.pass(aMoment(world))
     await world.run()
-    trial.same(
+    trial.none(
       sent(world.writes.slice(length)),
-      [],
       `a run a moment later, before its timer, writes the time or so, ${when}`,
     )
-    trial.same(world.effects.slice(effects), [], `a run a moment later, before its timer, performs an effect, ${when}`)
+    trial.none(
+      performed(world.effects.slice(effects)),
+      `a run a moment later, before its timer, performs an effect, ${when}`,
+    )
   }
 }
+
+const performed = (effects: readonly Effect[]): string[] => effects.map((effect) => JSON.stringify(effect))
 
 const sent = (writes: readonly SimulatedWrite[]): string[] =>
   writes.map(({ verb, object }) => `${verb} of ${nameOf(object)}`)
@@ -141,11 +201,6 @@ const sent = (writes: readonly SimulatedWrite[]): string[] =>
 /** Returns a second, or less if a timer fires earlier. */
 const aMoment = ({ now, timer }: Simulation): number =>
   timer === undefined ? 1 : Math.min(1, (timer.getTime() - now.getTime()) / 2000)
-
-/** Waits until Date.now() changes, so that a function that reads the clock gets another time. */
-function letTheClockTick(): void {
-  for (const before = Date.now(); Date.now() === before; );
-}
 
 async function survivesCrashes(trial: Trial): Promise<void> {
   await comesToTheSameEnd(trial, 'the process dies', die)
@@ -162,7 +217,10 @@ async function survivesConflicts(trial: Trial): Promise<void> {
 async function survivesRefusals(trial: Trial): Promise<void> {
   const { owns, for: own } = trial.reconciler
   const kinds = [...owns, own]
-  const refuse = (world: Simulation, { object }: SimulatedWrite): void => {
+  let isRefused = false
+  const refuse = (world: Simulation, { verb, object }: SimulatedWrite): void => {
+    // Status and finalizers are never refused.
+    isRefused ||= verb !== 'status' && verb !== 'finalizers'
     const kind = kinds.find((one) => isOfKind(object, one))
     if (kind !== undefined) world.refuse(kind, 'Forbidden', object.metadata.name)
   }
@@ -171,13 +229,29 @@ async function survivesRefusals(trial: Trial): Promise<void> {
     await undisturbed.runUntilIdle()
     for await (const { world, write } of trial.disturbances(start, refuse)) {
       const isGivenUp = world.failure !== undefined && world.timer === undefined && undisturbed.failure === undefined
-      trial.same(isGivenUp, false, `it is not tried again if the ${write} is refused, ${when}`, world)
+      const { failure: because } = world
+      trial.demand(!isGivenUp, `it is not tried again if the ${write} is refused, ${when}`, { because })
       world.admit()
       await world.runUntilIdle()
       const [end, expected] = [world, undisturbed].map((one) => withoutFailure(withoutHistory(stateOf(one))))
-      trial.same(end, expected, `it ends otherwise if the ${write} is refused for some time, ${when}`, world)
+      const message = `it ends otherwise if the ${write} is refused for some time, ${when}`
+      trial.same(end, expected, `${message}${adviceOnReady(world, undisturbed)}`, { world, undisturbed })
     }
   }
+  trial.hasChecked = isRefused
+}
+
+/** Fairlead has set Ready to False for the refusal, and knows its status of before, not its reason. */
+function adviceOnReady(world: Simulation, undisturbed: Simulation): string {
+  const [is, expected] = [world, undisturbed].map(readyIn)
+  if (is?.reason !== RECONCILED || expected === undefined || expected.reason === RECONCILED) return ''
+  const called = world.object?.metadata.deletionTimestamp === undefined ? 'reconcile' : 'finalize'
+  return `: a refusal sets Ready to False, and "${called}" returns no Ready afterwards, so only its status is restored. Return it on each path, such as conditions: [{ type: 'Ready', status: 'False', reason: 'Deleting' }]`
+}
+
+function readyIn({ object }: Simulation): { reason?: string } | undefined {
+  const { conditions = [] } = (object?.status ?? {}) as { conditions?: { type: string; reason?: string }[] }
+  return conditions.find(({ type }) => type === 'Ready')
 }
 
 async function comesToTheSameEnd(
@@ -189,7 +263,10 @@ async function comesToTheSameEnd(
     const undisturbed = start()
     await undisturbed.runUntilIdle()
     for await (const { world, write } of trial.disturbances(start, happens))
-      trial.same(stateOf(world), stateOf(undisturbed), `it ends otherwise if ${what} before ${write}, ${when}`, world)
+      trial.same(stateOf(world), stateOf(undisturbed), `it ends otherwise if ${what} before ${write}, ${when}`, {
+        world,
+        undisturbed,
+      })
   }
 }
 
@@ -207,16 +284,17 @@ async function survivesPauses(trial: Trial): Promise<void> {
     pause(atOnce, 'true')
     const dead = atOnce.copy()
     await runDisturbed(dead, 0, die)
-    for (const paused of [atOnce, dead.copy()]) {
+    for (const paused of trial.isWhole ? [atOnce, dead.copy()] : []) {
       await paused.runUntilIdle()
       const written = paused.writes.filter(
         ({ verb, object }) => verb !== 'status' || object.kind !== trial.reconciler.for.kind,
       )
-      trial.same(sent(written), [], `something is written while it is paused, ${when}`)
+      trial.none(sent(written), `something is written while it is paused, ${when}`)
       trial.same(
         await resumedEnd(paused),
         withoutPause(stateOf(undisturbed)),
         `it ends otherwise after a pause, ${when}`,
+        { world: paused, undisturbed },
       )
     }
     for await (const { world, write } of trial.disturbances(start, (one) => one.object && pause(one, 'true')))
@@ -224,7 +302,7 @@ async function survivesPauses(trial: Trial): Promise<void> {
         await resumedEnd(world),
         withoutPause(stateOf(undisturbed)),
         `it ends otherwise if it is paused before ${write}, ${when}`,
-        world,
+        { world, undisturbed },
       )
   }
 }
@@ -239,7 +317,7 @@ async function leavesNothingBehind(trial: Trial): Promise<void> {
       world.memory.collectGarbage()
       const left = world.memory.all().filter(({ metadata }) => metadata.ownerReferences !== undefined)
       const found = [...(world.object === undefined ? [] : [world.object]), ...left].map(nameOf)
-      trial.same(found, [], `something is left if it is deleted before ${write}, ${when}`, world)
+      trial.none(found, `something is left if it is deleted before ${write}, ${when}`, world)
     }
   }
 }
@@ -255,23 +333,27 @@ async function keepsWhatItRetains(trial: Trial): Promise<void> {
     const wanted = retainedIn(undisturbed)
     let retained: KubeObject[] = []
     const goes = (world: Simulation): void => {
+      retained = []
       if (world.object === undefined) return
       retained = retainedIn(world).filter((one) => wanted.some(({ metadata }) => metadata.uid === one.metadata.uid))
       world.delete()
     }
     const keeps = (world: Simulation, moment: string): void => {
+      if (retained.length === 0) return
       world.memory.collectGarbage()
       const left = new Set(world.memory.all().map(({ metadata }) => metadata.uid))
       const lost = retained.filter(({ metadata }) => !left.has(metadata.uid))
-      trial.same(lost.map(nameOf), [], `what it retains is gone if it is deleted ${moment}, ${when}`)
+      trial.none(lost.map(nameOf), `what it retains is gone if it is deleted ${moment}, ${when}`)
     }
     for await (const { world, write } of trial.disturbances(start, goes)) {
       await rest(world)
       keeps(world, `before ${write}`)
     }
-    goes(undisturbed)
-    await rest(undisturbed)
-    keeps(undisturbed, 'when it is idle')
+    for await (const world of trial.cases(async (at) => (at === 0 ? undisturbed : undefined))) {
+      goes(world)
+      await rest(world)
+      keeps(world, 'when it is idle')
+    }
   }
 }
 
@@ -290,7 +372,8 @@ async function takesAnyOrder(trial: Trial): Promise<void> {
       for (const order of permutations(group))
         for (const oneByOne of group.length > 1 ? [true, false] : [])
           ends.push(await endOf(world.copy(), order, oneByOne))
-    for (const end of ends) trial.same(end, ends[0], `the order decides, of: ${names}`)
+    for (const end of ends)
+      trial.same(end, ends[0], `the order decides, of: ${names}`, { sides: ['one order', 'another order'] })
     for (const [, change] of group) await change(world)
     await world.runUntilIdle()
   }

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
+import { firstOwnPlace } from '#contracts'
 import type { Kind, Reconciler } from '#sdk'
-import { changesBetween, LawBroken } from './broken.ts'
+import { changesBetween, LawBroken, NeverIdle } from './broken.ts'
 import { Crash, type SimulatedWrite } from './simulated-run.ts'
 import { Simulation, type SimulationOptions } from './simulation.ts'
 
@@ -57,11 +58,20 @@ interface Start {
   /** Returns a new world with possible work. */
   start: () => Simulation
   when: string
+  /** Whether it is among the cases to try. */
+  isTried: boolean
 }
 
 interface Disturbed {
   world: Simulation
   write: string
+}
+
+/** Where a value that two worlds share was found, and what it is compared with. */
+interface Compared {
+  world?: Simulation
+  undisturbed?: Simulation
+  sides?: readonly [string, string]
 }
 
 /** The variable that selects one case of a law. */
@@ -76,6 +86,10 @@ export class Trial {
   #when = ''
   /** Undefined: all cases. */
   readonly #only: readonly number[] | undefined
+  /** Whether the case that is selected exists. */
+  #isFound = false
+  /** Whether there was something to check. */
+  hasChecked = false
 
   constructor(reconciler: Reconciler, scenario: Scenario, only: string | undefined) {
     this.reconciler = reconciler
@@ -87,7 +101,19 @@ export class Trial {
   begins(number: number, when: string): boolean {
     this.#case = [number]
     this.#when = when
-    return this.#only === undefined || this.#only[0] === number
+    const isTried = this.#only === undefined || this.#only[0] === number
+    if (isTried && this.#only?.[2] === undefined) this.#isFound = true
+    return isTried
+  }
+
+  /** Whether the cases of this kind are tried, which are part of the case that has begun. */
+  get isWhole(): boolean {
+    return this.#only?.[1] === undefined
+  }
+
+  /** Undefined: all cases. Otherwise the one that is selected and does not exist. */
+  get missing(): string | undefined {
+    return this.#isFound ? undefined : this.#only?.join('.')
   }
 
   /** Returns the initial world. Its runs draw the same values, so that two ways to one end can be compared. */
@@ -98,12 +124,18 @@ export class Trial {
     return world
   }
 
-  /** Yields the initial world, the world after each step, and the world after the deletion of its object. */
-  async *starts(): AsyncGenerator<Start> {
+  /**
+   * Yields the initial world, the world after each step, and the world after the deletion of its object. `all`: those
+   * that are not to be tried too.
+   */
+  async *starts({ all = false } = {}): AsyncGenerator<Start> {
     const { steps = [] } = this.scenario
     const world = this.world()
     let number = 0
-    const begins = (when: string): Start[] => (this.begins(number++, when) ? [{ start: () => world.copy(), when }] : [])
+    const begins = (when: string): Start[] => {
+      const isTried = this.begins(number++, when)
+      return isTried || all ? [{ start: () => world.copy(), when, isTried }] : []
+    }
     yield* begins('at the start')
     await world.runUntilIdle()
     for (const [what, change] of steps.flatMap(asGroup)) {
@@ -135,23 +167,60 @@ export class Trial {
       if (isBefore) continue
       const made = await make(at)
       if (made === undefined) return
+      this.#isFound = true
       yield made
       if (this.#only?.[2] !== undefined) return
     }
   }
 
-  /** Throws if both differ. `world`: where the difference was found. */
-  same(actual: unknown, expected: unknown, message: string, world?: Simulation): void {
+  /** Throws if both differ. */
+  same(actual: unknown, expected: unknown, message: string, { world, undisturbed, sides }: Compared = {}): void {
+    this.hasChecked = true
     if (isDeepStrictEqual(actual, expected)) return
-    throw new LawBroken(message, { lines: changesBetween(expected, actual), because: world?.failure })
+    const isTheirs = world?.failure === undefined && undisturbed?.failure !== undefined
+    throw new LawBroken(message, {
+      lines: changesBetween(expected, actual),
+      sides: sides ?? (undisturbed && ['undisturbed', 'disturbed']),
+      because: world?.failure ?? undisturbed?.failure,
+      ...(isTheirs && { where: 'undisturbed' }),
+    })
   }
 
-  /** Returns the error of the case that was tried last, with the way to try it again. */
-  told(error: unknown): LawBroken {
-    const broken =
-      error instanceof LawBroken ? error : new LawBroken(`this happens ${this.#when}`, { because: error as Error })
-    return broken.withCase(`${CASE}=${this.#case.join('.')}`)
+  /** Throws if it is not so. The message says it all. */
+  demand(isSo: boolean, message: string, found: { because?: Error | undefined; lines?: readonly string[] } = {}): void {
+    this.hasChecked = true
+    if (!isSo) throw new LawBroken(message, found)
   }
+
+  /** Throws if there is something that should not be. */
+  none(found: readonly string[], message: string, world?: Simulation): void {
+    this.demand(found.length === 0, message, { because: world?.failure, lines: found.map((one) => `+ ${one}`) })
+  }
+
+  /** Returns the error of the case that was tried last, with the way to try it again. `law`: its name. */
+  told(error: unknown, law: string, caller: string | undefined): LawBroken {
+    const [broken, when] =
+      error instanceof NeverIdle
+        ? [error, `, ${this.#when}`]
+        : error instanceof LawBroken
+          ? [error, '']
+          : [new LawBroken(`this happens ${this.#when}`, { because: error as Error }), '']
+    return broken.inCase(when, commandOf(this.#case.join('.'), law, caller))
+  }
+}
+
+/** Returns the command that repeats one case of one law, for the test runner that is running. */
+function commandOf(which: string, law: string, caller: string | undefined): string {
+  const file = caller === undefined ? '' : ` ${caller}`
+  const setting = `${CASE}=${which}`
+  if (process.env['VITEST'] !== undefined) return `${setting} npx vitest run${file} -t '${law}'`
+  return `${setting} node --test --test-name-pattern='${law}'${file}`
+}
+
+/** Returns the author's outermost file that is calling, relative to the root of its package: that of the test. */
+export function callingFile(): string | undefined {
+  const frames = new Error('where').stack?.split('\n').slice(1) ?? []
+  return firstOwnPlace(frames.toReversed())?.replace(/:\d+:\d+$/, '')
 }
 
 async function disturbed(

@@ -9,10 +9,11 @@ import {
   TerminalError,
 } from '#contracts'
 import { dueDate } from '#queue/terms'
-import { EffectError, NoOpWrites, RefusedError } from '#reconcile'
+import { EffectError, NoOpWrites, RefusedError, UnsettledError } from '#reconcile'
 import type { Kind, ObservedBy, Reconciler, Resource } from '#sdk'
+import { changesBetween, NeverIdle } from './broken.ts'
 import { type ExternalModel, type SimulatedExternal, simulatedExternal } from './external.ts'
-import { isOfKind, timeOf } from './given.ts'
+import { decided, decidedTwice, invokeOf, isOfKind, timeOf } from './given.ts'
 import { type Identity, Memory } from './memory.ts'
 import { reconcileOnce, type SimulatedRun, type SimulatedWrite } from './simulated-run.ts'
 
@@ -244,13 +245,16 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
 
   /**
    * Runs until no run is due at this time. Rejects with the errors of the function, except those with a consequence of
-   * their own: a TerminalError, a RetryAfterError, a refused write.
+   * their own: a TerminalError, a RetryAfterError, a refused write. If the function asks for changes for ever, the error
+   * has the fields in which two of its decisions differ.
    */
   async runUntilIdle(): Promise<void> {
     const { name } = this.#reconciler
     for (let [runs, steps] = [0, 0]; runs < MAX_RUNS; ) {
       const before = this.writes.length + this.effects.length
       await this.run()
+      if (this.failure instanceof UnsettledError)
+        throw await this.#neverIdle('its last two decisions differ', this.failure)
       if (this.failure !== undefined && !this.#isMeant) throw this.failure
       const isStep = this.#playCluster()
       const isDue = this.timer !== undefined && this.timer <= this.now
@@ -259,9 +263,25 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
       else if (++steps > MAX_STEPS)
         throw new Error(`the cluster never becomes idle: it changes something after each of ${MAX_STEPS} runs`)
     }
-    throw new Error(
+    throw await this.#neverIdle(
       `${name} never becomes idle: after ${MAX_RUNS} runs at one moment it writes, or wants to run, again`,
     )
+  }
+
+  /** Returns the error of a function that asks for changes for ever, with the fields in which its decisions differ. */
+  async #neverIdle(headline: string, because?: Error): Promise<NeverIdle> {
+    const invoke = invokeOf(this.#reconciler)
+    const [input, last] = this.inputs.slice(-2)
+    if (input === undefined || last === undefined) return new NeverIdle(headline, { because })
+    const [first, second] = await decidedTwice(invoke, last)
+    const ownLines = changesBetween(first, second)
+    if (ownLines.length > 0)
+      return new NeverIdle('two calls on the same input differ', {
+        lines: ownLines,
+        sides: ['first call', 'second call'],
+      })
+    const lines = changesBetween(await decided(invoke, input), first)
+    return new NeverIdle(headline, { lines, sides: ['last decision but one', 'last decision'], because })
   }
 
   /** Advances the clock without runs, so the next run is late. */

@@ -1,6 +1,7 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { z } from 'zod'
 import {
+  type ConditionUpdate,
   ConfigMap,
   Deployment,
   type ReconcileOutcome,
@@ -134,7 +135,19 @@ describe('what a law finds', () => {
       'a random decision',
       shopThat(() => ({ apply: [config('one', { call: String(calls++) })] })),
       'decides the same',
-      'a change after each of its changes, 8 times in a row; the last: apply ConfigMap default/one',
+      /^two calls on the same input differ, at the start\n {2}first call → second call:\n {2}~ \.apply\['ConfigMap one'\]\.data\.call: "\d+" → "\d+"\n/,
+    ],
+    [
+      'a random label, in each law that meets it',
+      shopThat(({ owned }) => {
+        const run = `${calls++}`
+        return {
+          apply: [{ ...config('one'), metadata: { name: 'one', labels: { run } } }],
+          status: { names: [`${owned(ConfigMap).length}`] },
+        }
+      }),
+      'comes to the same end if its process dies',
+      /^two calls on the same input differ, at the start\n {2}first call → second call:\n {2}~ \.apply\['ConfigMap one'\]\.metadata\.labels\.run: "\d+" → "\d+"\n/,
     ],
     [
       'a list in the order in which it came',
@@ -158,7 +171,7 @@ describe('what a law finds', () => {
       'a run that counts itself',
       shopThat(({ object: { status } }) => ({ status: { phase: `${status.phase ?? ''}x` } })),
       'decides the same',
-      'a change after each of its changes, 8 times in a row; the last: status phase',
+      /^UnsettledError: .* 8 times in a row; the last: status phase\nits last two decisions differ, at the start\n {2}last decision but one → last decision:\n {2}~ \.status\.phase: "x+" → "x+"\n/,
     ],
     [
       'the time of the run in its status',
@@ -178,7 +191,7 @@ describe('what a law finds', () => {
       'a clock of its own',
       shopThat(() => ({ status: { phase: new Date().toISOString() } })),
       'decides the same',
-      'a second call on the same state decides otherwise',
+      'two calls on the same input differ',
     ],
     [
       'the time of the run in a label',
@@ -304,7 +317,7 @@ describe('what a law finds', () => {
         throw new TypeError(`no field in ${object.metadata.name}`)
       }),
       'comes to the same end in whatever order',
-      /^TypeError: no field in corner\n {2}at .*laws\.test\.ts.*\nthis happens at the start\n.*FAIRLEAD_CASE=0$/,
+      /^TypeError: no field in corner\n {2}at .*laws\.test\.ts.*\nthis happens at the start\nto repeat this case alone: FAIRLEAD_CASE=0 npx .*$/,
     ],
     [
       'a decision on what it happened to see',
@@ -319,6 +332,85 @@ describe('what a law finds', () => {
     const rows = lawsOf(reconciler, scenario).filter(([name]) => name.startsWith(law))
     expect(rows).toHaveLength(1)
     await expect(rows[0]![1]()).rejects.toThrow(message)
+  })
+})
+
+/** Returns the message of the error of a law with this FAIRLEAD_CASE; undefined if it holds. */
+async function inCase(which: string, holds: () => Promise<void>): Promise<string | undefined> {
+  process.env['FAIRLEAD_CASE'] = which
+  try {
+    await holds()
+    return undefined
+  } catch (error) {
+    return (error as Error).message
+  } finally {
+    delete process.env['FAIRLEAD_CASE']
+  }
+}
+
+describe('a case alone', () => {
+  const forgetful = shopThat(({ object: { spec }, owned }) =>
+    owned(ConfigMap).length > 0 && spec.size === 2
+      ? {}
+      : { apply: [config('one', { title: spec.title }), config('two')] },
+  )
+  const terminal = shopThat(({ object: { spec }, owned }) => {
+    if (spec.size === 1 && owned(ConfigMap).some(({ data }) => data?.['title'] !== spec.title))
+      throw new TerminalError('another title', { reason: 'Title' })
+    return { apply: [config('one', { title: spec.title })] }
+  })
+  const archivist = reconciler({
+    name: 'shop',
+    for: Shop,
+    owns,
+    reconcile: () => ({ apply: [{ ...config('archive'), retain: true }, config('one')] }),
+    finalize: () => ({ apply: [config('archive')], requeueAfter: 60 }),
+  })
+  const short: Scenario = {
+    ...scenario,
+    steps: [...scenario.steps!.slice(0, 1), ['it is small', (world) => world.edit({ spec: { size: 1 } })]],
+  }
+  const of = { forgetful, terminal, archivist }
+  const rows = Object.entries(of).flatMap(([name, one]) =>
+    lawsOf(one, short).map(([law, holds]) => [name, law, holds] as const),
+  )
+
+  const numbers = (text: string): number[] => text.split('.').map(Number)
+  /** Whether a law tries this case before the other one, and the other one is no part of it. */
+  const isBefore = (one: string, other: string): boolean => {
+    const [these, those] = [numbers(one), numbers(other)]
+    const at = these.findIndex((number, index) => number !== those[index])
+    return at !== -1 && those[at] !== undefined && these[at]! < those[at]
+  }
+
+  /** Tries each case of a law alone. Returns the cases, and the errors of those that do not hold. */
+  async function verdictsOf(holds: () => Promise<void>): Promise<[which: string, verdict: string | undefined][]> {
+    const verdicts: [string, string | undefined][] = []
+    const exists = async (which: string): Promise<boolean> => {
+      const verdict = await inCase(which, holds)
+      if (verdict?.includes('has no such case')) return false
+      // The law ends at a case that it tries earlier.
+      const told = /FAIRLEAD_CASE=(\S+)/.exec(verdict ?? '')?.[1] ?? which
+      if (told !== which && !told.startsWith(`${which}.`)) return false
+      verdicts.push([which, verdict])
+      return true
+    }
+    for (let start = 0; await exists(`${start}`); start++)
+      for (let kind = 0; await exists(`${start}.${kind}.0`); kind++)
+        for (let at = 1; await exists(`${start}.${kind}.${at}`); at++);
+    return verdicts
+  }
+
+  it.each(rows)('of %s has the verdict that it has in the whole law: %s', async (_, __, holds) => {
+    const whole = await holds().then(
+      () => undefined,
+      (error: Error) => error.message,
+    )
+    const failing = /FAIRLEAD_CASE=(\S+)/.exec(whole ?? '')?.[1]
+    expect(failing === undefined ? whole : await inCase(failing, holds)).toBe(whole)
+    const verdicts = await verdictsOf(holds)
+    const before = verdicts.filter(([which]) => failing === undefined || isBefore(which, failing))
+    expect(before.filter(([, verdict]) => verdict !== undefined)).toEqual([])
   })
 })
 
@@ -340,27 +432,31 @@ describe('the error of a law', () => {
     expect(lines).toEqual([
       'TerminalError: reconciler shop returned an invalid outcome: status is {…}: Unrecognized key: "extra"',
       'something is left if it is deleted before apply of ConfigMap one, at the start',
-      '  + [0]: "Shop.example.com default/corner"',
-      '  + [1]: "ConfigMap default/one"',
-      '  + [2]: "ConfigMap default/two"',
-      'to repeat this case alone, run this test with FAIRLEAD_CASE=0.0.1',
+      '  + Shop.example.com default/corner',
+      '  + ConfigMap default/one',
+      '  + ConfigMap default/two',
+      "to repeat this case alone: FAIRLEAD_CASE=0.0.1 npx vitest run test/testing/laws.test.ts -t 'leaves nothing behind if its object goes in the middle of a run'",
     ])
   })
 
   it('is that of the case in FAIRLEAD_CASE, which is the only one', async () => {
-    const inCase = async (which: string) => {
-      process.env['FAIRLEAD_CASE'] = which
-      try {
-        await leavesNothing()
-        return undefined
-      } catch (error) {
-        return (error as Error).message.split('\n').at(-1)
-      } finally {
-        delete process.env['FAIRLEAD_CASE']
-      }
-    }
-    expect(await inCase('0.0.2')).toMatch(/FAIRLEAD_CASE=0\.0\.2$/)
-    expect(await inCase('0.0.99')).toBeUndefined()
+    expect(await inCase('0.0.2', leavesNothing)).toMatch(/FAIRLEAD_CASE=0\.0\.2 /)
+    expect(await inCase('0.0.99', leavesNothing)).toBe(
+      'FAIRLEAD_CASE is 0.0.99, and this law has no such case for shop',
+    )
+    expect(await inCase('x', leavesNothing)).toMatch(/no such case for shop$/)
+  })
+
+  it('ends with the command of the runner that runs: that of Node.js if it is not vitest', async () => {
+    vi.stubEnv('VITEST', undefined)
+    const text = await leavesNothing().then(
+      () => '',
+      ({ message }: Error) => message,
+    )
+    vi.unstubAllEnvs()
+    expect(text.split('\n').at(-1)).toBe(
+      "to repeat this case alone: FAIRLEAD_CASE=0.0.1 node --test --test-name-pattern='leaves nothing behind if its object goes in the middle of a run' test/testing/laws.test.ts",
+    )
   })
 
   it('is one line in all laws but the first, if the function throws the same error', async () => {
@@ -374,7 +470,7 @@ describe('the error of a law', () => {
       'TypeError: no such field',
       expect.stringMatching(/^ {2}at .*laws\.test\.ts/),
       'this happens at the start',
-      'to repeat this case alone, run this test with FAIRLEAD_CASE=0',
+      expect.stringMatching(/^to repeat this case alone: FAIRLEAD_CASE=0 npx vitest run .* -t 'decides the same/),
     ])
     const others = lines.slice(1)
     expect(others.length).toBeGreaterThan(10)
@@ -410,7 +506,7 @@ describe('the error of a law', () => {
       () => [],
       (error: Error) => error.message.split('\n'),
     )
-    expect(lines.length).toBeLessThanOrEqual(2 + 1 + 25 + 1)
+    expect(lines.length).toBe(1 + 1 + 25 + 1)
   })
 })
 
@@ -423,5 +519,66 @@ describe('a law that a scenario does not try', () => {
       'there is no finalize',
       'it has no steps',
     ])
+  })
+
+  const skipped = async (of: ReturnType<typeof shopThat>, tried: Scenario = scenario) => {
+    const found: Record<string, string> = {}
+    for (const [law, holds] of lawsOf(of, tried))
+      await holds({ skip: (note: string) => (found[law.split(' ').slice(0, 4).join(' ')] = note) })
+    return found
+  }
+
+  it('is skipped with the reason, if it had nothing to check', async () => {
+    expect(await skipped(good)).toEqual({ 'keeps what it retains': 'not tried: nothing is retained' })
+    expect(await skipped(shopThat(() => undefined))).toEqual({
+      'comes to the same': 'not tried: nothing is written that can be refused',
+      'writes little while others': 'not tried: no owned object has a text or number that others could set',
+      'leaves nothing behind if': 'not tried: nothing is written',
+      'keeps what it retains': 'not tried: nothing is retained',
+      'deletes nothing that is': 'not tried: no object of its own is ready',
+    })
+  })
+
+  it('says so in the log, if the test gives no context', async () => {
+    const told: string[] = []
+    const spy = vi.spyOn(console, 'warn').mockImplementation((line: string) => void told.push(line))
+    const [, keeps] = lawsOf(good, scenario).find(([law]) => law.startsWith('keeps what it retains'))!
+    await keeps().finally(() => spy.mockRestore())
+    expect(told).toEqual(['keeps what it retains when its object goes, at any moment (not tried: nothing is retained)'])
+  })
+})
+
+describe('a refused write', () => {
+  const closes = (conditions: ConditionUpdate[]) =>
+    reconciler({
+      name: 'shop',
+      for: Shop,
+      owns,
+      reconcile: () => ({ apply: [config('one')], conditions: [{ type: 'Ready', status: 'True', reason: 'Open' }] }),
+      finalize: ({ now, object: { metadata } }) => {
+        const end = new Date(Date.parse(metadata.deletionTimestamp ?? '') + 600_000)
+        return now < end ? { apply: [config('one'), config('last')], conditions, requeueAt: end } : undefined
+      },
+    })
+  const refused = (of: ReturnType<typeof closes>) =>
+    lawsOf(of, scenario).find(([law]) => law.startsWith('comes to the same end if a write is refused'))![1]()
+
+  it('makes the law say what "finalize" is to return, if it returns no Ready', async () => {
+    await expect(refused(closes([]))).rejects.toThrow(
+      `after its deletion: a refusal sets Ready to False, and "finalize" returns no Ready afterwards, so only its status is restored. Return it on each path, such as conditions: [{ type: 'Ready', status: 'False', reason: 'Deleting' }]\n  undisturbed → disturbed:\n  ~ .objects['Shop.example.com default/corner'].status.conditions[0].reason: "Open" → "Reconciled"`,
+    )
+    await refused(closes([{ type: 'Ready', status: 'False', reason: 'Deleting' }]))
+  })
+})
+
+describe('a run that only the undisturbed world fails', () => {
+  it('is the first line of the error', async () => {
+    // Fails for good unless a crash comes between the two maps.
+    const fragile = shopThat(({ owned }) => {
+      if (owned(ConfigMap).length === 2) throw new TerminalError('there are two', { reason: 'Two' })
+      return { apply: owned(ConfigMap).length === 1 ? [config('one')] : [config('one'), config('two')] }
+    })
+    const dies = lawsOf(fragile, scenario).find(([law]) => law.includes('process dies'))![1]
+    await expect(dies()).rejects.toThrow(/^undisturbed: TerminalError: there are two\n/)
   })
 })
