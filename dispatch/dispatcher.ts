@@ -3,7 +3,7 @@ import { type Invoke, type KubeObject, type ResourceRef, type RunLog, type Runna
 import type { DeadMessage, EventStore, StoredCursor, StoredEvent } from '#events'
 import type { KubeClient } from '#kube'
 import { repeat } from '#primitives'
-import type { WorkQueue } from '#queue'
+import type { RunRate, WorkQueue } from '#queue'
 import { MAX_STATE_BYTES, NoOpWrites, sameJson } from '#reconcile'
 import { identityOf, RECONCILERS } from '#spec'
 import { EventRecorder } from './apply/event-recorder.ts'
@@ -58,6 +58,8 @@ export interface DispatcherDeps {
   revision?: string
   /** The access to the servers of functions over HTTP. Left out: without credentials. */
   access?: readonly FunctionAccess[]
+  /** Rates that several Reconcilers share, such as those of a team. Left out: none. */
+  runRates?: readonly RunRate[]
   /**
    * Called when a call continues long after its signal was aborted. Its key does not run until the call or this process
    * ends.
@@ -167,7 +169,17 @@ class LiveDispatcher implements Dispatcher {
   }
 
   #lifecycleOf(name: string): ReconcilerLifecycle {
-    const { events, queue, log, functions, fixForMissing, shard = '', revision, access = [] } = this.#deps
+    const {
+      events,
+      queue,
+      log,
+      functions,
+      fixForMissing,
+      shard = '',
+      revision,
+      access = [],
+      runRates = [],
+    } = this.#deps
     // A resource has one watch, or a watch in each of the Reconciler's namespaces.
     const isSynced = (ref: ResourceRef, id: string, namespaces: readonly string[] = []) => {
       const isCoveredIn = (scope?: string) => isCovered(this.#cursors.get(scopeName(ref, scope)), id)
@@ -184,6 +196,7 @@ class LiveDispatcher implements Dispatcher {
         fixForMissing,
         revision,
         access,
+        runRates,
         log,
         isSynced,
         identityHolder: () => this.#identities.holderOf(name),

@@ -313,6 +313,14 @@ export interface ReconcilerOptions<
    */
   concurrency?: number
   /**
+   * The runs that all dispatcher processes together begin: in any W seconds, `perSecond × W + burst` at most. Further
+   * objects wait in the queue, those that have changed first. `perSecond` is 0.001 to 1,000. `burst` is the runs at once
+   * after a time without runs, by default those of a second, at least 2.
+   *
+   * @default no limit
+   */
+  runRate?: ReconcilerSpec['runRate']
+  /**
    * The time-out of one call of the function, in seconds: 1 to 3,600. Then `signal` is aborted, and the run fails.
    *
    * @default 60
@@ -376,6 +384,7 @@ export interface Reconciler<For extends Kind<unknown> = Kind<unknown>> {
   finalize?(run: AnyRun): unknown
   readonly formerFinalizers?: ReconcilerSpec['formerFinalizers']
   readonly concurrency?: number
+  readonly runRate?: ReconcilerSpec['runRate']
   readonly timeoutSeconds?: number
   readonly backoff?: Partial<Backoff>
   readonly serviceAccount?: ReconcilerSpec['serviceAccount']

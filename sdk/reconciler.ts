@@ -60,6 +60,7 @@ export const RECONCILER_OPTIONS = keysOf<ReconcilerOptions<Kind<unknown>, Kind<u
   finalize: true,
   formerFinalizers: true,
   concurrency: true,
+  runRate: true,
   timeoutSeconds: true,
   backoff: true,
   serviceAccount: true,
@@ -78,6 +79,8 @@ export const RELATED_OPTIONS = keysOf<Omit<RelatedKind, keyof Kind>>({
 const KIND_FIELDS = ['group', 'version', 'resource', 'kind', 'strategy', 'adopt', 'parse', 'of', 'outcomeStatus', 'crd']
 export const BACKOFF_OPTIONS = keysOf<Backoff>({ initialSeconds: true, maxSeconds: true, jitter: true })
 
+const RUN_RATE_OPTIONS = keysOf<NonNullable<Reconciler['runRate']>>({ perSecond: true, burst: true })
+
 const EXTERNAL_OPTIONS = keysOf<ExternalSystem<unknown, unknown, unknown>>({
   read: true,
   perform: true,
@@ -87,7 +90,7 @@ const EXTERNAL_OPTIONS = keysOf<ExternalSystem<unknown, unknown, unknown>>({
 
 /** Throws for options with a wrong type: Node.js strips types without checking them. The manifest checks the values. */
 function refuseWrong(options: { readonly [Name in keyof Reconciler]?: unknown }): void {
-  const { name, external, reconcile, finalize, owns = [], related = [], backoff = {} } = options
+  const { name, external, reconcile, finalize, owns = [], related = [], runRate, backoff = {} } = options
   if (typeof name !== 'string' || !/^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/.test(name))
     throw new Error(`reconciler name "${String(name)}" is not a DNS label: use a-z, 0-9 and -, 63 characters at most`)
   const whose = `reconciler ${name}`
@@ -110,6 +113,7 @@ function refuseWrong(options: { readonly [Name in keyof Reconciler]?: unknown })
       `${whose} owns what it is for, so that all that it makes would be reconciled as well: give it a "selector" that leaves that out`,
     )
   if (external !== undefined) refuseWrongExternal(external, whose)
+  if (isObject(runRate)) refuseUnknown(runRate, RUN_RATE_OPTIONS, `${whose}: runRate`)
   if (isObject(backoff)) refuseUnknown(backoff, BACKOFF_OPTIONS, `${whose}: backoff`)
 }
 
@@ -158,7 +162,7 @@ export function manifest(
 ): ReconcilerManifest {
   const { name, identity, selector, namespaces, owns, related, changes, writes, binds, resyncSeconds, external } =
     reconciler
-  const { trigger, formerFinalizers, concurrency, timeoutSeconds, backoff } = reconciler
+  const { trigger, formerFinalizers, concurrency, runRate, timeoutSeconds, backoff } = reconciler
   const { serviceAccount = { name: `fairlead-${name}`, namespace: SYSTEM_NAMESPACE } } = reconciler
   const given = {
     for: {
@@ -180,6 +184,7 @@ export function manifest(
     resyncSeconds,
     invoke,
     concurrency,
+    runRate,
     timeoutSeconds,
     external: external && { timeoutSeconds: external.timeoutSeconds, rateLimit: external.rateLimit },
     backoff,

@@ -95,6 +95,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
     invoke: guard.invoke,
     apiConcurrency: options.apiConcurrency,
     access,
+    runRates: config.FAIRLEAD_RUN_RATES,
     revision,
     maxStateBytes: config.FAIRLEAD_MAX_STATE_MIB * 2 ** 20,
     log,

@@ -38,6 +38,37 @@ const listOf = (one: string, what: string) =>
     .transform((text) => text.split(','))
     .default([])
 
+const RATES = 'rates of teams such as {"shop":{"reconcilers":["shop"],"perSecond":20}}'
+const rate = z.strictObject({
+  reconcilers: z.array(z.string().min(1)).min(1),
+  perSecond: z.number().min(0.001).max(1000),
+  burst: z.int32().min(1).max(10_000).optional(),
+})
+
+/** The rates that Reconcilers of a team share. Their names differ from those of Reconcilers. */
+const runRates = z
+  .string()
+  .transform((text, context) => {
+    const parsed = z.record(z.string().regex(/^[a-z0-9-]{1,63}$/), rate).safeParse(jsonIn(text))
+    if (parsed.success)
+      return Object.entries(parsed.data).map(([team, { reconcilers: limits, ...of }]) => ({
+        name: `team/${team}`,
+        limits,
+        ...of,
+      }))
+    context.addIssue({ code: 'custom', message: RATES })
+    return z.NEVER
+  })
+  .default([])
+
+function jsonIn(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
 const environment = z.object({
   KUBECONFIG: z.string().min(1).optional(),
   KUBERNETES_SERVICE_HOST: z.string().min(1).optional(),
@@ -62,6 +93,7 @@ const environment = z.object({
     .default('1')
     .transform((text): 1 | 3 => (text === '3' ? 3 : 1)),
   FAIRLEAD_FUNCTION_ACCESS: z.string().min(1).optional(),
+  FAIRLEAD_RUN_RATES: runRates,
   FAIRLEAD_REVISION: z.string().min(1).max(253).optional(),
   /** The name of the Knative revision that the container belongs to. */
   K_REVISION: z.string().min(1).max(253).optional(),

@@ -10,6 +10,7 @@ import { acceptTriggers } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
 import { incarnationOf, StreamLostError, Watermark } from '#nats'
 import { endedWithin, repeat } from '#primitives'
+import type { RunRate } from '#queue'
 import { type Reconciler, toInvoke } from '#sdk'
 import type { Config } from './config.ts'
 import type { Streams } from './connections.ts'
@@ -34,6 +35,8 @@ export interface RuntimeOptions {
   revision?: string
   /** Default: functions over HTTP are called without credentials. */
   access?: readonly FunctionAccess[]
+  /** Default: Reconcilers share no rate. */
+  runRates?: readonly RunRate[]
   /** The size limit of the objects that one run reads, in bytes of JSON. */
   maxStateBytes?: number
   log: Logger
@@ -74,6 +77,7 @@ export function createRuntime({
   apiConcurrency,
   revision,
   access = [],
+  runRates = [],
   maxStateBytes,
   log,
   traces,
@@ -104,6 +108,7 @@ export function createRuntime({
         apiConcurrency,
         revision,
         access,
+        runRates,
         maxStateBytes,
         deadLetter,
         ignored,

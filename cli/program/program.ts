@@ -50,6 +50,7 @@ Environment:
   FAIRLEAD_REVISION           Revision of the functions in this process; every
                               object runs again when it changes (digest of the
                               image in a pod of deploy/fairlead, else none)
+  FAIRLEAD_RUN_RATES          Rates that Reconcilers share, as JSON (none)
   FAIRLEAD_FUNCTION_ACCESS    File with authorities, tokens and certificates for
                               calls of functions over HTTP (none)
   FAIRLEAD_CONSOLE_HOSTS      Host names of console --in-cluster, separated by

@@ -265,6 +265,20 @@ export const reconcilerSpec = z.object({
       'x-kubernetes-validations': [{ rule: 'has(self.http) || has(self.pull)', message: someInvoke }],
     }),
   concurrency: z.int32().min(1).max(10000).default(256).describe('Keys held at once per dispatcher process.'),
+  runRate: z
+    .object({
+      perSecond: z.number().min(0.001).max(1000),
+      burst: z
+        .int32()
+        .min(1)
+        .max(10000)
+        .optional()
+        .describe('Runs at once after a time without runs. Left out: those of a second, at least 2.'),
+    })
+    .optional()
+    .describe(
+      'Runs that all processes together begin: in any W seconds, perSecond × W + burst at most. The other keys wait in the queue. Left out: no limit.',
+    ),
   timeoutSeconds: z.int32().min(1).max(3600).default(60),
   external: z
     .object({

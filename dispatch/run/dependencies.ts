@@ -1,6 +1,7 @@
 import type { Invoke } from '#contracts'
 import type { DeadMessage } from '#events'
 import type { TokenBucket } from '#primitives'
+import type { RunRate } from '#queue'
 import type { NoOpWrites, Reconciled } from '#reconcile'
 import type { EventRecorder } from '../apply/event-recorder.ts'
 import type { WritersDeps } from '../apply/writers.ts'
@@ -37,6 +38,8 @@ export interface ServedReconciler extends Reconciled {
   reconcilerVersion: ReconcilerVersion | undefined
   /** The limit of calls that read or change the function's external system. Left out: no limit. */
   rateLimit?: TokenBucket
+  /** The rates that limit its runs in all processes together. Left out: none. */
+  rates?: readonly RunRate[]
   /**
    * Notes the revision that has decided on an object. Returns the time at which the object has to run again for that.
    */

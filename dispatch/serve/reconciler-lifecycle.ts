@@ -2,7 +2,7 @@ import { type Invoke, type KubeObject, type ResourceRef, type RunLog, resourceNa
 import type { StoredEvent } from '#events'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
 import { Serial, TokenBucket } from '#primitives'
-import type { WorkQueue } from '#queue'
+import type { RunRate, WorkQueue } from '#queue'
 import { reconciled, sameJson } from '#reconcile'
 import {
   coverageId,
@@ -43,6 +43,8 @@ export interface ReconcilerLifecycleDeps extends ReconciliationDeps {
   revision: string | undefined
   /** The access to the servers of functions. */
   access: readonly FunctionAccess[]
+  /** See DispatcherDeps. */
+  runRates: readonly RunRate[]
   /** Whether EVENTS has all objects of the resource that concern the Reconciler with this coverage ID. */
   isSynced: (ref: ResourceRef, coverageId: string, namespaces?: readonly string[]) => boolean
   /** Returns the Reconciler that may act under the identity of this one. Undefined: not known yet. */
@@ -162,7 +164,8 @@ export class ReconcilerLifecycle {
     const what = reconciled(this.#name, spec, (resource) => events.isReferenceOnly(resource), state.maxBytes)
     const limit = spec.external?.rateLimit
     const rateLimit = limit && new TokenBucket(limit, () => performance.now())
-    const served = { ...what, invoke: callee.invoke, reconcilerVersion, ranBy, rateLimit }
+    const rates = ratesOf(this.#name, spec, this.#deps.runRates)
+    const served = { ...what, invoke: callee.invoke, reconcilerVersion, ranBy, rateLimit, rates }
     this.#current = { spec, callee, worker: new ReconcilerWorker(actingAs(this.#deps, spec), queue, served, log) }
     const { concurrency: slots, invoke } = spec
     this.#logOnce('info', { slots, ...(invoke.http && { calls: shownUrl(invoke.http.url) }) }, 'reconciler served')
@@ -219,6 +222,12 @@ export class ReconcilerLifecycle {
     this.#deps.log.warn({ err: error, reconciler: this.#name }, 'reconciler cannot be served yet')
     if (!this.#stopped) this.#retry = setTimeout(() => this.reconsider(), RETRY_MS)
   }
+}
+
+/** Returns the rates of a Reconciler. Its own is asked first: permits of the others are not lost for it. */
+function ratesOf(name: string, { runRate }: ReconcilerSpec, shared: readonly RunRate[]): RunRate[] {
+  const ofTeams = shared.filter(({ limits }) => limits.includes(name))
+  return runRate === undefined ? ofTeams : [{ name, limits: [name], ...runRate }, ...ofTeams]
 }
 
 /** Returns the resources of which all objects have to be in EVENTS before the first run. */

@@ -39,6 +39,7 @@ export class ReconcilerWorker {
       reconciler: served.name,
       slots: served.spec.concurrency,
       backoff: served.spec.backoff,
+      rates: served.rates,
       handler: (lease) => this.#handle(lease),
       onFinished: (lease, result) => this.#end(lease, result),
     })

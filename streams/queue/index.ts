@@ -16,6 +16,7 @@ export {
   type Lease,
   LeaseLostError,
   type QueueObserver,
+  type RunRate,
   type Safety,
   type ServeOptions,
   type Worker,

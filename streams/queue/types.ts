@@ -77,6 +77,19 @@ export class LeaseLostError extends Error {
   override readonly name = 'LeaseLostError'
 }
 
+/**
+ * A rate that all processes keep together: in any W seconds, at most perSecond × W + burst runs begin. Reconcilers with
+ * a rate of the same name share it.
+ */
+export interface RunRate {
+  name: string
+  /** The Reconcilers that it limits. */
+  limits: readonly string[]
+  perSecond: number
+  /** Default: the runs of a second, at least 2. */
+  burst?: number | undefined
+}
+
 export interface ServeOptions {
   reconciler: string
   /** The number of keys held at once, of both lanes together. */
@@ -85,6 +98,8 @@ export interface ServeOptions {
   handler: (lease: Lease) => Promise<Finish | HandBack>
   /** The backoff for runs that throw or crash their process, and so return no time of their own. */
   backoff?: BackoffTerms
+  /** Rates that all processes keep together. Left out: no request is made for them. */
+  rates?: readonly RunRate[]
   /** fenced: the finish was not stored, because the lease was lost. The key is queued again. */
   onFinished?: (lease: Lease, result: 'finished' | 'fenced') => void
 }

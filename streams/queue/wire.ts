@@ -35,6 +35,9 @@ export class Names {
     return `${this.#root}key._`
   }
 
+  /** The subject of a rate that several processes keep together. It has fewer parts than that of a record. */
+  rate = (name: string): string => `${this.#root}key._rate.${name.replaceAll('.', '_')}`
+
   token = (reconciler: string, lane: Lane, key: string): string =>
     `${this.#root}work.${reconcilerPart(reconciler)}.${lane}.${key}`
 
@@ -141,6 +144,31 @@ export interface Address {
   key: string
   worker: string
 }
+
+/** The state of a rate, if its message has not changed since. It expires when the rate is long unused. */
+export function rateMessage(
+  { name, limits }: { name: string; limits: readonly string[] },
+  { usedUntil, now, after }: { usedUntil: number; now: number; after: number },
+  names: Names,
+): WireMessage {
+  const ttl = Math.ceil((usedUntil - now) / 1000) + RATE_TTL_S
+  const headers = {
+    [USED_UNTIL]: usedUntil.toFixed(3),
+    [LIMITS]: limits.join(','),
+    'Nats-TTL': `${ttl}s`,
+    'Nats-Expected-Last-Subject-Sequence': after,
+  }
+  return { subject: names.rate(name), headers, payload: '' }
+}
+
+export const rateFrom = ({ headers }: StoredMessage): { usedUntil: number; limits: string[] } => ({
+  usedUntil: Number(headers[USED_UNTIL] ?? 0),
+  limits: headers[LIMITS]?.split(',') ?? [],
+})
+
+const USED_UNTIL = 'Fairlead-Used-Until'
+const LIMITS = 'Fairlead-Limits'
+const RATE_TTL_S = 600
 
 /** Expiry of a release. A release has no content; the stream keeps one such message per worker for this long. */
 const DONE_TTL = '600s'

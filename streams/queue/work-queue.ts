@@ -16,6 +16,7 @@ import { Janitor, Overdue, StuckTokens } from './janitor.ts'
 import { backlogOf, depthOf, entriesOf, listEntries } from './list.ts'
 import { clockTolerance } from './machine.ts'
 import { type Causes, type Io, LANES, type Lane, type Token } from './record.ts'
+import { isLimited } from './run-rate.ts'
 import { ProcessSlots } from './slots.ts'
 import type { Announced, Backlog, Depth, Entry, KeyOf, QueueObserver, Safety, ServeOptions, Worker } from './types.ts'
 import { demandKey, Names, tokenFrom } from './wire.ts'
@@ -90,7 +91,7 @@ export interface WorkQueue {
   removeConsumers(reconciler: string): Promise<void>
   /** Returns the Reconcilers that any process has declared here. */
   reconcilers(): Promise<string[]>
-  /** Returns whether a process serves the Reconciler: it waits for keys, or runs one. */
+  /** Returns whether a process serves the Reconciler: it waits for keys or for a rate, or runs one. */
   isServed(reconciler: string): Promise<boolean>
   /** Lists entries. Entries in other states are not read. */
   list(options?: ListOptions): AsyncGenerator<Entry>
@@ -223,7 +224,7 @@ class JetStreamQueue implements WorkQueue {
   async isServed(reconciler: string): Promise<boolean> {
     const { js, names } = this.#deps
     if ((await waitingRequests(js, names, reconciler)) > 0) return true
-    return (await depthOf(this.#deps, reconciler)).running > 0
+    return (await depthOf(this.#deps, reconciler)).running > 0 || isLimited(this.#deps, reconciler)
   }
 
   async *list({ limit = Number.POSITIVE_INFINITY, ...which }: ListOptions = {}): AsyncGenerator<Entry> {

@@ -6,6 +6,7 @@ import type { Janitor } from './janitor.ts'
 import { LaneInHand } from './lane.ts'
 import type { HeldKey } from './machine.ts'
 import type { Causes, KeyRecord, Lane } from './record.ts'
+import { RunPermits } from './run-rate.ts'
 import { allowances, type LaneShare, type Sharer } from './slots.ts'
 import type { ServeOptions, Worker } from './types.ts'
 import { tokenFrom } from './wire.ts'
@@ -16,6 +17,12 @@ import { tokenFrom } from './wire.ts'
  */
 const HANDBACK_MS = 2000
 
+interface TakenKey {
+  held: HeldKey
+  /** The server's time until which the run may begin. Otherwise the key is queued again. */
+  beginsBy: number
+}
+
 /**
  * Serves one Reconciler: takes tokens of both lanes while slots are free, and runs the handler under a lease.
  *
@@ -25,11 +32,12 @@ const HANDBACK_MS = 2000
  *     #takeDue           a timer that was set here
  *       → #occupy        counts the slot
  *         → #work        a run of the key notes the token, or
+ *           → RunPermits.take   if the Reconciler has a rate: a permit (run-rate.ts). Without one the token goes back
  *           → #take      the lease, by compare-and-set (take.ts)
  *           → HandlerRuns.run   the handler, renewals and the end of the run (handler-runs.ts, finish.ts)
  *     drain              hands back what has not begun, and waits for the rest
  *
- * How many keys: slots of the process (slots.ts), of the lanes (allowances), and after lost leases (Capacity).
+ * How many keys: slots of the process (slots.ts), of the lanes (allowances), after lost leases (Capacity), and permits.
  */
 export class QueueWorker implements Worker, Sharer {
   readonly #deps: QueueDeps
@@ -38,6 +46,8 @@ export class QueueWorker implements Worker, Sharer {
   readonly #leaveJanitor: () => void
   readonly #runs: HandlerRuns
   readonly #timers: OwnTimers
+  /** Undefined: no rate limits the runs. */
+  readonly #permits: RunPermits | undefined
   /** Keys that are about to run here; the run reads state when it begins. Resolves to false if no run began. */
   readonly #arriving = new Map<string, Promise<boolean>>()
   readonly #inHand = new Set<Promise<void>>()
@@ -59,6 +69,9 @@ export class QueueWorker implements Worker, Sharer {
     }
     this.#timers = new OwnTimers(deps.clock, (key, record) => this.#takeDue(key, record))
     this.#runs = new HandlerRuns(deps, { ...options, onFinished }, this.#timers)
+    const { rates = [] } = options
+    const known = () => Math.min(this.high.backlog + this.low.backlog, this.#capacity.limit - this.busy)
+    if (rates.length > 0) this.#permits = new RunPermits(deps, rates, { known, opens: () => this.poke() })
     this.#lanes = { high: this.#openLane('high'), low: this.#openLane('low') }
     this.#leaveJanitor = janitor.enter(options.reconciler)
     deps.slots.join(this)
@@ -116,7 +129,7 @@ export class QueueWorker implements Worker, Sharer {
       slots,
       allowed: () => this.#allowances[lane],
       free: () => this.#free[lane],
-      onLoad: () => this.#deps.slots.changed(this),
+      onLoad: () => this.#loadChanged(),
       onMessage: (delivery) => this.#receive(inHand, delivery),
       onTurn: (namespace) => this.#occupy(inHand, this.#takeOf(namespace, inHand)),
     })
@@ -124,7 +137,17 @@ export class QueueWorker implements Worker, Sharer {
   }
 
   get #free(): Record<Lane, number> {
-    return this.#deps.slots.free(this.#capacity.limit - this.busy, this)
+    const slots = this.#capacity.limit - this.busy
+    const permitted = this.#permits?.free
+    if (permitted === undefined) return this.#deps.slots.free(slots, this)
+    const { high, low } = this.#deps.slots.free(Math.min(slots, permitted.all), this)
+    return { high, low: this.high.backlog > 0 ? Math.min(low, permitted.low) : low }
+  }
+
+  #loadChanged(): void {
+    this.#deps.slots.changed(this)
+    // A lane that turns out to be empty leaves its share of the permits to the other one.
+    if (this.#permits) this.poke()
   }
 
   get #allowances(): ReturnType<typeof allowances> {
@@ -230,8 +253,10 @@ export class QueueWorker implements Worker, Sharer {
     try {
       if (claim.delivery && (await this.#runs.of(key)?.note(claim.input.token.causes, claim.delivery))) return
       if (claim.input.waiting === undefined) this.#timers.take(key)
-      const held = await this.#arrive(key, this.#take(key, claim))
-      if (held) await this.#runs.run(key, held, claim, this.#drained !== undefined)
+      const taken = await this.#arrive(key, this.#take(key, claim))
+      if (taken === undefined) return
+      const isLate = this.#deps.clock.now() > taken.beginsBy
+      await this.#runs.run(key, taken.held, claim, this.#drained !== undefined || isLate)
     } catch (error) {
       if (error instanceof ConnectionClosedError || this.#abandon.signal.aborted) return
       this.#deps.log.error({ err: error, reconciler, key }, 'key left to the queue')
@@ -239,21 +264,33 @@ export class QueueWorker implements Worker, Sharer {
   }
 
   /** Takes the key. If it was taken before its timer is due, resolves when the timer is due. */
-  async #take(key: string, claim: KeyClaim): Promise<HeldKey | undefined> {
+  async #take(key: string, claim: KeyClaim): Promise<TakenKey | undefined> {
     const { signal } = this.#abandon
     const { clock, slots } = this.#deps
+    const beginsBy = this.#permits ? await this.#permits.take() : Number.POSITIVE_INFINITY
+    if (beginsBy === undefined) return this.#putBack(claim)
     const began = performance.now()
     const held = await takeKey(this.#deps, { reconciler: this.#options.reconciler, key }, claim, signal)
     slots.took(began, performance.now())
-    const due = held && dueAt(claim)
-    if (due === undefined) return held
+    if (held === undefined) return undefined
+    const due = dueAt(claim) ?? 0
     for (let early = due - clock.now(); early > 0; early = due - clock.now()) await pause(Math.ceil(early), signal)
-    return held
+    return { held, beginsBy }
   }
 
-  async #arrive(key: string, taking: Promise<HeldKey | undefined>): Promise<HeldKey | undefined> {
+  /** Leaves a key, which may not run now, in the queue, and asks for no more until a run may be permitted. */
+  #putBack({ delivery, input, onOccupied }: KeyClaim): undefined {
+    onOccupied?.()
+    if (delivery === undefined) return
+    const inHand = this.#lanes[input.token.lane]
+    inHand.backlog++
+    inHand.puller.giveUp()
+    delivery.nak()
+  }
+
+  async #arrive(key: string, taking: Promise<TakenKey | undefined>): Promise<TakenKey | undefined> {
     const arrival = taking.then(
-      (held) => held !== undefined,
+      (taken) => taken !== undefined,
       () => false,
     )
     this.#arriving.set(key, arrival)
@@ -267,6 +304,7 @@ export class QueueWorker implements Worker, Sharer {
   async #drain(): Promise<void> {
     this.#leaveJanitor()
     this.#timers.clear()
+    this.#permits?.end()
     await Promise.all(Object.values(this.#lanes).map((lane) => endedWithin(HANDBACK_MS, lane.drain())))
     await Promise.race([Promise.all(this.#inHand), this.#graceOver.promise])
     this.#runs.takeBack()

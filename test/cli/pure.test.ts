@@ -89,6 +89,8 @@ describe('configuration', () => {
     ['FAIRLEAD_EVENTS_MAX_BYTES', '0Gi'],
     ['FAIRLEAD_STORAGE_MAX_BYTES', '8192Ti'],
     ['FAIRLEAD_LEASE_SECONDS', 'soon'],
+    ['FAIRLEAD_RUN_RATES', '{"shop":{"perSecond":20}}'],
+    ['FAIRLEAD_RUN_RATES', '20'],
     ['FAIRLEAD_LEASE_SECONDS', '1'],
     ['FAIRLEAD_MAX_STATE_MIB', '0'],
     ['FAIRLEAD_MAX_STATE_MIB', '1.5'],

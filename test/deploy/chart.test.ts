@@ -8,6 +8,7 @@ import type { KubeObject } from '#contracts'
 import { builtins } from '#functions'
 import { functionRbac, platformRbac, reconcilerCrd } from '#install'
 import { ensureBinaries, silentProgress } from '#lab'
+import { readConfig } from '#process/config'
 import { definitionsOf, manifest } from '#sdk'
 import { natsCertificates } from '../../cli/install/certificates.ts'
 import { command } from '../support/command.ts'
@@ -241,7 +242,18 @@ describe('the chart of Fairlead', () => {
     await writeFile(join(dir, 'teams.yaml'), shown)
     const others = ['--set', `image.digest=sha256:${'a'.repeat(64)},dispatcher.builtin={at}`]
     const without = byTitle(await rendered(CHART, ...others))
-    const made = await rendered(CHART, ...others, '-f', join(dir, 'teams.yaml'))
+    const all = JSON.stringify(await rendered(CHART, ...others, '-f', join(dir, 'teams.yaml')))
+    const rates: string[] = []
+    // All dispatchers keep the rate of the team, since each of them may run its functions.
+    const made: KubeObject[] = JSON.parse(
+      all.replaceAll(/,{"name":"FAIRLEAD_RUN_RATES","value":("(?:[^"\\]|\\.)*")}/g, (_, value) => {
+        rates.push(JSON.parse(value))
+        return ''
+      }),
+    )
+    const { FAIRLEAD_RUN_RATES: kept } = readConfig({ FAIRLEAD_RUN_RATES: rates[0] })
+    expect(rates).toEqual([rates[0], rates[0]])
+    expect(kept).toEqual([{ name: 'team/shop', limits: ['shop', 'shop-mail'], perSecond: 20, burst: 40 }])
     const ofTeam = made.filter((one) => !(titleOf(one) in without))
     expect(byTitle(made)).toMatchObject(without)
     expect(new Set(ofTeam.map(({ kind, metadata: { name, namespace } }) => `${kind} ${name} ${namespace}`))).toEqual(

@@ -320,6 +320,14 @@ const SITUATIONS: Record<string, Row> = {
     'QueuedLong',
     `kubectl patch reconciler website --type merge -p '{"spec":{"concurrency":512}}'`,
   ],
+  'it is queued for long because of a rate': [
+    one({
+      object: reconciler({ runRate: { perSecond: 2 } }),
+      rows: [row({ state: 'queued', position: 900, since: ago(300) })],
+    }),
+    'QueuedByRate',
+    'kubectl edit reconciler website',
+  ],
   'a change was not answered': [
     { object: website({ generation: 3 }) },
     'ChangeUnanswered',

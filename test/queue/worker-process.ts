@@ -5,7 +5,7 @@
 import { appendFileSync, readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connectJetStream } from '#nats'
-import { openQueue } from '#queue'
+import { openQueue, type RunRate } from '#queue'
 import { randomFrom } from '../support/random.ts'
 import { silent } from '../support/silent.ts'
 
@@ -21,6 +21,7 @@ export interface WorkerSettings {
   /** Seed of the lengths of its runs. */
   seed?: number
   slots?: number
+  rates?: readonly RunRate[]
   /** The grace period for runs in flight at SIGTERM. */
   graceMs?: number
 }
@@ -42,6 +43,7 @@ const queue = await openQueue(js, {
 const worker = queue.serve({
   reconciler: settings.reconciler,
   slots: settings.slots ?? 8,
+  ...(settings.rates && { rates: settings.rates }),
   handler: async ({ key, owner, attempt, signal }) => {
     const version = Number(readFileSync(`${settings.dir}/${key}`, 'utf8'))
     log({ event: 'start', key, owner, version, attempt })

@@ -128,6 +128,16 @@ function stateOf(row: Row, one: ReconcilerSituation, situation: Situation): Find
             step('Wait until it runs.', `fairlead queue show ${key}`),
           ),
         ]
+      const runRate = specOf(one)?.runRate
+      if (runRate !== undefined)
+        return [
+          finding(
+            'QueuedByRate',
+            'pending',
+            `it waits for its turn since ${duration(forMs)}, place ${place}; all processes together begin ${runRate.perSecond} runs a second`,
+            step('Wait, or raise spec.runRate of the Reconciler.', `kubectl edit reconciler ${nameOf(one.object)}`),
+          ),
+        ]
       const concurrency = specOf(one)?.concurrency ?? 256
       return [
         finding(

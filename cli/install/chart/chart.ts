@@ -5,6 +5,7 @@ import { definitionsOf, manifest, type Reconciler } from '#sdk'
 import { SHARD_LABEL } from '#spec'
 import { consoleRbac, consoleWritesRbac, functionRbac, platformRbac } from '../rbac.ts'
 import { reconcilerCrd } from '../reconciler.ts'
+import { ratesOf, withTeams } from './teams.ts'
 import {
   type ChartFile,
   chartFile,
@@ -141,30 +142,9 @@ function dispatcher(objects: readonly KubeObject[]): Promise<string> {
   const template = new Templated()
   const deployment = objectOf(objects, 'Deployment', 'fairlead-dispatcher')
   set(deployment, `${CONTAINER}/args/-`, modulesOf(template))
-  return processOf('dispatcher', objects, template, [replicasOf(template), shardIn(objects, 'dispatcher', template)])
+  const variables = [replicasOf(template), shardIn(objects, 'dispatcher', template), ratesOf(template)]
+  return processOf('dispatcher', objects, template, variables)
 }
-
-/** Adds the dispatchers of teams. Each has the values of `dispatcher`, except functions, under those of its team. */
-const withTeams = (dispatcher: string): string => `\
-{{- define "fairlead.dispatchers" }}
-${dispatcher.trimEnd()}
-{{- end }}
-{{- include "fairlead.dispatchers" . }}
-{{- if not .Values.shard }}
-{{- range .Values.teams }}
-{{- if .dispatcher }}
-{{- $values := deepCopy $.Values }}
-{{- $_ := set $values "team" .name }}
-{{- $_ := set $values "dispatcher" (mergeOverwrite $values.dispatcher (dict "functions" list "builtin" list) .dispatcher) }}
-{{- with .image }}
-{{- $_ := set $values "image" (mergeOverwrite (dict "tag" "latest" "digest" "" "pullPolicy" $.Values.image.pullPolicy) .) }}
-{{- end }}
----
-{{- include "fairlead.dispatchers" (dict "Values" $values "Release" $.Release) }}
-{{- end }}
-{{- end }}
-{{- end }}
-`
 
 const modulesOf = (template: Templated): string =>
   template.items(
@@ -277,7 +257,7 @@ async function small(): Promise<string> {
   set(pods, `${CONTAINER}/args/-`, modulesOf(template))
   const own = (get(pods, `${CONTAINER}/env`) as { name: string }[]).filter(({ name }) => !name.endsWith('_MAX_BYTES'))
   const more = template.items('{{- with .Values.dispatcher.env }}', '{{- toYaml . | nindent 12 }}', '{{- end }}')
-  set(pods, `${CONTAINER}/env`, [...own, limitsOf(template), more])
+  set(pods, `${CONTAINER}/env`, [...own, limitsOf(template), ratesOf(template), more])
   const given = get(moving, `${CONTAINER}/env`) as { name: string; value?: string }[]
   const kept = given.filter(({ name }) => name !== 'FAIRLEAD_REPLICAS')
   for (const one of kept) if (one.name === 'NATS_URL') one.value = template.value('include "fairlead.natsUrl" .')
