@@ -30,14 +30,14 @@ export class GoneError extends Error {
   override readonly name = 'GoneError'
 }
 
-/** A function over HTTP returned no outcome. The error may pass. */
+/** A function over HTTP, or one that waits for a process of its own, returned no outcome. The error may pass. */
 export class FunctionError extends Error {
   override readonly name = 'FunctionError'
   /** The delay before the next request that the function asks for. Left out: the backoff applies. */
   readonly afterSeconds: number | undefined
   /**
-   * No server of the function answered, or a proxy reported that: the function is starting or gone. The object is not
-   * the cause.
+   * No server of the function answered, or a proxy reported that: the function is starting or gone. Or no process was
+   * free. The object is not the cause.
    */
   readonly isAway: boolean
   /** The answer names the function, so that no proxy has made it. */

@@ -1,8 +1,10 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { ConflictError, type Invoke, notePlace, RetryAfterError, type RunLog, TerminalError } from '#contracts'
+import { RunTimeoutError } from '#reconcile'
 import { type Reconciler, toInvoke } from '#sdk'
 import { type BlockedCall, CallTracker, catchUnhandledErrors, exitWhenBlocked, reportExits } from './isolation/exits.ts'
 import { COMES_TO_REST_MS, type FromFunction, type Isolated, type Thrown } from './isolation/isolation-messages.ts'
+import { Behaviour, type Ending, Places } from './isolation/places.ts'
 
 export interface GuardOptions {
   /** The modules of the functions, which threads load again. */
@@ -35,7 +37,6 @@ export function guardFunctions({ files, leaseMs, log, fatal, blocked }: GuardOpt
   }
 }
 
-const MAX_PROCESSES = 4
 /** The highest heap limit of an isolated process, in MiB. */
 const HEAP_MB = 512
 /** The share of the memory limit that this process and isolated processes have together, for the heap of one of them. */
@@ -48,9 +49,7 @@ const KEPT_MS = 10_000
  * ends only that process. A process that has answered and has nothing pending is reused. If a reused process ends during
  * a call, either call may be the cause, so the call is repeated in a process of its own.
  *
- * If more calls are suspected than may be isolated, most likely something else has ended their process: it was killed
- * with hundreds of runs. They wait until an isolated call of their function ends. If that has come back, they run here.
- * If it has not, then all calls of the function are isolated one after the other, suspected or not, until one comes back.
+ * `Places` decides which calls are isolated, and which wait.
  */
 export function isolation(
   files: readonly string[],
@@ -58,8 +57,7 @@ export function isolation(
 ): (reconciler: string, here: Invoke) => Invoke {
   /** At most one process: several would only be needed after something else has ended many runs. */
   let idle: ConfinedProcess | undefined
-  let busy = 0
-  let end = Promise.withResolvers<void>()
+  const places = new Places()
 
   const keep = (used: ConfinedProcess): void => {
     if (idle !== undefined || !used.isReusable) return void used.end()
@@ -86,46 +84,30 @@ export function isolation(
   }
 
   return (reconciler, here) => {
-    /** Whether the isolated call that ended last has come back, by an answer or by an error. Undefined: there was none. */
-    let comesBack: boolean | undefined
-    let own = 0
-    const hasPlace = () => busy < MAX_PROCESSES && (comesBack !== false || own === 0)
-    const isFree = () => comesBack === true || (comesBack === undefined && own === 0)
-    return async (input, context) => {
-      if (!context.suspect && comesBack !== false) return here(input, context)
-      while (!hasPlace()) {
-        if (isFree()) return here(input, context)
-        await ended(end.promise, context.signal)
-      }
-      busy++
-      own++
+    const of = new Behaviour()
+    const callHere: Invoke = async (input, context) => {
       try {
-        const answer = await callApart(reconciler, input, context)
-        comesBack = true
-        return answer
-      } catch (error) {
-        comesBack = !(error instanceof ProcessEndedError || context.signal.aborted)
-        throw error
+        return await here(input, context)
       } finally {
-        busy--
-        own--
-        end.resolve()
-        end = Promise.withResolvers()
+        if (!context.signal.aborted) places.cameBack(of)
       }
     }
-  }
-}
-
-/** Resolves when the promise does. Rejects when the signal is given. */
-async function ended(promise: Promise<void>, signal: AbortSignal): Promise<void> {
-  signal.throwIfAborted()
-  const { promise: aborted, reject } = Promise.withResolvers<never>()
-  const abort = () => reject(signal.reason as Error)
-  signal.addEventListener('abort', abort, { once: true })
-  try {
-    await Promise.race([promise, aborted])
-  } finally {
-    signal.removeEventListener('abort', abort)
+    return async (input, context) => {
+      const place = places.take(of, context.suspect) ?? (await places.wait(of, context))
+      if (place === 'here') return of.works ? here(input, context) : callHere(input, context)
+      let ending: Ending = 'unknown'
+      try {
+        const answer = await callApart(reconciler, input, context)
+        ending = 'back'
+        return answer
+      } catch (error) {
+        if (error instanceof ProcessEndedError || error instanceof RunTimeoutError) ending = 'lost'
+        else if (!context.signal.aborted) ending = 'back'
+        throw error
+      } finally {
+        places.free(of, ending)
+      }
+    }
   }
 }
 

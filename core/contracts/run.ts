@@ -240,6 +240,8 @@ export interface RunContext {
   log: RunLog
   /** Several runs of this key have crashed their process, and none has succeeded since. The run has to be isolated. */
   suspect?: boolean
+  /** Stops the time-out of the call while it has to wait, and starts it anew. Settles as the wait does. */
+  untimed?: <T>(wait: Promise<T>) => Promise<T>
   /** W3C Trace Context of the run, for requests that the function causes. */
   traceparent?: string | undefined
   /** Receives the version of the function that has answered, if it is known. */

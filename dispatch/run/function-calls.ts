@@ -56,15 +56,21 @@ export class FunctionCalls {
     // AbortSignal.any() would cost more than the rest of this method.
     const call = new AbortController()
     const giveUp = () => call.abort(signal.reason)
-    const timer = setTimeout(
-      () => call.abort(new RunTimeoutError(`the function did not finish within ${timeoutSeconds} s`)),
-      timeoutSeconds * 1000,
-    )
+    const timeOut = () => call.abort(new RunTimeoutError(`the function did not finish within ${timeoutSeconds} s`))
+    let timer = setTimeout(timeOut, timeoutSeconds * 1000)
+    const untimed: RunContext['untimed'] = async (wait) => {
+      clearTimeout(timer)
+      try {
+        return await wait
+      } finally {
+        timer = setTimeout(timeOut, timeoutSeconds * 1000)
+      }
+    }
     signal.addEventListener('abort', giveUp, { once: true })
     this.#underWay.add(of)
     const unwatch = this.#watch(call.signal, of, IGNORED_AFTER_TIMEOUTS * timeoutSeconds)
     try {
-      const outcome = await invoke(input, { signal: call.signal, ...context })
+      const outcome = await invoke(input, { signal: call.signal, ...context, untimed })
       call.signal.throwIfAborted()
       return outcome
     } catch (error) {

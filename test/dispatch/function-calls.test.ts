@@ -84,6 +84,37 @@ describe('a call that ignores its signal', () => {
   })
 })
 
+it('the time for which a call waits in this process is no part of its time', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  try {
+    const waits = Promise.withResolvers<string>()
+    const begun = vi.fn<(place: string | undefined) => void>()
+    const hanging: Invoke = async (_, { signal, untimed }) => {
+      begun(await untimed?.(waits.promise))
+      return new Promise((_resolve, reject) =>
+        signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true }),
+      )
+    }
+    const { signal } = new AbortController()
+    let end = 'pending'
+    const ended = new FunctionCalls()
+      .within(2, of('a'), hanging, input, { signal, log })
+      .catch((error: Error) => (end = error.message))
+    vi.advanceTimersByTime(10_000)
+    waits.resolve('a place')
+    await settled()
+    expect(begun).toHaveBeenCalledWith('a place')
+    vi.advanceTimersByTime(1999)
+    await settled()
+    expect(end).toBe('pending')
+    vi.advanceTimersByTime(1)
+    await ended
+    expect(end).toBe('the function did not finish within 2 s')
+  } finally {
+    vi.useRealTimers()
+  }
+})
+
 it('a call that fails because its signal was aborted says why that was', async () => {
   const calls = new FunctionCalls()
   const over = new AbortController()
