@@ -22,7 +22,7 @@ export async function usage(
   const period = periodFor(since, new Date(), by)
   await using js = await openJetStream(settings, 'usage')
   reportConnection(js, await createLogger(settings))
-  const sums = sumUsage(await viewUsage(js, settings.FAIRLEAD_PREFIX).since(period, since), by)
+  const sums = await sumUsage(viewUsage(js, settings.FAIRLEAD_PREFIX).since(period, since), by)
   print(FORMATS[output](sums, by))
 }
 

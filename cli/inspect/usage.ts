@@ -6,6 +6,7 @@ import {
   type Usage,
   type UsagePeriod,
   type UsageRow,
+  UsageRows,
   type UsageView,
 } from '#events'
 import { UsageError } from '#process/exit'
@@ -44,13 +45,23 @@ export function periodFor(since: Date, now: Date, by: readonly UsageDimension[])
   return period
 }
 
-export const usageSince = (view: UsageView, since: Date, now: Date): Promise<PeriodUsage[]> =>
-  view.since(periodFor(since, now, []), since)
+/** The limit of rows with a namespace, and that of all rows: about 10 MB. */
+const MOST_ROWS = [10_000, 20_000] as const
+
+/** Sums by function and namespace. */
+export async function usageSince(view: UsageView, since: Date, now: Date): Promise<UsageRow[]> {
+  const sums = new UsageRows(...MOST_ROWS)
+  for await (const { rows } of view.since(periodFor(since, now, []), since)) for (const row of rows) sums.add(row)
+  return [...sums]
+}
 
 /** Sorts by time if the first dimension is a time, otherwise by CPU time, the most first. */
-export function sumUsage(periods: readonly PeriodUsage[], by: readonly UsageDimension[]): UsageSum[] {
+export async function sumUsage(
+  periods: AsyncIterable<PeriodUsage> | Iterable<PeriodUsage>,
+  by: readonly UsageDimension[],
+): Promise<UsageSum[]> {
   const sums = new Map<string, UsageSum>()
-  for (const { start, rows } of periods)
+  for await (const { start, rows } of periods)
     for (const row of rows) {
       const of = by.map((dimension) => VALUES[dimension](row, start))
       const key = of.join(' ')

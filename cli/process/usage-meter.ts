@@ -1,17 +1,13 @@
 import type { Invoke, KubeObject } from '#contracts'
 import type { RunObserver } from '#dispatch'
-import { NO_USAGE, parseKey, type StoredEventReport, type UsageRow } from '#events'
+import { parseKey, type StoredEventReport, type UsageOf, type UsageRow, UsageRows } from '#events'
 
 /** The function of rows that belong to no function. The names of Reconcilers have no parentheses. */
 const PLATFORM = '(platform)'
 const BRIDGE = '(bridge)'
-/** The namespace of a row that has the sum of namespaces without a row of their own. */
-export const OTHER = '(other)'
 
-/** The limit of rows between two readings. Further namespaces share the row OTHER of their function. */
-const MOST_ROWS = 10_000
-
-type Of = Pick<UsageRow, 'function' | 'namespace'>
+/** The limit of rows with a namespace between two readings, and that of all rows. */
+const MOST_ROWS = [10_000, 20_000] as const
 
 /**
  * Attributes what this process uses to functions and namespaces.
@@ -27,7 +23,7 @@ type Of = Pick<UsageRow, 'function' | 'namespace'>
 export class UsageMeter {
   readonly #cpuMs: () => number
   #used = (): void => undefined
-  #rows = new Map<string, UsageRow>()
+  #rows = new UsageRows(...MOST_ROWS)
   /** The CPU time that rows have. */
   #paidMs = 0
   #activeRuns = 0
@@ -48,11 +44,11 @@ export class UsageMeter {
   take(): UsageRow[] {
     this.#pay({ function: PLATFORM })
     if (this.#requests > 0) {
-      this.#row({ function: PLATFORM }).requests += this.#requests
+      this.#rows.of({ function: PLATFORM }).requests += this.#requests
       this.#requests = 0
     }
-    const rows = [...this.#rows.values()]
-    this.#rows = new Map()
+    const rows = [...this.#rows]
+    this.#rows = new UsageRows(...MOST_ROWS)
     return rows
   }
 
@@ -103,7 +99,7 @@ export class UsageMeter {
 
   /** A run, or the dispatcher for a Reconciler, has sent one of these requests. */
   requestedBy({ reconciler, namespace }: { reconciler: string; namespace?: string | undefined }): void {
-    this.#row({ function: reconciler, namespace }).requests++
+    this.#rows.of({ function: reconciler, namespace }).requests++
     this.#requests--
   }
 
@@ -114,29 +110,19 @@ export class UsageMeter {
       reconciler === undefined || key === undefined
         ? { function: BRIDGE, namespace }
         : { function: reconciler, namespace: parseKey(key).namespace }
-    this.#row(of).storedBytes += bytes
+    this.#rows.of(of).storedBytes += bytes
   }
 
   /** A record was sent to RUNS. */
   storedRun({ reconciler, namespace }: { reconciler: string; namespace?: string | undefined }, bytes: number): void {
-    this.#row({ function: reconciler, namespace }).storedBytes += bytes
+    this.#rows.of({ function: reconciler, namespace }).storedBytes += bytes
   }
 
-  #pay(of: Of): UsageRow {
-    const row = this.#row(of)
+  #pay(of: UsageOf): UsageRow {
+    const row = this.#rows.of(of)
     const now = this.#cpuMs()
     row.cpuMs += now - this.#paidMs
     this.#paidMs = now
-    return row
-  }
-
-  #row({ function: name, namespace }: Of): UsageRow {
-    const key = `${name} ${namespace ?? ''}`
-    const known = this.#rows.get(key)
-    if (known !== undefined) return known
-    if (this.#rows.size >= MOST_ROWS && namespace !== OTHER) return this.#row({ function: name, namespace: OTHER })
-    const row = { function: name, namespace, ...NO_USAGE }
-    this.#rows.set(key, row)
     return row
   }
 }

@@ -3,26 +3,27 @@ import { once } from 'node:events'
 import { Counter, type Registry } from 'prom-client'
 import type { RunLog, Runnable } from '#contracts'
 import {
-  addUsage,
   declareUsage,
-  NO_USAGE,
   startOf,
   type Usage,
   type UsagePeriod,
   type UsageRow,
+  UsageRows,
   type UsageWriter,
   usageWriter,
 } from '#events'
 import type { Config } from './config.ts'
 import type { Streams } from './connections.ts'
 import { prefixOf } from './nats.ts'
-import { OTHER, type UsageMeter } from './usage-meter.ts'
+import type { UsageMeter } from './usage-meter.ts'
 
 /** The longest time for which usage is only in memory, and the most that is lost when the process is killed. */
 const STORE_EVERY_MS = 60_000
 const HOUR_MS = 3_600_000
 /** The limit of rows of one period. Above it, the half that used the least CPU is added to the rows OTHER. */
 const MOST_ROWS = 500
+/** The limit of functions in a message, which has 400 KB then, and in metrics. */
+const MOST_FUNCTIONS = 2000
 /** The limit of periods that wait while NATS does not answer: a day and a half of hours. */
 const MOST_PERIODS = 36
 const PERIODS: readonly UsagePeriod[] = ['hour', 'day']
@@ -30,7 +31,7 @@ const PERIODS: readonly UsagePeriod[] = ['hour', 'day']
 interface Open {
   period: UsagePeriod
   start: string
-  rows: Map<string, UsageRow>
+  rows: UsageRows
   /** Its rows are not stored. */
   isDirty: boolean
 }
@@ -54,7 +55,7 @@ export class UsageStore implements Runnable {
   /** Unique, because a container that starts again has its host name and process ID again. */
   readonly #id = randomUUID()
   readonly #periods = new Map<string, Open>()
-  readonly #totals = new Map<string, Usage>()
+  readonly #totals = new UsageRows(0, MOST_FUNCTIONS)
   #takenAt: number
   #isDeclared = false
   /** Failures in a row. */
@@ -76,7 +77,7 @@ export class UsageStore implements Runnable {
   }
 
   /** Returns what each function used since the start of the process. */
-  totals(): ReadonlyMap<string, Usage> {
+  totals(): Iterable<Readonly<UsageRow>> {
     this.#take()
     return this.#totals
   }
@@ -116,7 +117,7 @@ export class UsageStore implements Runnable {
         const { period, start, rows, isDirty } = open
         open.isDirty = false
         if (isDirty)
-          await write(this.#id, { period, start, rows: [...rows.values()] }).catch((error: unknown) => {
+          await write(this.#id, { period, start, rows: [...rows] }).catch((error: unknown) => {
             open.isDirty = true
             throw error
           })
@@ -135,17 +136,17 @@ export class UsageStore implements Runnable {
     const from = new Date(this.#takenAt)
     this.#takenAt = this.#now()
     const rows = this.#deps.meter.take()
-    for (const row of rows) addTo(this.#totals, row.function, { ...NO_USAGE }, row)
+    for (const row of rows) this.#totals.add({ ...row, namespace: undefined })
     for (const period of PERIODS) {
       const open = this.#opened(period, startOf(period, from))
       open.isDirty = true
-      for (const row of rows) addRow(open.rows, row)
+      for (const row of rows) open.rows.add(row)
       if (open.rows.size > MOST_ROWS) open.rows = folded(open.rows)
     }
   }
 
   #opened(period: UsagePeriod, start: string): Open {
-    const open = this.#periods.get(start) ?? { period, start, rows: new Map<string, UsageRow>(), isDirty: true }
+    const open = this.#periods.get(start) ?? { period, start, rows: new UsageRows(), isDirty: true }
     this.#periods.set(start, open)
     const [oldest = ''] = this.#periods.keys()
     if (this.#periods.size > MOST_PERIODS) this.#periods.delete(oldest)
@@ -153,22 +154,14 @@ export class UsageStore implements Runnable {
   }
 }
 
-function addTo<Sum extends Usage>(sums: Map<string, Sum>, key: string, none: Sum, more: Usage): void {
-  const sum = sums.get(key) ?? none
-  sums.set(key, sum)
-  addUsage(sum, more)
-}
-
-const addRow = (rows: Map<string, UsageRow>, row: UsageRow): void =>
-  addTo(rows, `${row.function} ${row.namespace ?? ''}`, { ...row, ...NO_USAGE }, row)
-
-/** Keeps the rows that used the most CPU. The sums of each function stay the same. */
-export function folded(rows: ReadonlyMap<string, UsageRow>): Map<string, UsageRow> {
-  const kept = new Map<string, UsageRow>()
-  const ranked = [...rows.values()].toSorted((a, b) => b.cpuMs - a.cpuMs)
-  for (const [index, row] of ranked.entries())
-    addRow(kept, index < MOST_ROWS / 2 || row.namespace === undefined ? row : { ...row, namespace: OTHER })
-  return kept
+/** Keeps the rows that used the most CPU. The sums of each function stay the same, up to MOST_FUNCTIONS. */
+export function folded(rows: Iterable<UsageRow>): UsageRows {
+  const kept = new UsageRows(MOST_ROWS / 2, MOST_FUNCTIONS)
+  for (const row of [...rows].toSorted((a, b) => b.cpuMs - a.cpuMs)) kept.add(row)
+  // New rows are compared with these the next time, and have a row of their own until then.
+  const open = new UsageRows()
+  for (const row of kept) open.add(row)
+  return open
 }
 
 const METRICS: [name: string, help: string, value: (usage: Usage) => number][] = [
@@ -188,7 +181,7 @@ export function usageMetrics(registry: Registry, store: Pick<UsageStore, 'totals
       registers: [registry],
       collect() {
         counter.reset()
-        for (const [controller, usage] of store.totals()) counter.inc({ controller }, value(usage))
+        for (const usage of store.totals()) counter.inc({ controller: usage.function }, value(usage))
       },
     })
   }

@@ -32,6 +32,57 @@ export function addUsage(sum: Usage, more: Usage): void {
   for (const field of USAGE_FIELDS) sum[field] += more[field]
 }
 
+/** What a row is about. */
+export type UsageOf = Pick<UsageRow, 'function' | 'namespace'>
+
+/**
+ * The namespace of the sum of the namespaces of a function that have no row of their own, and the function of the sum of
+ * functions that have none. The names of Reconcilers have no parentheses.
+ */
+export const OTHER = '(other)'
+
+/**
+ * Sums by function and namespace, in a limited number of rows: further namespaces share the row OTHER of their function,
+ * and then further functions the row of the function OTHER. All rows together are always everything that was added.
+ */
+export class UsageRows implements Iterable<Readonly<UsageRow>> {
+  readonly #mostNamespaces: number
+  readonly #most: number
+  readonly #rows = new Map<string, UsageRow>()
+
+  /** From so many rows on, a row is added only for a function; from `most` on, for none. Left out: without limit. */
+  constructor(mostNamespaces = Number.POSITIVE_INFINITY, most = mostNamespaces) {
+    this.#mostNamespaces = mostNamespaces
+    this.#most = most
+  }
+
+  get size(): number {
+    return this.#rows.size
+  }
+
+  add(row: UsageRow): void {
+    addUsage(this.of(row), row)
+  }
+
+  /** Returns the row to add to. */
+  of({ function: name, namespace }: UsageOf): UsageRow {
+    const key = `${name} ${namespace ?? ''}`
+    const known = this.#rows.get(key)
+    if (known !== undefined) return known
+    if (this.size >= this.#mostNamespaces && namespace !== undefined && namespace !== OTHER)
+      return this.of({ function: name, namespace: OTHER })
+    // The few rows that belong to no function stay rows of their own.
+    if (this.size >= this.#most && !name.startsWith('(')) return this.of({ function: OTHER })
+    const row = { function: name, namespace, ...NO_USAGE }
+    this.#rows.set(key, row)
+    return row
+  }
+
+  [Symbol.iterator](): Iterator<Readonly<UsageRow>> {
+    return this.#rows.values()
+  }
+}
+
 export type UsagePeriod = 'hour' | 'day'
 
 /** What one process used in one hour or day. */
@@ -54,6 +105,7 @@ export interface UsageOptions {
 }
 
 const DAY_SECONDS = 86_400
+const PERIOD_MS: Record<UsagePeriod, number> = { hour: 3_600_000, day: DAY_SECONDS * 1000 }
 export const HOURS_KEPT_DAYS = 3
 /** The limits of a new stream. They do not change an existing stream. */
 const LIMITS = { max_age: 400 * DAY_SECONDS * 1e9, max_bytes: 64 * 2 ** 20 }
@@ -97,31 +149,35 @@ export function usageWriter(js: JetStream, prefix: string | undefined): UsageWri
 export interface UsageView {
   readonly stream: string
   /**
-   * Returns what all processes used in the periods that begin at this time or later. Throws NoUsageError if the stream
-   * does not exist.
+   * Reads what each process used in each of the periods that begin at this time or later. Throws NoUsageError if the
+   * stream does not exist.
    */
-  since(period: UsagePeriod, since: Date): Promise<PeriodUsage[]>
+  since(period: UsagePeriod, since: Date): AsyncIterable<PeriodUsage>
 }
 
 export function viewUsage(js: JetStream, prefix?: string): UsageView {
   const { stream, root } = streamNames(prefix, 'USAGE')
   return {
     stream,
-    async since(period, since) {
+    async *since(period, since) {
       if ((await findStream(js, stream)) === undefined)
         throw new NoUsageError(
           `there is no stream ${stream} here: bridges and dispatchers make it within a minute; or is this another NATS (--nats), or another --prefix?`,
         )
       const first = startOf(period, since)
-      // A message that is replaced between two pages is read twice: the later one counts.
+      // Processes replace their messages of this period and of the one before. If that happens between two pages, a message
+      // is read twice, and the later one counts.
+      const open = startOf(period, new Date(Date.now() - PERIOD_MS[period]))
       const latest = new Map<string, PeriodUsage>()
       for await (const message of js.scan(stream, `${root}usage.${period}.>`, {
         since: new Date(`${startOf('day', since)}T00:00:00Z`),
       })) {
         const usage = usageIn(message)
-        if (usage !== undefined && usage.start >= first) latest.set(message.subject, usage)
+        if (usage === undefined || usage.start < first) continue
+        if (usage.start < open) yield usage
+        else latest.set(message.subject, usage)
       }
-      return [...latest.values()]
+      yield* latest.values()
     },
   }
 }

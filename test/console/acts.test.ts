@@ -34,6 +34,7 @@ function asking(may: Ask['may'] = async () => true) {
   const ask: Ask = {
     person: { name: 'ann', groups: [] },
     may,
+    isUnchecked: () => false,
     data,
     abilities: { writes: true },
     url: new URL('http://console/act'),

@@ -20,6 +20,7 @@ async function pageFor(given: Situation, ...allowed: string[]): Promise<string> 
   const { regions, head } = await objectPage({
     person: { name: 'ann', groups: [] },
     may: async ({ resource, namespace }) => allowed.includes(`${namespace}/${resource}`),
+    isUnchecked: () => false,
     data,
     abilities: { writes: false },
     url: new URL('http://console/objects/website/default/hello'),

@@ -3,7 +3,7 @@ import pino from 'pino'
 import { describe, expect, it } from 'vitest'
 import { type Access, type Action, localAccess } from '#console/access'
 import type { RunRecord } from '#contracts'
-import type { PeriodUsage, StoredRun } from '#events'
+import type { StoredRun, UsageRow } from '#events'
 import type { Row } from '#inspect'
 import { awayIn, type Data, type Unready } from '../../packages/console/data/data.ts'
 import { html } from '../../packages/console/html.ts'
@@ -81,11 +81,12 @@ const used = (name: string, namespace: string | undefined) => ({
   writes: 1,
   storedBytes: 9,
 })
-const USAGE: PeriodUsage = {
-  period: 'day',
-  start: '2026-11-23',
-  rows: [used('site', 'shop'), used('site', 'veiled'), used('(bridge)', 'hidden'), used('(platform)', undefined)],
-}
+const USAGE: UsageRow[] = [
+  used('site', 'shop'),
+  used('site', 'veiled'),
+  used('(bridge)', 'hidden'),
+  used('(platform)', undefined),
+]
 const DEPTH = { queued: 0, running: 0, waiting: 0, parked: 0 }
 const RUN: StoredRun = { sequence: 7, bytes: 1, record: RECORD }
 
@@ -107,11 +108,12 @@ function ask(path: string, rows: Row[], may: Ask['may'] = async () => true, para
     runsOf: async () => [RUN],
     run: async () => RUN,
     letters: async () => [],
-    usage: async () => [USAGE],
+    usage: async () => USAGE,
   } as Partial<Data> as Data
   return {
     person: { name: HOSTILE, groups: [] },
     may,
+    isUnchecked: () => false,
     data,
     abilities: { writes: true },
     url: new URL(path, 'http://console'),
@@ -376,6 +378,19 @@ describe('a person sees', () => {
     expect(await seenBy()).toEqual([])
   })
 
+  it('how many rows of usage are hidden because they asked for more than the console checks', async () => {
+    const access: Partial<Access> = {
+      async may(_, { namespace }, unchecked) {
+        if (namespace === 'veiled') unchecked?.()
+        return namespace === 'shop'
+      },
+    }
+    const asked = { ...ask('/usage', []), ...askedOnce(access as Access, { name: 'a', groups: [] }) }
+    const { regions } = await usagePage(asked)
+    expect(regions['hidden']?.text).toContain('1 row of a function in a namespace is hidden')
+    expect((await usagePage(ask('/usage', []))).regions['hidden']?.text).toBe('')
+  })
+
   it('dead letters, which may be of any object, only with the right to list them', async () => {
     await expect(deadPage(ask('/dead', [], allows('list sites')))).rejects.toThrow('reconcilers/dead')
     expect((await deadPage(ask('/dead', [], allows('list reconcilers/dead')))).regions['letters']?.text).toContain(
@@ -387,7 +402,7 @@ describe('a person sees', () => {
 it('a right is asked for once in a page, however many rows need it', async () => {
   let asked = 0
   const access = { may: async () => ++asked > 0 } as Partial<Access> as Access
-  const may = askedOnce(access, { name: 'a', groups: [] })
+  const { may } = askedOnce(access, { name: 'a', groups: [] })
   const rows = Array.from({ length: 1000 }, (_, index) => row('shop', `n${index}`))
   expect((await queueRows(ask('/queue/rows?to=300', rows, may))).total).toBe(1000)
   expect(asked).toBe(1)

@@ -30,6 +30,7 @@ function ask(params: string[], abilities: Partial<Abilities>, may: Ask['may'] = 
   return {
     person: { name: 'ann', groups: [] },
     may,
+    isUnchecked: () => false,
     data,
     abilities: { writes: false, ...abilities },
     url: new URL('http://console/'),

@@ -44,7 +44,7 @@ function exportedNames(): Set<string> {
   const nothing = async () => ({}) as never
   bridgeGauges(registry, () => undefined)
   certificateGauge(registry, undefined)
-  usageMetrics(registry, { totals: () => new Map() })
+  usageMetrics(registry, { totals: () => [] })
   storageGauges(registry, [], nothing, 1)
   depthGauges(registry, { reconcilers: async () => [], depth: nothing, backlog: nothing }, { count: nothing })
   return new Set(

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { RunStep } from '#dispatch'
-import type { PeriodUsage, UsageRow } from '#events'
+import { type PeriodUsage, type UsageRow, UsageRows } from '#events'
+import { usageSince } from '#inspect'
 import { folded, UsageStore } from '../../cli/process/usage.ts'
 import { UsageMeter } from '../../cli/process/usage-meter.ts'
 import { website } from './history/runs.ts'
@@ -135,7 +136,7 @@ const row = (name: string, namespace: string | undefined, cpuMs: number): UsageR
 
 it('of many namespaces those that use most keep a row, and each function keeps its sum', () => {
   const rows = Array.from({ length: 1500 }, (_, index) => row(index % 2 === 0 ? 'a' : 'b', `n${index}`, index))
-  const kept = [...folded(new Map(rows.map((one) => [`${one.function} ${one.namespace}`, one]))).values()]
+  const kept = [...folded(rows)]
   expect(kept.length).toBe(252)
   expect(
     kept.filter(({ namespace }) => namespace === '(other)').map(({ function: name, runs }) => [name, runs]),
@@ -145,6 +146,57 @@ it('of many namespaces those that use most keep a row, and each function keeps i
   ])
   for (const name of ['a', 'b'])
     expect(sumOf(kept.filter((one) => one.function === name))).toBe(sumOf(rows.filter((one) => one.function === name)))
+})
+
+describe('rows', () => {
+  const wanted = (count: number) =>
+    Array.from({ length: count }, (_, index) => row(`f${index}`, index % 2 === 0 ? undefined : `n${index}`, index))
+
+  it('of any number of functions and namespaces are limited, and together are what was added', () => {
+    const rows = new UsageRows(10, 20)
+    for (const one of wanted(1000)) rows.add(one)
+    rows.add(row('(platform)', undefined, 7))
+    const kept = [...rows]
+    expect(kept.length).toBeLessThanOrEqual(22)
+    expect(sumOf(kept)).toBe(sumOf(wanted(1000)) + 7)
+    expect(shown(kept)).toMatchObject({ '(platform)': { cpuMs: 7 }, f0: { runs: 1 }, '(other)': { runs: 980 } })
+  })
+
+  it('of a message are limited, whatever the number of functions: those that use most keep one', () => {
+    const kept = [...folded(wanted(10_000))]
+    expect(kept.length).toBeLessThanOrEqual(2001)
+    expect(sumOf(kept)).toBe(sumOf(wanted(10_000)))
+    expect(kept.find((one) => one.function === 'f9999')).toMatchObject({ cpuMs: 9999 })
+    expect(kept.find((one) => one.function === 'f1')).toBeUndefined()
+  })
+
+  it('of a report are limited, however many are read', async () => {
+    const view = {
+      stream: 'USAGE',
+      async *since() {
+        for (let day = 0; day < 400; day++)
+          yield {
+            period: 'day' as const,
+            start: `${day}`,
+            rows: Array.from({ length: 100 }, (_, index) => row('at', `n${day}-${index}`, 1)),
+          }
+      },
+    }
+    const rows = await usageSince(view, new Date(0), new Date())
+    expect(rows.length).toBeLessThanOrEqual(10_001)
+    expect(sumOf(rows)).toBe(40_000)
+  })
+
+  it('of a process are limited between two readings', () => {
+    const { meter, burn, total } = metered()
+    for (let index = 0; index < 30_000; index++) {
+      burn(1)
+      meter.run({ reconciler: `f${index}`, key: `n${index}.x`, step: 'written' } as RunStep)
+    }
+    const kept = meter.take()
+    expect(kept.length).toBeLessThanOrEqual(20_002)
+    expect(sumOf(kept)).toBe(total())
+  })
 })
 
 describe('the store', () => {
@@ -266,6 +318,6 @@ describe('the store', () => {
     run(5)
     await store.store()
     run(7)
-    expect(store.totals().get('at')).toMatchObject({ runs: 2, cpuMs: 12 })
+    expect([...store.totals()].find((one) => one.function === 'at')).toMatchObject({ runs: 2, cpuMs: 12 })
   })
 })

@@ -59,9 +59,9 @@ export function createClusterAccess({
       const token = bearerToken(request.headers.authorization)
       return token === undefined ? NO_TOKEN : tokens.personOf(token, request.socket.remoteAddress ?? '')
     },
-    async may(person, action) {
+    async may(person, action, unchecked = () => undefined) {
       try {
-        return await rights.may(person, action)
+        return await rights.may(person, action, unchecked)
       } catch (cause) {
         throw new AccessUnknownError(`it cannot be checked what you may see and do: ${reasonOf(cause)}`, { cause })
       }
@@ -125,6 +125,9 @@ interface AccessReviewsOptions {
   limited: (person: Person) => void
 }
 
+/** The person asks for more reviews than the console makes. */
+class NoTurnError extends Error {}
+
 /** The rights of people, from reviews of the API server. */
 class AccessReviews {
   readonly #options: AccessReviewsOptions
@@ -140,27 +143,33 @@ class AccessReviews {
   }
 
   /** Rejects where the API server cannot be asked. */
-  async may(person: ReviewedPerson, action: Action): Promise<boolean> {
-    for (const question of questionsOf(action)) if (await this.#isAllowed(person, question)) return true
+  async may(person: ReviewedPerson, action: Action, unchecked: () => void): Promise<boolean> {
+    for (const question of questionsOf(action)) if (await this.#isAllowed(person, question, unchecked)) return true
     return false
   }
 
-  async #isAllowed(person: ReviewedPerson, question: Action): Promise<boolean> {
+  async #isAllowed(person: ReviewedPerson, question: Action, unchecked: () => void): Promise<boolean> {
     const { name, groups, uid, extra } = person
     const { verb, group, resource, namespace, name: object } = question
     const who = JSON.stringify([name, groups, uid, extra])
     const key = JSON.stringify([who, verb, group, resource, namespace, object])
-    return this.#cache.known(key) ?? this.#reviewInTurn(person, who, key, question)
+    try {
+      return await this.#cache.get(key, () => this.#reviewInTurn(person, who, question))
+    } catch (error) {
+      if (!(error instanceof NoTurnError)) throw error
+      unchecked()
+      return false
+    }
   }
 
-  async #reviewInTurn(person: ReviewedPerson, who: string, key: string, question: Action): Promise<boolean> {
+  async #reviewInTurn(person: ReviewedPerson, who: string, question: Action): Promise<boolean> {
     const turn = this.#rates.memo(who).takeWithin(PATIENCE_MS)
     if ('returnMs' in turn) {
       this.#options.limited(person)
-      return false
+      throw new NoTurnError()
     }
     if (turn.waitMs > 0) await pause(turn.waitMs)
-    return this.#cache.get(key, () => this.#review(person, question))
+    return this.#review(person, question)
   }
 
   async #review({ name, groups, uid, extra }: ReviewedPerson, question: Action): Promise<boolean> {

@@ -34,8 +34,11 @@ export interface About {
 /** Decides the rights of people: on a developer's machine by a token, in a cluster by the API server's answer. */
 export interface Access {
   authenticate(request: IncomingMessage): Promise<Person | Refusal>
-  /** Whether the person may do this in the Kubernetes API. */
-  may(person: Person, action: Action): Promise<boolean>
+  /**
+   * Whether the person may do this in the Kubernetes API. Calls `unchecked` if a part of the answer is false because the
+   * person has asked too much.
+   */
+  may(person: Person, action: Action, unchecked?: () => void): Promise<boolean>
   /** Logs a write of a person that `may` has allowed, and reports it as an Event. */
   record(person: Person, what: string, about: About): Promise<void>
 }

@@ -6,9 +6,9 @@ import {
   isPresent,
   NoRunsError,
   NoUsageError,
-  type PeriodUsage,
   type RunsView,
   type StoredRun,
+  type UsageRow,
 } from '#events'
 import {
   type Asked,
@@ -92,8 +92,8 @@ export interface Data {
   /** The runs of one object, the newest first. */
   runsOf(of: Pick<RunRecord, 'reconciler' | 'namespace' | 'name'>): Promise<StoredRun[]>
   run(sequence: number): Promise<StoredRun | undefined>
-  /** What all processes used in this time before now. */
-  usage(ms: number): Promise<PeriodUsage[]>
+  /** What all processes used in this time before now, by function and namespace. */
+  usage(ms: number): Promise<UsageRow[]>
   /** What the names mean, without a look at the object. */
   target(asked: Asked): Promise<Target>
   situation(asked: Asked): Promise<Situation>
@@ -197,8 +197,8 @@ export function openData(settings: Config, log: Logger, { role, onRequest }: Dat
           USAGE_MS,
           async () => {
             const now = new Date()
-            const periods = usageSince((await demandNats()).usage, new Date(now.getTime() - ms), now)
-            return (await periods.catch(undefinedIfNone)) ?? []
+            const rows = usageSince((await demandNats()).usage, new Date(now.getTime() - ms), now)
+            return (await rows.catch(undefinedIfNone)) ?? []
           },
           { weight: READS_OF_A_SITUATION },
         ),

@@ -22,6 +22,8 @@ export interface Ask {
   person: Person
   /** Asked once for each action of a page. */
   may(action: Action): Promise<boolean>
+  /** Whether `may` was false because the person has asked too much. */
+  isUnchecked(action: Action): boolean
   data: Data
   abilities: Abilities
   url: URL
@@ -53,14 +55,18 @@ export class NotFoundError extends Error {
   override readonly name = 'NotFoundError'
 }
 
-/** A question that is asked again and again while a page is made. */
-export function askedOnce(access: Access, person: Person): Ask['may'] {
+/** Questions that are asked again and again while a page is made. */
+export function askedOnce(access: Access, person: Person): Pick<Ask, 'may' | 'isUnchecked'> {
   const known = new Map<string, Promise<boolean>>()
-  return (action) => {
-    const key = JSON.stringify(action)
-    const answer = known.get(key) ?? access.may(person, action).catch(asAway)
-    known.set(key, answer)
-    return answer
+  const unchecked = new Set<string>()
+  return {
+    may(action) {
+      const key = JSON.stringify(action)
+      const answer = known.get(key) ?? access.may(person, action, () => unchecked.add(key)).catch(asAway)
+      known.set(key, answer)
+      return answer
+    },
+    isUnchecked: (action) => unchecked.has(JSON.stringify(action)),
   }
 }
 

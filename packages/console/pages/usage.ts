@@ -1,6 +1,6 @@
-import { TO_LIST_NAMESPACES, toList } from '#console/access'
-import type { PeriodUsage, UsageRow } from '#events'
-import { NO_NAMESPACE, sumUsage, type UsageDimension, usageCells } from '#inspect'
+import { type Action, TO_LIST_NAMESPACES, toList } from '#console/access'
+import type { UsageRow } from '#events'
+import { sumUsage, type UsageDimension, usageCells } from '#inspect'
 import { html } from '../html.ts'
 import { type Ask, type Page, permitted, primaries } from './page.ts'
 import { empty, given, section, table, withQuery } from './parts.ts'
@@ -17,14 +17,17 @@ export async function usagePage(ask: Ask): Promise<Page> {
   const asked = given(ask.url, 'of') ?? ''
   const window = Object.hasOwn(WINDOWS, asked) ? asked : DEFAULT_WINDOW
   const days = WINDOWS[window] ?? 0
-  const rows = await seenRows(ask, await ask.data.usage(days * DAY_MS))
-  const sums = (title: string, by: UsageDimension) => {
-    const all = sumUsage([{ period: 'day', start: '', rows }], [by])
+  const { rows, unchecked } = await seenRows(ask, await ask.data.usage(days * DAY_MS))
+  const sums = async (title: string, by: UsageDimension) => {
+    const all = await sumUsage([{ period: 'day', start: '', rows }], [by])
     const shown = all.slice(0, MOST_ROWS).map((sum) => [html`<bdi>${sum.of[0]}</bdi>`, ...usageCells(sum)])
     const more = all.length - shown.length
     return html`${table(title, [title, ...FIGURES], shown)}${more > 0 && html`<p class="dim">… and ${more} more</p>`}`
   }
   const none = empty('No usage that you may see is stored for this time.', 'Processes store it a minute after a run.')
+  const hidden =
+    unchecked > 0 &&
+    html`<p class="dim">${unchecked} row${unchecked > 1 && 's'} of a function in a namespace ${unchecked > 1 ? 'are' : 'is'} hidden: the console checks a limited number of your permissions a second.</p>`
   const links = Object.keys(WINDOWS).map((one) =>
     one === window ? html`<strong>${one}</strong> ` : html`<a href="${withQuery('/usage', { of: one })}">${one}</a> `,
   )
@@ -34,25 +37,24 @@ export async function usagePage(ask: Ask): Promise<Page> {
     everyMs: 10_000,
     head: html`<h1>Usage</h1><p>Of the last ${links}</p>`,
     regions: {
-      functions: rows.length === 0 ? none : section('By function', sums('Function', 'function')),
-      namespaces: rows.length === 0 ? html`` : section('By namespace', sums('Namespace', 'namespace')),
+      hidden: html`${hidden}`,
+      functions: rows.length === 0 ? none : section('By function', await sums('Function', 'function')),
+      namespaces: rows.length === 0 ? html`` : section('By namespace', await sums('Namespace', 'namespace')),
     },
   }
 }
 
 /**
  * What the person may see: usage for objects that the person may list. Rows of the platform, and of functions without a
- * Reconciler, name namespaces only.
+ * Reconciler, name namespaces only. `unchecked`: the number of rows that the person perhaps may see.
  */
-async function seenRows(ask: Ask, periods: readonly PeriodUsage[]): Promise<UsageRow[]> {
+async function seenRows(ask: Ask, all: readonly UsageRow[]): Promise<{ rows: UsageRow[]; unchecked: number }> {
   const kinds = await primaries(ask)
-  const rows = sumUsage(periods, ['function', 'namespace']).map(({ of: [name = '', namespace], ...usage }) => ({
-    function: name,
-    namespace: namespace === NO_NAMESPACE ? undefined : namespace,
-    ...usage,
-  }))
-  return permitted(ask, rows, ({ function: name, namespace }) => {
+  const toSee = ({ function: name, namespace }: UsageRow): Action => {
     const kind = kinds.get(name)
     return kind === undefined ? TO_LIST_NAMESPACES : toList(kind, namespace)
-  })
+  }
+  const rows = await permitted(ask, all, toSee)
+  const seen = new Set(rows)
+  return { rows, unchecked: all.filter((row) => !seen.has(row) && ask.isUnchecked(toSee(row))).length }
 }

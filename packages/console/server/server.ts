@@ -45,7 +45,7 @@ export function createConsole({ data, access, cookieFor, abilities, log }: Conso
 
   const askOf = (person: Person, url: URL, params: readonly string[]): Ask => ({
     person,
-    may: askedOnce(access, person),
+    ...askedOnce(access, person),
     data: data.of(person.name),
     abilities,
     url,
