@@ -85,7 +85,7 @@ const FAMILIES: Family[] = [
   },
 ]
 
-/** A dimension of time gives the time of the sample, the others its labels. */
+/** The dimensions of time give the time of the sample, the shortest of them if there are several; the others are its labels. */
 function familyText(
   { name, unit, help, value }: Family,
   sums: readonly UsageSum[],
@@ -95,8 +95,10 @@ function familyText(
   const samples = sums.map((sum) => {
     const labels = by.flatMap((one, index) => (isTime(one) ? [] : [`${one}=${JSON.stringify(sum.of[index])}`]))
     const times = by.flatMap((one, index) => (isTime(one) ? [Date.parse(sum.of[index] ?? '') / 1000] : []))
+    // An hour begins with its day or later.
+    const time = Math.max(...times)
     const series = `${full}${labels.length === 0 ? '' : `{${labels.join()}}`}`
-    return { series, time: times[0] ?? 0, line: [series, value(sum), ...times.slice(0, 1)].join(' ') }
+    return { series, time, line: [series, value(sum), ...(times.length > 0 ? [time] : [])].join(' ') }
   })
   // The samples of a series stand together, the oldest first.
   samples.sort((a, b) => a.series.localeCompare(b.series) || a.time - b.time)

@@ -285,7 +285,7 @@ function dimensionsFrom(text: string): UsageDimension[] {
   const names = text.split(',').map((name) => name.trim())
   const isKnown = names.every((name) => Object.hasOwn(DIMENSIONS, name))
   if (!isKnown) throw new InvalidArgumentError(`give some of ${Object.keys(DIMENSIONS).join(', ')}.`)
-  return names as UsageDimension[]
+  return [...new Set(names)] as UsageDimension[]
 }
 
 const EVENTS_HELP = `

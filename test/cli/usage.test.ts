@@ -20,6 +20,9 @@ beforeAll(async () => {
   await write('two', inPeriod('day', NOW, THERE))
   await write('one', inPeriod('day', LONG_AGO, [used('at', 'shop', 1_000_000)]))
   await js.publish('usage.day.2000-01-01.other', 'no usage', {})
+  await declareUsage(js, { prefix: 'hours' })
+  for (const hour of [10, 11])
+    await usageWriter(js, 'hours')('one', inPeriod('hour', new Date(YESTERDAY.getTime() + hour * 3_600_000), HERE))
 })
 afterAll(async () => {
   await js?.close()
@@ -27,6 +30,7 @@ afterAll(async () => {
 })
 
 const NOW = new Date()
+const YESTERDAY = new Date(Math.floor(NOW.getTime() / 86_400_000 - 1) * 86_400_000)
 const LONG_AGO = new Date(NOW.getTime() - 200 * 86_400_000)
 const TODAY = startOf('day', NOW)
 const inPeriod = (period: UsagePeriod, time: Date, rows: UsageRow[]): PeriodUsage => ({
@@ -52,6 +56,47 @@ const columns = (text: string) =>
     .trimEnd()
     .split('\n')
     .map((line) => line.split(/ {2,}/))
+
+const LABEL = String.raw`[a-z_]+="(?:[^"\\\n]|\\["\\n])*"`
+const SAMPLE = new RegExp(
+  String.raw`^(?<name>[a-z_]+)(?:\{(?<labels>${LABEL}(?:,${LABEL})*)\})? (?<value>\S+)(?: (?<time>\S+))?$`,
+)
+
+/**
+ * Returns the values of each family of an OpenMetrics text with gauges, and the lines that break a rule of the format:
+ * lines of a family, and samples of a series, stand together, a series has a label once, and its times increase.
+ */
+function openMetrics(text: string) {
+  const values = new Map<string, number[]>()
+  const times = new Map<string, number | undefined>()
+  const faults: string[] = []
+  let family = ''
+  let last = ''
+  for (const line of text.split('\n').slice(0, -2)) {
+    const [, kind, about = '', rest = ''] = /^# (TYPE|UNIT|HELP) (\S+) (.+)$/.exec(line) ?? []
+    if (kind === 'TYPE') {
+      if (rest !== 'gauge' || values.has(about)) faults.push(line)
+      values.set(about, [])
+      ;[family, last] = [about, '']
+    } else if (kind !== undefined) {
+      if (about !== family || last !== '' || (kind === 'UNIT' && !about.endsWith(`_${rest}`))) faults.push(line)
+    } else {
+      const { name = '', labels = '', value = '', time } = SAMPLE.exec(line)?.groups ?? {}
+      const series = `${name} ${labels}`
+      const names = labels.split(',').map((label) => label.split('=')[0])
+      const at = time === undefined ? undefined : Number(time)
+      const isLater = at !== undefined && at > (times.get(series) ?? Number.POSITIVE_INFINITY)
+      const isNext = !times.has(series) || (last === series && isLater)
+      if (name !== family || new Set(names).size < names.length || !isNext || Number.isNaN(Number(value)))
+        faults.push(line)
+      times.set(series, at)
+      last = series
+      values.get(name)?.push(Number(value))
+    }
+  }
+  if (!text.endsWith('\n# EOF\n')) faults.push('no end')
+  return { values, faults }
+}
 
 describe('usage', () => {
   it('shows what each function has used in 30 days, the most CPU time first, and the sum of all', async () => {
@@ -131,6 +176,26 @@ describe('usage', () => {
       `fairlead_usage_runs{function="at"} 2 ${at(startOf('day', LONG_AGO))}`,
       `fairlead_usage_runs{function="at"} 6 ${at(TODAY)}`,
     ])
+  })
+
+  it.each([
+    'hour',
+    'function,hour',
+    'day,hour,function',
+    'month,day,namespace,function',
+    'function,function',
+    'function,namespace',
+  ])('exports OpenMetrics in which no series has two values for one time, by %s', async (by) => {
+    const hours = (format: string) =>
+      command(['--prefix', 'hours', 'usage', '-o', format, '--by', by, '--since', '2d'], { NATS_URL: nats.url })
+    const { stdout, code } = await hours('openmetrics')
+    expect(code).toBe(0)
+    const { values, faults } = openMetrics(stdout)
+    expect(faults).toEqual([])
+    const { stdout: json } = await hours('json')
+    expect(values.get('fairlead_usage_runs')).toHaveLength((JSON.parse(json) as unknown[]).length)
+    expect(values.get('fairlead_usage_runs')?.reduce((sum, value) => sum + value, 0)).toBe(8)
+    expect([...values.keys()]).toHaveLength(5)
   })
 
   it('exports JSON', async () => {
