@@ -31,17 +31,21 @@ export const at = (name: string, due: Date, command = 'echo YAY'): object => ({
 
 type Environment = Record<string, string>
 
-async function install(env: Environment): Promise<void> {
-  const installed = await command(['install', '--builtin', 'all'], env)
-  if (installed.code !== 0) throw new Error(`fairlead install failed: ${installed.stderr}`)
-}
+/** Calls `fairlead install` with these arguments. */
+export const installing =
+  (...args: string[]) =>
+  async (env: Environment): Promise<void> => {
+    const installed = await command(['install', ...args], env)
+    if (installed.code !== 0) throw new Error(`fairlead install failed: ${installed.stderr}`)
+  }
+const installBuiltin = installing('--builtin', 'all')
 
 /** Real servers on which `fairlead install` has been called. */
-export const startWorld = (options: Parameters<typeof startTestCluster>[0] = {}, installWith = install) =>
+export const startWorld = (options: Parameters<typeof startTestCluster>[0] = {}, installWith = installBuiltin) =>
   worldOn(startTestCluster({ nats: true, audit: true, ...options }), installWith)
 
 /** As startWorld(), on these servers. */
-export async function worldOn(starting: Promise<Cluster>, installWith = install): Promise<World> {
+export async function worldOn(starting: Promise<Cluster>, installWith = installBuiltin): Promise<World> {
   const cluster = await starting
   try {
     const env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '', FAIRLEAD_LEASE_SECONDS: '3' }

@@ -1,33 +1,26 @@
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
-import type { Cluster } from '#lab'
+import { type KubeClient, resourcePath } from '#kube'
+import { installing, type World, worldOn } from '../e2e/world.ts'
 import { Shop } from '../install/team-function.ts'
 import { until } from '../queue/support.ts'
 import { borrowCluster } from '../support/borrowed.ts'
-import { command } from '../support/command.ts'
 import { startFairlead } from '../support/fairlead.ts'
 import { Naughty } from './naughty.ts'
 
 const BAD = fileURLToPath(new URL('./naughty.ts', import.meta.url))
 const GOOD = fileURLToPath(new URL('../install/team-function.ts', import.meta.url))
 
-let cluster: Cluster & AsyncDisposable
+let world: World
 let kube: KubeClient
-let env: Record<string, string>
 beforeAll(async () => {
-  cluster = await borrowCluster({ nats: true })
-  env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '', FAIRLEAD_LEASE_SECONDS: '2' }
-  kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'test' })
+  world = await worldOn(borrowCluster({ nats: true }), async () => undefined)
+  kube = world.kube
   for (const name of ['shop', 'shop-test'])
     await kube.create('/api/v1/namespaces', { apiVersion: 'v1', kind: 'Namespace', metadata: { name } })
-  const { code, stderr } = await command(['install', '-f', BAD, '-f', GOOD], env)
-  if (code !== 0) throw new Error(stderr)
+  await installing('-f', BAD, '-f', GOOD)(world.env)
 })
-afterAll(async () => {
-  await kube?.close()
-  await cluster?.[Symbol.asyncDispose]()
-})
+afterAll(() => world?.[Symbol.asyncDispose]())
 
 const OBJECTS = 12
 const named = (name: string) => Array.from({ length: OBJECTS }, (_, index) => `${name}-${index}`)
@@ -44,7 +37,7 @@ async function livesOf(name: string, args: readonly string[]): Promise<number> {
   for (const one of names)
     await kube.create(resourcePath(Naughty, 'default'), Naughty.of({ metadata: { name: one }, spec: { does: 'exit' } }))
   for (let lives = 0; ; lives++) {
-    await using running = startFairlead([...args], env)
+    await using running = startFairlead([...args], world.env)
     const life = { isOver: false }
     void running.exited.then(() => (life.isOver = true))
     await open(`${name}-${lives}`)
@@ -66,8 +59,8 @@ describe('a function that ends its process on each of its objects', () => {
   })
 
   it('ends no run of a function in other dispatchers, and makes none wait', async () => {
-    await using _bridge = startFairlead(['bridge'], env)
-    await using good = startFairlead(['dispatch', '-f', GOOD], env)
+    await using _bridge = startFairlead(['bridge'], world.env)
+    await using good = startFairlead(['dispatch', '-f', GOOD], world.env)
     await good.logged(({ msg, reconciler }) => msg === 'reconciler served' && reconciler === 'shop')
     const lives = await livesOf('apart', ['dispatch', '-f', BAD])
     expect(lives).toBeGreaterThan(0)

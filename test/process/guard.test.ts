@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
-import type { Cluster } from '#lab'
+import { type KubeClient, resourcePath } from '#kube'
+import { installing, type World, worldOn } from '../e2e/world.ts'
 import { until } from '../queue/support.ts'
 import { borrowCluster } from '../support/borrowed.ts'
 import { command } from '../support/command.ts'
@@ -10,23 +10,17 @@ import { type FairleadProcess, type LogLine, startFairlead } from '../support/fa
 const MODULE = fileURLToPath(new URL('./naughty.ts', import.meta.url))
 const NAUGHTIES = { group: 'test.fairlead.dev', version: 'v1', resource: 'naughties' }
 
-let cluster: Cluster & AsyncDisposable
+let world: World
 let kube: KubeClient
-let env: Record<string, string>
 beforeAll(async () => {
-  cluster = await borrowCluster({ nats: true })
-  env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '', FAIRLEAD_LEASE_SECONDS: '2' }
-  kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'test' })
-  await command(['install', '-f', MODULE], env)
+  world = await worldOn(borrowCluster({ nats: true }), installing('-f', MODULE))
+  kube = world.kube
 })
 // Each of them runs again and again as long as it is there.
 afterEach(() => kube.request({ method: 'DELETE', path: resourcePath(NAUGHTIES, 'default') }))
-afterAll(async () => {
-  await kube?.close()
-  await cluster?.[Symbol.asyncDispose]()
-})
+afterAll(() => world?.[Symbol.asyncDispose]())
 
-const up = (...more: string[]) => startFairlead(['up', '-f', MODULE, ...more], env)
+const up = (...more: string[]) => startFairlead(['up', '-f', MODULE, ...more], world.env)
 const create = (name: string, does: string) =>
   kube.create(resourcePath(NAUGHTIES, 'default'), {
     apiVersion: 'test.fairlead.dev/v1',
@@ -84,7 +78,7 @@ describe('what a function does wrong', () => {
       expect(running.logs.filter(({ msg }) => msg.startsWith('a function has '))).toEqual([said])
       expect(said?.['stack']).toContainEqual(expect.stringMatching(/^doIt .*naughty\.ts:\d+$/))
     }
-    const { stdout } = await command(['explain', 'naughty/loops'], env)
+    const { stdout } = await command(['explain', 'naughty/loops'], world.env)
     expect(stdout).toMatch(/Blocked at test\/process\/naughty\.ts:\d+:\d+: the function has/)
     await using running = up()
     await create('good-too', 'nothing')
