@@ -2,10 +2,11 @@ import { setTimeout } from 'node:timers'
 import { type ResourceRef, resourceName } from '#contracts'
 import { pause } from '#primitives'
 import { holderOf, isRefused, RECONCILERS } from '#spec'
+import { Admission } from './admission.ts'
 import { Semaphore } from './change-pipeline.ts'
-import { Admission, ConditionWriter, currentConditions, type OverlappingCondition, overlapsOf } from './conditions.ts'
+import { ConditionWriter, currentConditions, type OverlappingCondition, overlapsOf } from './conditions.ts'
 import { FINALIZED, OrphanedFinalizers } from './orphaned-finalizers.ts'
-import { Publisher, Scopes } from './publisher.ts'
+import { Discovery, Publisher } from './publisher.ts'
 import type { Reconciler, RefusedReconciler } from './reconcilers.ts'
 import { Registry } from './registry.ts'
 import { Relations } from './relations.ts'
@@ -39,7 +40,7 @@ const ASK_FOR_INCARNATION_EVERY_MS = 5000
 class WatchingBridge implements Bridge {
   readonly #deps: BridgeDeps
   readonly #continuity: StreamContinuity
-  readonly #scopes: Scopes
+  readonly #discovery: Discovery
   readonly #publisher: Publisher
   readonly #relations: Relations
   readonly #resyncs: Resyncs
@@ -69,13 +70,13 @@ class WatchingBridge implements Bridge {
     this.#deps = deps
     this.#continuity = new StreamContinuity(deps)
     deps.watermark?.onLoss(() => this.#recheck())
-    this.#scopes = new Scopes(deps.kube)
+    this.#discovery = new Discovery(deps.kube, this.#ended.signal)
     const { events, log, random = Math.random, shard = '' } = deps
     const enqueue = (reconciler: string, key: string, lane: 'high' | 'low', cause: string) =>
       this.#publisher.enqueue(reconciler, key, lane, cause)
     const isClusterScoped = async (ref: ResourceRef) => {
-      await this.#scopes.discover([ref], this.#ended.signal)
-      return this.#scopes.isClusterScoped(ref)
+      await this.#discovery.discover([ref], this.#ended.signal)
+      return this.#discovery.isClusterScoped(ref)
     }
     this.#relations = new Relations({ events, log, signal: this.#ended.signal, isClusterScoped }, enqueue)
     this.#resyncs = new Resyncs({
@@ -87,8 +88,13 @@ class WatchingBridge implements Bridge {
       reconcilers: () => this.#admitted,
       routes: () => this.#routes,
     })
-    this.#publisher = new Publisher({ ...deps, scopes: this.#scopes, relations: this.#relations })
-    this.#admission = new Admission({ ...deps, shard, changed: () => this.#rerouting.poke() })
+    this.#publisher = new Publisher({ ...deps, discovery: this.#discovery, relations: this.#relations })
+    this.#admission = new Admission({
+      ...deps,
+      shard,
+      kindOf: (ref) => this.#discovery.kindOf(ref, this.#ended.signal),
+      changed: () => this.#rerouting.poke(),
+    })
     this.#registry = new Registry(log, shard, () => this.#review())
     this.#sweeper = new Sweeper({ ...deps, ...deps.sweep, now: this.#now, isWanted: () => this.#demand() })
     this.orphanedKeys = new OrphanedFinalizers({
@@ -178,7 +184,7 @@ class WatchingBridge implements Bridge {
   #demand(): ReturnType<SweeperDeps['isWanted']> {
     if (!this.#registry.isComplete || !this.#isRouted) return undefined
     const { served, refused } = this.#registry
-    return demandOf(served, refused, this.#scopes.isClusterScoped, this.orphanedKeys.asks())
+    return demandOf(served, refused, this.#discovery.isClusterScoped, this.orphanedKeys.asks())
   }
 
   #arrange(): void {
@@ -192,7 +198,7 @@ class WatchingBridge implements Bridge {
   }
 
   #places(ref: ResourceRef): WatchScope[] {
-    const namespaces = this.#scopes.isClusterScoped(ref) ? undefined : this.#routes.namespacesOf(ref)
+    const namespaces = this.#discovery.isClusterScoped(ref) ? undefined : this.#routes.namespacesOf(ref)
     return (namespaces ?? [undefined]).map((namespace) => ({ ref, namespace }))
   }
 
@@ -201,7 +207,7 @@ class WatchingBridge implements Bridge {
     const { signal } = this.#ended
     const refs = this.#routes.refs.filter((ref) => this.#routes.namespacesOf(ref) !== undefined)
     try {
-      await this.#scopes.discover(refs, signal)
+      await this.#discovery.discover(refs, signal)
     } catch (error) {
       if (!signal.aborted) this.#deps.log.warn({ err: error }, 'which resources are cluster-scoped is not known yet')
     }
@@ -247,7 +253,8 @@ class WatchingBridge implements Bridge {
     const { ms, failure, next } = state
     const resource = resourceName(ref)
     if (failure.kind === 'absent') {
-      this.#scopes.forget(ref)
+      this.#discovery.forget(ref)
+      this.#admission.doubt(ref)
       void this.#discoverScopes()
     }
     this.#deps.observer?.interrupted?.({ resource, failure: failure.kind })

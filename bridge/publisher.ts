@@ -38,7 +38,7 @@ export interface Publication {
 }
 
 export type PublisherDeps = Pick<BridgeDeps, 'events' | 'queue' | 'log' | 'ownWrites' | 'tracer' | 'observer'> & {
-  scopes: Scopes
+  discovery: Discovery
   relations: Relations
 }
 
@@ -155,14 +155,14 @@ export class Publisher {
     stored: PutResult | undefined,
     signal: AbortSignal,
   ): Promise<Promise<unknown>[]> {
-    const { scopes, queue, relations } = this.#deps
+    const { discovery, queue, relations } = this.#deps
     const change = this.#changeOf({ ref, routes, isListed }, news, stored)
-    await scopes.discover(routes.ownerRefs(ref, change.owners), signal)
+    await discovery.discover(routes.ownerRefs(ref, change.owners), signal)
     const changed = keyOfChange(change)
     relations.observePrimary(ref, changed, presentIn(news))
     const isRenamed = (coverageId: string) => !relations.isConfirmed(ref, changed, coverageId)
     const targets = routes
-      .targetsOf(ref, { ...change, isRenamed }, scopes.isClusterScoped)
+      .targetsOf(ref, { ...change, isRenamed }, discovery.isClusterScoped)
       .filter(({ coverageId }) => only?.(coverageId) ?? true)
       .filter((target) => isRenamed(target.coverageId) || !this.#isEcho(target, stored))
     const cause = causeOf(news, isListed)
@@ -360,42 +360,61 @@ function unpacked(text: string): Compared {
 /** Returns a digest of a map. The API server sends its entries in order. */
 const digestOf = (map: object | undefined): string => hash('sha1', JSON.stringify(map ?? {}), 'base64url').slice(0, 12)
 
-interface ResourceList {
-  resources: { name: string; namespaced: boolean }[]
+interface Served {
+  name: string
+  kind: string
+  namespaced: boolean
 }
 
-/** The cluster-scoped resources, from the API server's discovery, which is asked once. */
-export class Scopes {
+/** The kind and the scope of resources, from the discovery of the API server, which is asked once for each. */
+export class Discovery {
   readonly #kube: KubeClient
-  readonly #clusterScoped = new Map<string, boolean>()
+  readonly #ended: AbortSignal | undefined
+  readonly #served = new Map<string, Omit<Served, 'name'>>()
+  /** The requests under way, by path. */
+  readonly #asked = new Map<string, Promise<Served[]>>()
 
-  constructor(kube: KubeClient) {
+  constructor(kube: KubeClient, ended?: AbortSignal) {
     this.#kube = kube
+    this.#ended = ended
   }
 
   /** Answers from the results of discover(). A resource that is not served counts as namespaced. */
-  isClusterScoped = (ref: ResourceRef): boolean => this.#clusterScoped.get(resourceName(ref)) === true
+  isClusterScoped = (ref: ResourceRef): boolean => this.#served.get(resourceName(ref))?.namespaced === false
+
+  /** Resolves with undefined if the resource is not served. */
+  async kindOf(ref: ResourceRef, signal: AbortSignal): Promise<string | undefined> {
+    await this.discover([ref], signal)
+    return this.#served.get(resourceName(ref))?.kind
+  }
 
   /** Sends one request for each unknown API group and version. */
   async discover(refs: readonly ResourceRef[], signal: AbortSignal): Promise<void> {
-    const unknown = refs.filter((ref) => !this.#clusterScoped.has(resourceName(ref)))
+    const unknown = refs.filter((ref) => !this.#served.has(resourceName(ref)))
     for (const [path, asked] of Map.groupBy(unknown, discoveryPath)) {
-      const served = await this.#ask(path, signal)
+      const served = await unlessAborted(this.#ask(path), signal)
       for (const ref of asked) {
         const found = served.find(({ name }) => name === ref.resource)
-        if (found) this.#clusterScoped.set(resourceName(ref), !found.namespaced)
+        if (found) this.#served.set(resourceName(ref), { kind: found.kind, namespaced: found.namespaced })
       }
     }
   }
 
-  /** Forgets a resource: a definition that was removed may be installed again with another scope. */
+  /** Forgets a resource: a definition that was removed may be installed again with another scope or kind. */
   forget(ref: ResourceRef): void {
-    this.#clusterScoped.delete(resourceName(ref))
+    this.#served.delete(resourceName(ref))
   }
 
-  async #ask(path: string, signal: AbortSignal): Promise<ResourceList['resources']> {
+  #ask(path: string): Promise<Served[]> {
+    const under = this.#asked.get(path) ?? this.#request(path).finally(() => this.#asked.delete(path))
+    this.#asked.set(path, under)
+    return under
+  }
+
+  async #request(path: string): Promise<Served[]> {
     try {
-      return (await this.#kube.request<ResourceList>({ method: 'GET', path, signal })).resources
+      const { resources = [] } = await this.#kube.get<{ resources?: Served[] }>(path, { signal: this.#ended })
+      return resources
     } catch (error) {
       if (isNotFound(error)) return []
       throw error

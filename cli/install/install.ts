@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { KubeObject, ResourceRef } from '#contracts'
-import { ApiError, ClusterAccessError, type KubeClient, resourcePath } from '#kube'
-import { IncompatibleError } from '#process/exit'
+import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
+import { ApiError, ClusterAccessError, type KubeClient, resourcePath, servedResources } from '#kube'
+import { IncompatibleError, UsageError } from '#process/exit'
 import {
   breakingChanges,
   type CustomResourceDefinition,
@@ -77,7 +77,7 @@ export async function install(
   if (team) await rehearse(kube, [...manifests, ...own, ...manifests.flatMap(teamRbac)])
   // The definition of Reconcilers needs no check: tests keep it compatible, and differently worded rules would look
   // stricter.
-  if (!force) await checkDefinitions(kube, functions, forcedBy)
+  await checkDefinitions(kube, functions, forcedBy, force)
   const crds = team ? own : [reconcilerCrd(), ...own]
   const installed: Installed[] = []
   const stored = await storedReconcilers(kube)
@@ -127,13 +127,25 @@ const isDefinition = (object: KubeObject | CustomResourceDefinition): object is 
 export const labelled = (one: ReconcilerManifest, shard: string | undefined) =>
   shard === undefined ? one : { ...one, metadata: { ...one.metadata, labels: { [SHARD_LABEL]: shard } } }
 
-/** Rejects if the definitions of the functions would break stored objects. Changes nothing. */
+/**
+ * Rejects if a function names another kind than the API server has for its resource, and unless forced, if the
+ * definitions of the functions would break stored objects. Changes nothing.
+ */
 export async function checkDefinitions(
   kube: KubeClient,
   functions: readonly Reconciler[],
   forcedBy?: string,
+  force = false,
 ): Promise<void> {
-  for (const crd of definitionsOf(functions)) await refuseToBreak(kube, crd, forcedBy)
+  const kinds = new Map((await servedResources(kube)).map((served) => [resourceName(served), served.kind]))
+  for (const { name, for: primary } of functions) {
+    const kind = kinds.get(resourceName(primary)) ?? primary.kind
+    if (kind !== primary.kind)
+      throw new UsageError(
+        `function ${name} is for ${resourceName(primary)} as ${primary.kind}, but the API server serves it as ${kind}: correct its kind or its resource`,
+      )
+  }
+  if (!force) for (const crd of definitionsOf(functions)) await refuseToBreak(kube, crd, forcedBy)
 }
 
 /** Writes the Secrets for mutual TLS with NATS, and returns the result for each. Changes nothing else. */

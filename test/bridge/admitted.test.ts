@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
 import { ApiError, type KubeClient, resourcePath } from '#kube'
 import { coverageId, isRefused, RECONCILERS } from '#spec'
-import { Admission } from '../../bridge/conditions.ts'
+import { Admission } from '../../bridge/admission.ts'
 import { parseReconciler, type Reconciler } from '../../bridge/reconcilers.ts'
 import { Relations } from '../../bridge/relations.ts'
 import { Routes } from '../../bridge/routing.ts'
@@ -19,6 +19,7 @@ const MADE = 200
 const LOTS = Math.ceil(Number(process.env['FAIRLEAD_FUZZ_RECONCILERS'] ?? ON_SERVERS) / ON_SERVERS)
 const SEED = Number(process.env['FAIRLEAD_FUZZ_SEED'] ?? Date.now() % 1_000_000)
 const PATIENCE_MS = 40_000
+const KINDS: Record<string, string> = { configmaps: 'ConfigMap', secrets: 'Secret', namespaces: 'Namespace' }
 const SEEDS = Array.from({ length: LOTS }, (_, lot) => SEED + lot)
 
 describe('every Reconciler that the definition admits', () => {
@@ -49,22 +50,88 @@ describe('every Reconciler that the definition admits', () => {
   )
 })
 
-it('a Reconciler for which no path can be made is kept out alone, and says why', async () => {
-  const admission: Admission = new Admission({
+type Kinds = ConstructorParameters<typeof Admission>[0]['kindOf']
+
+/** Resolves with what becomes of Reconcilers, whose kinds the API server tells in this way. */
+function admission(kindOf: Kinds = async ({ resource }) => KINDS[resource]) {
+  const admitting: Admission = new Admission({
     queue: { declare: async () => {} },
     shard: '',
     log: silent,
-    changed: () => admission.isDecided && decided.resolve(),
+    kindOf: (ref) => kindOf(ref),
+    changed: () => undefined,
   })
-  const decided = Promise.withResolvers<void>()
+  return {
+    admitting,
+    /** What each is after another review: admitted, or the reason. */
+    async review(...reconcilers: Reconciler[]): Promise<string[]> {
+      admitting.review(reconcilers)
+      await until(() => admitting.isDecided)
+      await new Promise(setImmediate)
+      return reconcilers.map((one) =>
+        admitting.isAdmitted(one) ? 'admitted' : (admitting.failureOf(one)?.reason ?? 'none'),
+      )
+    },
+    [Symbol.dispose]: () => admitting.stop(),
+  }
+}
+
+it('a Reconciler for which no path can be made is kept out alone, and says why', async () => {
+  using one = admission()
   const good = reconciler('good', { for: configMaps })
-  const bad = { ...reconciler('bad', { for: configMaps }), name: 'bad' }
+  const bad = reconciler('bad', { for: configMaps })
   bad.spec = { ...bad.spec, for: { ...bad.spec.for, namespaces: ['team/a'] } }
-  admission.review([bad, good])
-  await decided.promise
-  expect([admission.isAdmitted(good), admission.isAdmitted(bad)]).toEqual([true, false])
-  expect(admission.failureOf(bad)?.message).toContain('team/a')
-  admission.stop()
+  expect(await one.review(bad, good)).toEqual(['NotPrepared', 'admitted'])
+  expect(one.admitting.failureOf(bad)?.message).toContain('team/a')
+})
+
+describe('a Reconciler that names the kind of another resource', () => {
+  const maps = reconciler('maps', { for: configMaps })
+  const thief = (resource: string, kind = 'ConfigMap') =>
+    reconciler('thief', { for: { ...configMaps, resource, kind } })
+
+  it('is kept out alone, and says both kinds', async () => {
+    using one = admission()
+    expect(await one.review(maps, thief('secrets'))).toEqual(['admitted', 'KindMismatch'])
+    expect(one.admitting.failureOf(thief('secrets'))?.message).toBe(
+      'spec.for is secrets.v1 as ConfigMap, but the API server serves it as Secret: correct kind or resource',
+    )
+    expect(await one.review(maps, thief('secrets', 'Secret'))).toEqual(['admitted', 'admitted'])
+    expect(await one.review(maps, thief('secrets'))).toEqual(['admitted', 'KindMismatch'])
+  })
+
+  it('is kept out also if the API server does not serve its resource', async () => {
+    using one = admission()
+    expect(await one.review(thief('widgets'))).toEqual(['admitted'])
+    expect(await one.review(thief('widgets'), maps)).toEqual(['KindUnknown', 'admitted'])
+    expect(one.admitting.failureOf(thief('widgets'))?.message).toContain('the Reconciler maps is for configmaps.v1')
+  })
+
+  it('takes nothing while the API server does not answer, and others go on', async () => {
+    const api = { answers: false }
+    using one = admission(async ({ resource }) => {
+      if (!api.answers) throw new Error('503')
+      return KINDS[resource]
+    })
+    const other = reconciler('other', { for: { ...configMaps, resource: 'namespaces', kind: 'Namespace' } })
+    const all = [maps, thief('secrets'), other]
+    expect(await one.review(...all)).toEqual(['KindUnknown', 'KindUnknown', 'admitted'])
+    api.answers = true
+    expect(await one.review(...all)).toEqual(['admitted', 'KindMismatch', 'admitted'])
+    api.answers = false
+    for (const { spec } of all) one.admitting.doubt(spec.for)
+    expect(await one.review(...all)).toEqual(['admitted', 'KindMismatch', 'admitted'])
+  })
+
+  it('is kept out when its resource comes back with another kind', async () => {
+    const kinds = { ...KINDS }
+    using one = admission(async ({ resource }) => kinds[resource])
+    const secrets = thief('secrets', 'Secret')
+    expect(await one.review(secrets)).toEqual(['admitted'])
+    kinds['secrets'] = 'Password'
+    one.admitting.doubt(secrets.spec.for)
+    expect(await one.review(secrets)).toEqual(['KindMismatch'])
+  })
 })
 
 describe('on servers', () => {

@@ -17,6 +17,14 @@ export const definition = (): Definition => parse(readFileSync(FILE, 'utf8')) as
 const RESOURCES = ['configmaps', 'secrets', 'namespaces', 'reconcilers', 'events']
 const OTHERS = ['bindings', 'tokenreviews', 'widgets']
 
+const KINDS: Record<string, string> = {
+  configmaps: 'ConfigMap',
+  secrets: 'Secret',
+  namespaces: 'Namespace',
+  reconcilers: 'Reconciler',
+  events: 'Event',
+}
+
 const LIKELY: Record<string, readonly string[]> = {
   group: ['', '', 'fairlead.dev', 'events.k8s.io', 'a..b'],
   version: ['v1', 'v1', 'v1alpha1'],
@@ -34,7 +42,12 @@ const likely = (path: string) => LIKELY[path.slice(path.lastIndexOf('.') + 1)] ?
 /** Returns specs that the schema of Reconcilers admits. Its CEL rules are ignored. */
 export function specifications(count: number, seed: number): object[] {
   const spec = definition().spec.versions[0]?.schema.openAPIV3Schema.properties?.['spec'] ?? {}
-  return fc.sample(admittedBy(spec, likely), { numRuns: count, seed }) as object[]
+  const sampled = fc.sample(admittedBy(spec, likely), { numRuns: count, seed }) as { for: Record<string, unknown> }[]
+  // Of most, the kind is that of the resource: a bridge refuses the others.
+  return sampled.map((one, index) => {
+    const kind = KINDS[String(one.for['resource'])]
+    return kind === undefined || index % 4 === 0 ? one : { ...one, for: { ...one.for, kind } }
+  })
 }
 
 /** Names that the API server takes, up to the longest. */

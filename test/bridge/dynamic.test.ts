@@ -269,6 +269,50 @@ describe('what is watched', () => {
   })
 })
 
+describe('a Reconciler that names the kind of another resource', () => {
+  const accounts = { group: '', version: 'v1', resource: 'serviceaccounts', kind: 'ServiceAccount' }
+  const owns = [{ ...secrets, strategy: 'Apply' as const }]
+  const createOwned = async (name: string, owner: KubeObject) => {
+    const { uid } = owner.metadata
+    const ownerReferences = [{ apiVersion: 'v1', kind: 'ConfigMap', name: owner.metadata.name, uid, controller: true }]
+    return kube.create(resourcePath(secrets, 'default'), { metadata: { name, ownerReferences } })
+  }
+
+  it('takes no routing of that one, is told why, and is served once it is corrected', async () => {
+    await createReconciler(kube, 'maps', { for: configMaps, owns })
+    await createReconciler(kube, 'thief', { for: { ...accounts, kind: 'ConfigMap' }, owns })
+    await createReconciler(kube, 'unserved', { for: { ...accounts, resource: 'nothings', kind: 'ConfigMap' }, owns })
+    const map = await createMap('m')
+    await using bridge = await start()
+    await untilCondition(kube, 'maps', 'Watching')
+    await untilCondition(kube, 'thief', 'KindMismatch')
+    await untilCondition(kube, 'unserved', 'KindUnknown')
+    expect(await enqueuedBy(bridge, 'maps', () => createOwned(`owned-${++number}`, map))).toContain('default.m')
+    expect([...bridge.keysOf('thief'), ...bridge.keysOf('unserved')]).toEqual([])
+    const { conditions } = (await kube.get<KubeObject>(resourcePath(RECONCILERS, undefined, 'thief'))).status as {
+      conditions: { message: string }[]
+    }
+    expect(conditions[0]?.message).toContain('serviceaccounts.v1 as ConfigMap, but the API server serves it as Service')
+    await kube.patch(resourcePath(RECONCILERS, undefined, 'thief'), { spec: { for: accounts } }, 'merge')
+    await untilCondition(kube, 'thief', 'Watching')
+    await kube.patch(resourcePath(RECONCILERS, undefined, 'thief'), { spec: { for: { kind: 'ConfigMap' } } }, 'merge')
+    await untilCondition(kube, 'thief', 'KindMismatch')
+    expect(await enqueuedBy(bridge, 'maps', () => createOwned(`owned-${++number}`, map))).toContain('default.m')
+  })
+
+  it('does not keep others from their routing while the API server does not tell kinds', async () => {
+    const mute: KubeClient = {
+      ...kube,
+      get: (path, options) => (path === '/api/v1' ? Promise.reject(new Error('503')) : kube.get(path, options)),
+    }
+    await createReconciler(kube, 'maps', { for: configMaps })
+    await using bridge = await startBridge(mute, nats.url, { prefix: `d${++number}` })
+    await untilCondition(kube, 'maps', 'Watching')
+    await createMap('m')
+    await until(() => bridge.keysOf('maps').includes('default.m'), { what: 'its key is queued' })
+  })
+})
+
 describe('what cannot be watched', () => {
   it('since its definition has gone is said, and heals with another one, whatever its scope', async () => {
     await createReconciler(kube, 'widget', { for: { ...widgets, namespaces: ['default'] } })

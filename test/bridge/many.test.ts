@@ -48,7 +48,10 @@ it('asks for 200 resources in 50 namespaces each with a list and a watch per res
   let mostOpen = 0
   await using server = await startScriptedServer(async ({ url }, response) => {
     const { pathname, searchParams } = new URL(url ?? '', 'https://x')
-    if (!searchParams.has('watch')) return json(response, 200, { resources: [] })
+    if (!searchParams.has('watch'))
+      return json(response, 200, {
+        resources: things.map(({ resource: name, kind }) => ({ name, kind, namespaced: true })),
+      })
     if (!searchParams.has('sendInitialEvents')) return hold(response)
     const isReconcilers = pathname.endsWith('/reconcilers')
     mostOpen = Math.max(mostOpen, isReconcilers ? 0 : ++open)
@@ -72,7 +75,8 @@ it('asks for 200 resources in 50 namespaces each with a list and a watch per res
   expect(ofThings()).toHaveLength(2 * RESOURCES)
   // How often their conditions are written is a matter of time.
   const others = asked().filter(({ pathname }) => !pathname.includes('/thing') && !pathname.endsWith('/status'))
-  expect(others).toHaveLength(2)
+  // The list and the watch of Reconcilers, and one request for the kinds of all.
+  expect(others).toHaveLength(3)
   expect(mostOpen).toBeLessThanOrEqual(LISTS_AT_ONCE)
 })
 
@@ -82,6 +86,7 @@ it('a change is published, and its key queued in the high lane, while a list of 
   let watch: ServerResponse | undefined
   await using server = await startScriptedServer(({ url }, response) => {
     const { pathname, searchParams } = new URL(url ?? '', 'https://x')
+    if (pathname === '/api/v1') return json(response, 200, { resources: [] })
     hold(response)
     if (pathname.endsWith('/configmaps')) list = response
     else if (searchParams.has('sendInitialEvents'))

@@ -205,6 +205,12 @@ describe('a team', () => {
       {},
       '--team installs within namespaces, and function shop reads configmaps.v1 of others',
     ],
+    [
+      'the kind of another resource',
+      [like({ for: { ...ConfigMap, kind: 'Shop' } })],
+      {},
+      'function shop is for configmaps.v1 as Shop, but the API server serves it as ConfigMap',
+    ],
     ['one function too many', [shop, like({ name: 'third' })], {}, 'teams[].reconcilers with third'],
   ])('is refused %s, and told what is missing; nothing changes', async (_, functions, options, message) => {
     const before = await state()

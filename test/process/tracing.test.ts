@@ -4,7 +4,7 @@ import type { KubeObject } from '#contracts'
 import { type EventStore, spanAfter, traceparentOf } from '#events'
 import type { KubeClient } from '#kube'
 import type { WorkQueue } from '#queue'
-import { Publisher, Scopes } from '../../bridge/publisher.ts'
+import { Discovery, Publisher } from '../../bridge/publisher.ts'
 import { Relations } from '../../bridge/relations.ts'
 import { Routes } from '../../bridge/routing.ts'
 import { createExporter, createTracing, type FinishedSpan, readOtlp } from '../../cli/process/tracing.ts'
@@ -59,7 +59,7 @@ async function traceparentOfEvent(object: KubeObject, tracer: ChangeTracer): Pro
       written: () => undefined,
     },
     tracer,
-    scopes: new Scopes({} as KubeClient),
+    discovery: new Discovery({} as KubeClient),
     relations: new Relations(
       { events, log: silent, signal, isClusterScoped: async () => false },
       async () => undefined,

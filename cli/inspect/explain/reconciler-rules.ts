@@ -54,6 +54,11 @@ const SYNC: Record<string, NextStep> = {
   ResourceNotFound: INSTALL,
   Forbidden: INSTALL,
   Rejected: step('Correct what the Reconciler asks for, or let the API server serve it; the bridge tries again.'),
+  KindMismatch: step(
+    'Correct the kind or the resource in `for` of the function, and install it again.',
+    'fairlead install -f FILE',
+  ),
+  KindUnknown: step('Install the definition of the kind, or correct the other Reconciler; the bridge tries again.'),
   NotPrepared: step('Look into the log of the bridge: it tries again.'),
   HeldByShard: step('Wait until the former shard has ended its runs. If its bridges do not run, start one.'),
 }
