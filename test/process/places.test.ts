@@ -174,11 +174,23 @@ describe('places', () => {
 })
 
 describe('a wait', () => {
-  it('that is too long sets the key back, without a failure and without a word on its object', async () => {
+  it('of one call of each function ends with a place, however long that takes', async () => {
+    const given = world()
+    const hanging = Array.from({ length: 3 }, () => new Behaviour())
+    for (const of of hanging) for (let count = 0; count < 50; count++) given.call(of)
+    const waiting = given.call(new Behaviour())
+    await vi.advanceTimersByTimeAsync(3_600_000)
+    expect(waiting).toEqual({})
+    given.end(hanging[1]!, 'lost')
+    await settled()
+    expect(waiting.place).toBe('apart')
+  })
+
+  it('of others that is too long sets the key back, without a failure and without a word on its object', async () => {
     const { call, end } = world()
     const of = new Behaviour()
     call(of)
-    const waiting = call(of)
+    const [first, waiting] = [call(of), call(of)]
     await vi.advanceTimersByTimeAsync(LONGEST_WAIT_MS - 1)
     expect(waiting.error).toBeUndefined()
     await vi.advanceTimersByTimeAsync(1)
@@ -186,12 +198,14 @@ describe('a wait', () => {
     const { finish, report } = consequenceOf(waiting.error, { attempt: 3, backoff, random: () => 0 })
     expect(finish).toMatchObject({ kind: 'error', isCounted: false })
     const { afterMs } = (finish as { retryAt: { afterMs: number } }).retryAt
-    expect(afterMs).toBeGreaterThanOrEqual(10_000)
-    expect(afterMs).toBeLessThan(20_000)
+    expect(afterMs).toBeGreaterThanOrEqual(20_000)
+    expect(afterMs).toBeLessThan(40_000)
     expect(report).toBeUndefined()
     end(of, 'back')
     await settled()
-    expect([waiting.place, of.isApart]).toEqual([undefined, false])
+    expect([first.place, waiting.place]).toEqual(['apart', undefined])
+    end(of, 'back')
+    expect(of.isApart).toBe(false)
   })
 
   it('ends with the signal of the call', async () => {

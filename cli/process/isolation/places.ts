@@ -3,10 +3,13 @@ import { FunctionError } from '#reconcile'
 
 /** The processes of calls that are apart at the same time. */
 const PLACES = 4
-/** The longest wait for a place. Meanwhile the call keeps its key, a slot of its Reconciler, and what its run has read. */
+/**
+ * The longest wait for a place, if another call of the function waits for longer. Meanwhile a call keeps its key, a slot of
+ * its Reconciler, and what its run has read.
+ */
 export const LONGEST_WAIT_MS = 5000
 /** The key runs again after this time, or up to twice as long. */
-const SET_BACK_SECONDS = 10
+const SET_BACK_SECONDS = 20
 
 /** In this process beside the other calls, or in a process of its own. */
 export type Place = 'here' | 'apart'
@@ -60,8 +63,9 @@ export class Places {
   }
 
   /**
-   * Resolves when the call gets a place. The wait is not a part of its time. If it takes too long, it rejects with an error
-   * that sets the key back in the queue, and does not count as a failure.
+   * Resolves when the call gets a place. The wait is not a part of its time. The call of a function that waits for the
+   * longest time waits until then. If others wait too long, they reject with an error that sets the key back in the queue,
+   * and does not count as a failure.
    */
   wait(of: Behaviour, { signal, suspect = false, untimed }: RunContext): Promise<Place> {
     const { promise, resolve, reject } = Promise.withResolvers<Place>()
@@ -70,7 +74,8 @@ export class Places {
       this.#waiting.delete(waiting)
       reject(reason)
     }
-    const timer = setTimeout(() => giveUp(noPlace()), LONGEST_WAIT_MS)
+    const isFirst = () => [...this.#waiting].find((one) => one.of === of) === waiting
+    const timer = setTimeout(() => isFirst() || giveUp(noPlace()), LONGEST_WAIT_MS)
     const abort = () => giveUp(signal.reason as Error)
     signal.addEventListener('abort', abort, { once: true })
     this.#waiting.add(waiting)
