@@ -7,6 +7,7 @@ import {
   inOneHour,
   LEASE_MS,
   openTestQueue,
+  SHORT,
   statesOf,
   type TestQueue,
   until,
@@ -39,11 +40,12 @@ describe('a connection that breaks in the middle of a step', () => {
   it.concurrent.each(cases)('$step, the key being $scene, $lost lost', async ({ scene, lost, access }) => {
     const prefix = `${scene}${access}${lost}`
     await using proxy = await startLossyProxy(nats().url)
-    await using steady = await open(prefix)
+    await using steady = await open(prefix, SHORT)
     const world = new World()
     if (scene === 'waiting') await letWait(steady, world)
     let accesses = 0
     await using shaky = await openTestQueue(proxy.url, prefix, {
+      ...SHORT,
       onIo: () => (++accesses === access ? proxy.lose(lost) : undefined),
     })
     const work = async (): Promise<Finish> => {

@@ -26,7 +26,7 @@ const cluster = useShippedNats('fairlead-dispatcher', { replicas: 3 })
 /** More than the server reads ahead: the copy gets to later messages only when these are stored. */
 const FILLERS = 96
 const FILLER_BYTES = 2 ** 16
-const PATIENCE_MS = 30_000
+const PATIENCE_MS = 120_000
 
 /** A process shows times by its own estimate of the server's clock. */
 const withoutTimes = (entry: Entry) => ({ ...entry, since: undefined, until: undefined })

@@ -12,6 +12,7 @@ import {
   inOneHour,
   LEASE_MS,
   openTestQueue,
+  SHORT,
   type TestQueue,
   until,
   useTestNats,
@@ -64,13 +65,14 @@ describe('a worker whose process ends between any two steps', () => {
 
   it.concurrent.each(points)('before $step, the key being $scene', async ({ scene, dieBefore }) => {
     const prefix = `${scene}${dieBefore}`
-    await using test = await open(prefix)
+    await using test = await open(prefix, SHORT)
     const world = new World()
     const goesOn = gate()
     await bringTo(scene, test.queue, 'n.a', goesOn.opened)
     const dead = gate()
     let accesses = 0
     const doomed = await open(prefix, {
+      ...SHORT,
       onIo: async () => {
         if (++accesses < dieBefore) return
         // Nothing that it has not sent by now will be sent.
@@ -99,7 +101,7 @@ describe.each([
   it('lose no change, give no key to two workers, and leave nothing behind', async () => {
     await using nats = await startTestNats({ replicas })
     const prefix = `chaos${replicas}`
-    await using test = await openTestQueue(nats.url, prefix, { replicas })
+    await using test = await openTestQueue(nats.url, prefix, { replicas, ...SHORT })
     const world = new FileWorld(`${dir}/${prefix}`)
     const settings = {
       url: nats.url,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Finish, Lease } from '#queue'
-import { DONE, entriesOf, FN, freshPrefix, keysNamed, statesOf, until, useTestNats, World } from './support.ts'
+import { DONE, entriesOf, FN, freshPrefix, keysNamed, SHORT, statesOf, until, useTestNats, World } from './support.ts'
 
 const { open } = useTestNats()
 describe('the count of failures', () => {
@@ -81,7 +81,7 @@ describe('a run that takes its process along', () => {
   /** Two processes that die in runs of the key n.poison, one after the other. */
   async function loseProcesses(prefix: string): Promise<void> {
     for (const died of [1, 2]) {
-      const dying = await open(prefix)
+      const dying = await open(prefix, SHORT)
       if (died === 1) await dying.queue.enqueue(FN, 'n.poison')
       const dead = Promise.withResolvers<void>()
       const handler = async (): Promise<Finish> => {
@@ -96,7 +96,7 @@ describe('a run that takes its process along', () => {
 
   it('is tried again at once by another, then later each time: it does not bring down one process after the other', async () => {
     const prefix = freshPrefix()
-    await using test = await open(prefix)
+    await using test = await open(prefix, SHORT)
     await loseProcesses(prefix)
     await test.queue.enqueue(FN, 'n.good')
     const leases: Lease[] = []

@@ -4,7 +4,7 @@ import { openQueue, type WorkQueue } from '#queue'
 import { startDeployedNats } from '../support/deployed-nats.ts'
 import type { ShippedUser } from '../support/shipped-users.ts'
 import { silent } from '../support/silent.ts'
-import { DONE, FN, freshPrefix, gate, inMs, until, useTestNats, World } from './support.ts'
+import { DONE, FN, freshPrefix, gate, inMs, SHORT, until, useTestNats, World } from './support.ts'
 
 const { open } = useTestNats()
 
@@ -18,9 +18,6 @@ const LINE = 4 * SLOTS
 const NOTICE = 200
 /** A namespace that waits has a turn while so many keys are served, for each namespace. */
 const SHARE = 8
-
-/** Longer than any pause of a loaded machine: where no process dies, no lease ends by time. */
-const LASTING = { leaseMs: 30_000, ackWaitMs: 30_000 }
 
 const keysOf = (namespace: string, count: number, name = 'k'): string[] =>
   Array.from({ length: count }, (_, index) => `${namespace}.${name}${index}`)
@@ -76,12 +73,12 @@ describe('a flood of one namespace', () => {
 
   it('does not hold up the change of a key that runs while the change comes', async () => {
     const prefix = freshPrefix()
-    await using test = await open(prefix, LASTING)
+    await using test = await open(prefix)
     const world = new World()
     const goesOn = gate()
     const first = gate()
     const key = 'tenant.a'
-    const others = await open(prefix, LASTING)
+    const others = await open(prefix)
     const holder = world.serve(
       others.queue,
       async () => {
@@ -180,13 +177,14 @@ it('several workers serve a tenant beside two floods, and no key twice at a time
 
 it('a worker that dies with a token that it took out of the order of the line leaves the key to the others', async () => {
   const prefix = freshPrefix()
-  await using test = await open(prefix)
+  await using test = await open(prefix, SHORT)
   const world = new World()
   const key = 'tenant.a'
   await enqueueAll(world, test.queue, keysOf('flood', 400))
   await world.change(test.queue, key)
   const dead = gate()
   const doomed = await open(prefix, {
+    ...SHORT,
     onIo: ({ do: what }, about) => {
       if (about !== key || what !== 'removeToken') return
       dead.open()

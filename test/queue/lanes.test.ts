@@ -16,6 +16,7 @@ import {
   gate,
   HeldRuns,
   keysNamed,
+  SHORT,
   statesOf,
   until,
   useTestNats,
@@ -86,7 +87,7 @@ describe('a worker may have on their way', () => {
 
 describe('slots', () => {
   it.each([1, 16])('all %i are used by changes alone, and no more are taken from the server', async (slots) => {
-    await using test = await open(undefined, { leaseMs: 60_000, ackWaitMs: 60_000 })
+    await using test = await open()
     const held = new HeldRuns()
     const world = new World()
     const worker = world.serve(test.queue, held.run, slots)
@@ -420,7 +421,7 @@ describe('the limit of low work', () => {
 
 it('a token that comes when every slot is busy is given back once, not in a loop', async () => {
   const prefix = freshPrefix()
-  await using test = await open(prefix, { leaseMs: 30_000, ackWaitMs: 30_000 })
+  await using test = await open(prefix)
   const held = new HeldRuns()
   const world = new World()
   const worker = world.serve(test.queue, held.run, 4)
@@ -441,8 +442,8 @@ it('a token that comes when every slot is busy is given back once, not in a loop
 it('a worker that loses its leases holds half as many keys at once, and all again when runs end in time', async () => {
   const prefix = freshPrefix()
   let starved: Promise<void> | undefined
-  await using test = await open(prefix, { onIo: () => starved })
-  await using other = await open(prefix)
+  await using test = await open(prefix, { ...SHORT, onIo: () => starved })
+  await using other = await open(prefix, SHORT)
   const enqueue = (name: string) =>
     Promise.all(keysNamed(name, 8).map((key) => other.queue.enqueue(FN, key, { lane: 'high' })))
   let held = 0

@@ -16,7 +16,9 @@ import {
   inOneHour,
   keysNamed,
   longerThanAnyLoop,
+  PATIENT,
   pausedWork,
+  SHORT,
   statesOf,
   type TestQueue,
   until,
@@ -26,8 +28,6 @@ import {
 
 const random = seededRandom('lengths of runs of laws.test.ts')
 const { nats, open } = useTestNats()
-/** Longer than any pause of a loaded machine: no lease ends by time. */
-const PATIENT = { leaseMs: 60_000, ackWaitMs: 60_000 }
 
 describe('law 1: after ENQUEUE returned, a run that starts later completes', () => {
   it('for every key of a burst', async () => {
@@ -57,8 +57,8 @@ describe('law 1: after ENQUEUE returned, a run that starts later completes', () 
 describe('law 2: never two owners of a key inside their leases', () => {
   it('with workers of two processes, both lanes, and runs that end in any way', async () => {
     const prefix = freshPrefix()
-    await using a = await open(prefix)
-    await using b = await open(prefix)
+    await using a = await open(prefix, SHORT)
+    await using b = await open(prefix, SHORT)
     const world = new World()
     let isOver = false
     const work = async (): Promise<Finish> => {
@@ -90,13 +90,14 @@ describe('law 2: never two owners of a key inside their leases', () => {
     let renewing = true
     const resumes = gate()
     await using stalled = await open(prefix, {
+      ...SHORT,
       onIo: (io) => {
         const isStored = io.do === 'publish' && io.message.role === 'record' && io.message.record.state === 'running'
         const isRenewal = world.leases.length > 0 && isStored
         return isRenewal && !renewing ? resumes.opened : undefined
       },
     })
-    await using other = await open(prefix)
+    await using other = await open(prefix, SHORT)
     const world = new World()
     const isTaken = gate()
     const finished: string[] = []
@@ -131,8 +132,8 @@ describe('law 2: never two owners of a key inside their leases', () => {
     const onIo = (io: Io) => {
       if (io.do === 'publish' && io.message.role === 'record') renewals.push(io)
     }
-    await using a = await open(prefix, { ...PATIENT, onIo })
-    await using b = await open(prefix, { ...PATIENT, onIo })
+    await using a = await open(prefix, { onIo })
+    await using b = await open(prefix, { onIo })
     const world = new World()
     const long = pausedWork()
     const workers = [a, b].map(({ queue }) => world.serve(queue, long.work))
@@ -215,7 +216,7 @@ describe('law 4: a waiting timer is never lost', () => {
   })
 
   it('survives the server being killed and all workers being gone, as failed and parked keys do', async () => {
-    await using test = await open()
+    await using test = await open(undefined, SHORT)
     const before = new World().serve(test.queue, ({ key }) => {
       if (key === 'n.parked') return { kind: 'terminal', message: 'bad' }
       if (key === 'n.failed') return { kind: 'error', message: 'no', retryAt: inMs(600) }
@@ -289,7 +290,7 @@ describe('law 5: a waiting key keeps its place', () => {
 })
 
 it('law 6: nothing is polled and nothing is given back in a loop while keys run and wait', async () => {
-  await using test = await open(undefined, PATIENT)
+  await using test = await open()
   const world = new World()
   const goesOn = gate()
   const worker = world.serve(test.queue, async ({ key }) => {
@@ -415,8 +416,10 @@ describe('drain', () => {
 
   it('keeps the key of a run that ignores its signal, and hands it back when the run has ended', async () => {
     const prefix = freshPrefix()
-    await using a = await open(prefix)
-    await using b = await open(prefix)
+    // Renewed after three seconds.
+    const terms = { leaseMs: 9000, ackWaitMs: 9000 }
+    await using a = await open(prefix, terms)
+    await using b = await open(prefix, terms)
     const { work, began, letGo } = pausedWork()
     const world = new World()
     const worker = world.serve(a.queue, work)

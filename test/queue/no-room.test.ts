@@ -5,13 +5,28 @@ import { DONE, FN, freshPrefix, inMs, statesOf, type TestQueue, until, useShippe
 
 const { open, admin } = useShippedNats('fairlead-dispatcher', { maxBytes: 1_000_000 })
 
-/** Long enough to take all room before. */
-const DUE_MS = 3000
+/** Long enough to take the last room before. */
+const DUE_MS = 5000
+/** More than a queue of one key needs, and soon taken. */
+const SPARE_BYTES = 30_000
 
-/** Another stream takes all the room that there is, until what this gives is called. */
-async function fill(js: JetStream): Promise<() => Promise<unknown>> {
-  await js.admin.streams.add({ name: 'FULL', subjects: ['full'] })
-  for (const size of [10_000, 10])
+interface Room {
+  takeRest: () => Promise<void>
+  makeRoom: () => Promise<unknown>
+}
+
+/** Another stream takes all the room that there is, but for some. */
+async function takeRoom(js: JetStream): Promise<Room> {
+  const { streams } = js.admin
+  for (const name of ['spare', 'full']) await streams.add({ name: name.toUpperCase(), subjects: [name] })
+  await js.publish('spare', 'x'.repeat(SPARE_BYTES), {})
+  await fill(js)
+  await streams.delete('SPARE')
+  return { takeRest: () => fill(js), makeRoom: () => streams.delete('FULL') }
+}
+
+async function fill(js: JetStream): Promise<void> {
+  for (const size of [10_000, 1000, 100, 10])
     for (let isRoom = true; isRoom; )
       isRoom = await js.publish('full', 'x'.repeat(size), {}).then(
         () => true,
@@ -20,12 +35,11 @@ async function fill(js: JetStream): Promise<() => Promise<unknown>> {
           throw error
         },
       )
-  return () => js.admin.streams.delete('FULL')
 }
 
 /** There is no room before the key is due, and some after that; resolves when the janitor has mended what came of it. */
-async function dueWithoutRoom({ js, queue }: TestQueue): Promise<void> {
-  const makeRoom = await fill(admin())
+async function dueWithoutRoom({ js, queue }: TestQueue, { takeRest, makeRoom }: Room): Promise<void> {
+  await takeRest()
   const due = (await js.serverTime(queue.stream)) + DUE_MS
   await until(async () => expect(await js.serverTime(queue.stream)).toBeGreaterThan(due))
   await makeRoom()
@@ -36,13 +50,14 @@ async function dueWithoutRoom({ js, queue }: TestQueue): Promise<void> {
 describe('where the stream had no room when it was due', () => {
   it('a timer fires once there is some', async () => {
     await using test = await open()
+    const room = await takeRoom(admin())
     const world = new World()
     const work = ({ fired }: { fired: boolean }): Finish => (fired ? DONE : { kind: 'requeue', at: inMs(DUE_MS) })
     const worker = world.serve(test.queue, work)
     await world.change(test.queue, 'n.a')
     await until(async () => expect(await statesOf(test.queue)).toEqual(['n.a waiting']))
     await worker.drain(1000)
-    await dueWithoutRoom(test)
+    await dueWithoutRoom(test, room)
     const next = world.serve(test.queue, work)
     await until(() => expect(world.leases.at(-1)?.fired).toBe(true))
     await until(async () => expect(await statesOf(test.queue)).toEqual([]))
@@ -51,14 +66,16 @@ describe('where the stream had no room when it was due', () => {
 
   it('the key of a lost process runs again once there is some', async () => {
     const prefix = freshPrefix()
-    await using test = await open(prefix, { leaseMs: DUE_MS })
+    const terms = { leaseMs: DUE_MS, ackWaitMs: DUE_MS }
+    await using test = await open(prefix, terms)
     const world = new World()
-    const lost = await open(prefix, { leaseMs: DUE_MS })
+    const lost = await open(prefix, terms)
+    const room = await takeRoom(admin())
     world.serve(lost.queue, () => new Promise(() => {}))
     await world.change(test.queue, 'n.a')
     await until(() => expect(world.runsOf('n.a')).toBe(1))
     await lost.js.close()
-    await dueWithoutRoom(test)
+    await dueWithoutRoom(test, room)
     const worker = world.serve(test.queue)
     await until(() => expect(world.dealtWith.get('n.a')).toBe(1))
     expect(world.leases.at(-1)).toMatchObject({ attempt: 0, cutShort: true })

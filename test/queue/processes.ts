@@ -31,6 +31,8 @@ interface LoggedRun {
   pid: number
   start: number
   end: number | undefined
+  /** When a run without an end had its key no longer. */
+  lost?: number
 }
 
 /** Versions of keys in files, for worker processes to read, and the log of what they did. */
@@ -66,6 +68,7 @@ export class FileWorld {
       if (event === 'start') runs.set(run.owner, { ...run, start: at, end: undefined })
       const started = runs.get(run.owner)
       if (event === 'end' && started) started.end = at
+      if (event === 'lost' && started) started.lost = at
     }
     return [...runs.values()]
   }
@@ -81,7 +84,7 @@ export class FileWorld {
   /** Runs of one key that began while another was under way in a living process. */
   overlaps(): string[] {
     const runs = this.runs()
-    const endOf = (run: LoggedRun) => run.end ?? this.#deaths.get(run.pid) ?? Number.POSITIVE_INFINITY
+    const endOf = (run: LoggedRun) => run.end ?? run.lost ?? this.#deaths.get(run.pid) ?? Number.POSITIVE_INFINITY
     return runs.flatMap((run) =>
       runs
         .filter((other) => other.key === run.key && other.start > run.start && other.start < endOf(run))

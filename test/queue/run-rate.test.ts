@@ -7,7 +7,7 @@ import { VALID_MS } from '../../streams/queue/run-rate.ts'
 import { shortTempDir } from '../support/servers.ts'
 import { FileWorld, kill, startWorker } from './processes.ts'
 import { tooMany } from './rate-law.ts'
-import { DONE, FN, freshPrefix, keysNamed, LEASE_MS, statesOf, until, useTestNats } from './support.ts'
+import { DONE, FN, freshPrefix, keysNamed, LEASE_MS, SHORT, statesOf, until, useTestNats } from './support.ts'
 
 const { open, nats } = useTestNats()
 
@@ -65,7 +65,7 @@ describe('a rate of runs', () => {
   it('is not exceeded when a process is killed and another one starts, and no key is lost', async () => {
     const world = new FileWorld(join(dir, 'killed'))
     const prefix = freshPrefix()
-    await using test = await open(prefix)
+    await using test = await open(prefix, SHORT)
     const rate = rateOf(30, 4)
     const settings = {
       url: nats().url,

@@ -3,32 +3,32 @@ import { rm } from 'node:fs/promises'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { shortTempDir } from '../support/servers.ts'
 import { FileWorld, kill, startWorker } from './processes.ts'
-import { entriesOf, FN, keysNamed, until, useTestNats } from './support.ts'
+import { entriesOf, FN, keysNamed, LEASE_MS, PATIENT, until, useTestNats } from './support.ts'
 import type { WorkerSettings } from './worker-process.ts'
 
-const { nats, open: openQueue } = useTestNats()
+const { nats, open } = useTestNats()
 let dir: string
 beforeAll(async () => {
   dir = await shortTempDir()
 })
 afterAll(() => rm(dir, { recursive: true, force: true }))
 
-const LEASE_MS = 3000
+/** No run loses its key, and a token comes again soon that a process has not taken in the end. */
+const TERMS = { leaseMs: PATIENT.leaseMs, ackWaitMs: LEASE_MS }
 const settingsOf = (prefix: string, world: FileWorld): WorkerSettings => ({
   url: nats().url,
   prefix,
   reconciler: FN,
   replicas: 1,
-  leaseMs: LEASE_MS,
+  ...TERMS,
   dir: world.dir,
   workMs: 10,
 })
-const open = (prefix: string) => openQueue(prefix, { leaseMs: LEASE_MS, ackWaitMs: LEASE_MS })
 
 it('from 1 to 8 processes and back under load no key is run twice at a time, and no run is cut off', async () => {
-  await using test = await open('scale')
+  await using test = await open('scale', TERMS)
   const world = new FileWorld(`${dir}/scale`)
-  const settings = { ...settingsOf('scale', world), slots: 4, graceMs: 10_000 }
+  const settings = { ...settingsOf('scale', world), slots: 4, graceMs: 60_000 }
   const keys = keysNamed('k', 40)
   const enough = new AbortController()
   const load = (async () => {

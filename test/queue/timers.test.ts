@@ -8,6 +8,7 @@ import {
   inMs,
   keysNamed,
   pausedWork,
+  SHORT,
   statesOf,
   type TestQueue,
   until,
@@ -166,8 +167,8 @@ describe('a step of this machine’s clock', () => {
   it('forward leaves the key that is taken next to another worker no later, when its process is lost', async () => {
     const prefix = freshPrefix()
     let stepped = 0
-    await using dying = await open(prefix, { now: () => Date.now() + stepped })
-    await using test = await open(prefix)
+    await using dying = await open(prefix, { ...SHORT, now: () => Date.now() + stepped })
+    await using test = await open(prefix, SHORT)
     const run = pausedWork()
     new World().serve(dying.queue, ({ key }) => (key === 'n.a' ? run.work() : DONE))
     await untilIdle(dying)
@@ -200,7 +201,7 @@ describe('a step of this machine’s clock', () => {
 
   it('forward, as of a machine that slept, takes the lease of a run away though NATS does not answer', async () => {
     let stepped = 0
-    await using test = await open(undefined, { now: () => Date.now() + stepped })
+    await using test = await open(undefined, { ...SHORT, now: () => Date.now() + stepped })
     const world = new World()
     const run = pausedWork()
     const worker = world.serve(test.queue, run.work)
@@ -282,7 +283,7 @@ describe('a timer that is due in the process that has set it', () => {
     const worker = world.serve(
       test.queue,
       async ({ key, fired }) => {
-        if (key === 'n.a') return fired ? DONE : { kind: 'requeue', at: { afterMs: 1000 } }
+        if (key === 'n.a') return fired ? DONE : { kind: 'requeue', at: { afterMs: 5000 } }
         await letGo
         return DONE
       },

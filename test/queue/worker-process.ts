@@ -15,6 +15,8 @@ export interface WorkerSettings {
   reconciler: string
   replicas: 1 | 3
   leaseMs: number
+  /** Left out: as long as the lease. */
+  ackWaitMs?: number
   /** Holds `log`, and a file per key with its version. */
   dir: string
   workMs: number
@@ -28,8 +30,8 @@ export interface WorkerSettings {
 
 const settings = JSON.parse(process.argv[2] ?? '{}') as WorkerSettings
 const random = randomFrom(settings.seed ?? 1)
-const log = (event: object) =>
-  appendFileSync(`${settings.dir}/log`, `${JSON.stringify({ ...event, pid: process.pid, at: monotonicMs() })}\n`)
+const log = (event: object, at = monotonicMs()) =>
+  appendFileSync(`${settings.dir}/log`, `${JSON.stringify({ ...event, pid: process.pid, at })}\n`)
 const monotonicMs = () => Number(process.hrtime.bigint() / 1000n) / 1000
 
 const js = await connectJetStream({ servers: settings.url, name: 'worker', timeoutMs: 1000 })
@@ -37,17 +39,25 @@ const queue = await openQueue(js, {
   prefix: settings.prefix,
   replicas: settings.replicas,
   leaseMs: settings.leaseMs,
-  ackWaitMs: settings.leaseMs,
+  ackWaitMs: settings.ackWaitMs ?? settings.leaseMs,
   log: silent,
 })
 const worker = queue.serve({
   reconciler: settings.reconciler,
   slots: settings.slots ?? 8,
   ...(settings.rates && { rates: settings.rates }),
-  handler: async ({ key, owner, attempt, signal }) => {
+  handler: async (lease) => {
+    const { key, owner, attempt, signal } = lease
     const version = Number(readFileSync(`${settings.dir}/${key}`, 'utf8'))
     log({ event: 'start', key, owner, version, attempt })
-    await sleep(settings.workMs * random() * 2, undefined, { signal })
+    try {
+      await sleep(settings.workMs * random() * 2, undefined, { signal })
+      lease.hold()
+    } catch (error) {
+      // A process that was stopped for a while has had the key until the end of its lease only.
+      log({ event: 'lost', owner }, monotonicMs() - Math.max(0, Date.now() - lease.until.getTime()))
+      throw error
+    }
     log({ event: 'end', key, owner, version })
     return { kind: 'done' }
   },
