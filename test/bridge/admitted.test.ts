@@ -18,7 +18,6 @@ const MADE = 200
 /** `npm run soak reconcilers` tries more of them, one lot after the other. */
 const LOTS = Math.ceil(Number(process.env['FAIRLEAD_FUZZ_RECONCILERS'] ?? ON_SERVERS) / ON_SERVERS)
 const SEED = Number(process.env['FAIRLEAD_FUZZ_SEED'] ?? Date.now() % 1_000_000)
-const PATIENCE_MS = 40_000
 const KINDS: Record<string, string> = { configmaps: 'ConfigMap', secrets: 'Secret', namespaces: 'Namespace' }
 const SEEDS = Array.from({ length: LOTS }, (_, lot) => SEED + lot)
 
@@ -236,7 +235,7 @@ const untilSaid = (kube: KubeClient, name: string, wanted?: string) => {
     const { reason = 'Listing' } = conditions.find(({ type }) => type === 'Synced') ?? {}
     return wanted === undefined ? reason !== 'Listing' : reason === wanted
   }
-  return until(isSaid, { what: `${name} has its condition`, timeoutMs: PATIENCE_MS }).catch((error: Error) => {
+  return until(isSaid, { what: `${name} has its condition` }).catch((error: Error) => {
     throw new Error(`${error.message}: ${JSON.stringify(last)}`, { cause: error })
   })
 }

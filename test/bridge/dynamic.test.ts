@@ -71,21 +71,25 @@ describe('an update counts', () => {
     await using bridge = await start()
     await bridge.synced('widgets.v1.example.com')
     await bridge.synced('configmaps.v1')
-    const patch = (body: object) => () => kube.patch(widgetPath('a'), body, 'merge')
-    const runs = async (body: object) => (await enqueuedBy(bridge, 'picky', patch(body))).length > 0
+    // The watch of widgets may be behind that of ConfigMaps, by which a later change comes.
+    const patch = async (body: object, version?: string) =>
+      untilStored(bridge, await kube.patch<KubeObject>(widgetPath('a'), body, 'merge'), version)
+    const runs = async (...patched: Parameters<typeof patch>) =>
+      (await enqueuedBy(bridge, 'picky', () => patch(...patched))).length > 0
     await runs({ metadata: { annotations: { x: '1' } } })
     expect(await runs({ metadata: { labels: { x: '1' } } })).toBe(false)
     expect(await runs({ metadata: { annotations: { x: '2' } } })).toBe(true)
     expect(await runs({ spec: { size: 2 } })).toBe(true)
     expect(await runs({ metadata: { labels: { x: '2' } } })).toBe(false)
     expect(await runs({ metadata: { finalizers: ['example.com/x'] } })).toBe(false)
-    expect((await enqueuedBy(bridge, 'picky', () => kube.delete(widgetPath('a')))).length).toBe(1)
-    expect(await runs({ metadata: { finalizers: null } })).toBe(true)
+    const remove = async () => untilStored(bridge, (await kube.delete(widgetPath('a'))) as KubeObject)
+    expect((await enqueuedBy(bridge, 'picky', remove)).length).toBe(1)
+    expect(await runs({ metadata: { finalizers: null } }, 'deleted')).toBe(true)
   })
 
   const label = (size: string) => kube.patch<KubeObject>(widgetPath('a'), { metadata: { labels: { size } } }, 'merge')
-  const untilStored = ({ events }: Started, { metadata }: KubeObject) =>
-    until(async () => (await stored(events, widgets)).get('default.a') === metadata.resourceVersion, {
+  const untilStored = ({ events }: Started, { metadata }: KubeObject, version = metadata.resourceVersion) =>
+    until(async () => (await stored(events, widgets)).get('default.a') === version, {
       what: 'it is stored',
     })
 

@@ -269,6 +269,7 @@ it('a bridge that starts with a cursor asks for one watch from there, and for no
     await using first = await startBridge(api.kube, nats.url, { prefix: 'again' })
     await first.synced('configmaps.v1')
     await until(async () => watches.length === 1, { what: 'it is watched' })
+    await first.rested()
   }
   const before = api.asked.length
   await using again = await startBridge(api.kube, nats.url, { prefix: 'again' })

@@ -45,7 +45,9 @@ async function sweepWhile(
   const stop = new AbortController()
   const over = Promise.withResolvers<void>()
   const log = { debug() {}, info: () => over.resolve(), warn: () => over.resolve(), error() {} }
-  const sweeper = createOrphanedKeySweeper({ kube, queue, deadLetter, log, absentMs: 0, everyMs: 3_600_000 })
+  // What happens meanwhile may take long.
+  const limits = { absentMs: 0, everyMs: 3_600_000, keyMs: 240_000 }
+  const sweeper = createOrphanedKeySweeper({ kube, queue, deadLetter, log, ...limits })
   const sweeping = sweeper.run(stop.signal, 0)
   await over.promise
   stop.abort()

@@ -199,6 +199,7 @@ describe('a change of a related object runs', () => {
       )
       await untilKnown(bridge, widgets, await patchWidget('c', inNamespace(null)))
       expect(await runsOfChanges(bridge, moved)).toEqual(moved)
+      await bridge.rested()
     }
     await using bridge = await start(prefix)
     await untilCovered(bridge, Object.keys(RELATIONS))
@@ -231,6 +232,7 @@ describe('a change of a related object runs', () => {
       await untilCovered(bridge, ['near'])
       await near(bridge, label('yes'), 'default.a,default.b')
       await near(bridge, label('yes'), 'default.a,default.b')
+      await bridge.rested()
     }
     await using bridge = await start(prefix)
     await bridge.synced('configmaps.v1')
@@ -325,10 +327,12 @@ describe('a change of a related object runs', () => {
     }
     {
       await using bridge = await start(prefix)
-      for (const name of ['widget', 'class']) await untilCondition(kube, name, 'Watching')
+      await untilCovered(bridge, ['widget'])
+      await untilCovered(bridge, ['class'], [CLASSES])
       const all = { widget: ['default.a', 'default.b'], class: ['_.owns'] }
       expect(await runs(bridge, () => change('default', 'shared'))).toEqual(all)
       expect(await runs(bridge, () => change('default', 'lone'))).toEqual({ widget: [], class: [] })
+      await bridge.rested()
     }
     await using bridge = await start(prefix)
     await bridge.synced(resourceName(configMaps))
@@ -356,7 +360,8 @@ describe('a change of a related object runs', () => {
     const prefix = freshPrefix()
     {
       await using bridge = await start(prefix)
-      for (const name of ['class', 'labelled', 'widget']) await untilCondition(kube, name, 'Watching')
+      await untilCovered(bridge, ['class', 'labelled'], [CLASSES])
+      await untilCovered(bridge, ['widget'])
       bridge.enqueued.length = 0
       await untilKnown(bridge, configMaps, await change('default', 'm'))
       expect(['class', 'labelled', 'widget'].map((name) => bridge.keysOf(name))).toEqual([['_.s'], [], ['default.w']])
@@ -364,6 +369,7 @@ describe('a change of a related object runs', () => {
       const labelled = await kube.patch<KubeObject>(classPath, { metadata: { labels: { in: 'two' } } }, 'merge')
       await untilKnown(bridge, CLASSES, labelled)
       expect(await enqueuedBy(bridge, 'labelled', () => change('one', 'm'))).toEqual([])
+      await bridge.rested()
     }
     await using bridge = await start(prefix)
     await bridge.synced(resourceName(configMaps))
@@ -439,7 +445,8 @@ describe('a change of a related object counts', () => {
     await change('default', 'm')
     await grant(kube, 'everywhere', { apiGroups: [''], resources: ['configmaps'], verbs })
     await untilCondition(kube, 'one', 'Watching')
-    expect(bridge.keysOf('one')).toEqual(['default.w'])
+    // The condition may be written before the keys of what is related are queued.
+    await until(() => expect(bridge.keysOf('one')).toEqual(['default.w']))
   })
 
   it('though the bridge that first knew everything died before it, and another one has not listed yet', async () => {

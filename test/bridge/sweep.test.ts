@@ -199,7 +199,9 @@ describe('EVENTS', () => {
     knowing.enqueued.length = 0
     await writeConfigMap(kube, 'a', 'changed')
     await untilEqual(kube, knowing.events, configMaps)
-    expect(knowing.relists.map(({ because }) => because)).toContain('swept')
+    await until(() => expect(knowing.relists.map(({ because }) => because)).toContain('swept'), {
+      what: 'the list is reported, which follows',
+    })
   })
 
   describe('and WORK, for a bridge with the rights that it is deployed with', () => {

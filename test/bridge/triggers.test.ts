@@ -200,7 +200,7 @@ describe('a CloudEvent of another system', () => {
 
   it('has to be one', async () => {
     await using _ = await accepting('event')
-    const answer = await program.nc.request('event.trigger.order', 'x', { timeout: 5000 })
+    const answer = await program.nc.request('event.trigger.order', 'x', { timeout: 60_000 })
     expect(answer.json()).toMatchObject({ refused: expect.stringContaining('is not a CloudEvent') })
   })
 })

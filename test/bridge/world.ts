@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { parse } from 'yaml'
-import { type BridgeDeps, type BridgeObserver, createBridge } from '#bridge'
-import type { KubeObject, ResourceRef } from '#contracts'
+import { type BridgeDeps, type BridgeObserver, createBridge, type ResourceStatus } from '#bridge'
+import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { type EventStore, keyOf, openEventStore } from '#events'
 import {
   createKubeClient,
@@ -214,6 +214,23 @@ export async function startBridge(
       until(async () => bridge.status().resources.some((r) => r.resource === resource && r.synced), {
         what: `${resource} is synced`,
       }),
+    /** Resolves when the cursors are stored behind all that was read: the next bridge goes on from there. */
+    rested: () =>
+      until(
+        async () => {
+          const cursors = await Array.fromAsync(events.cursors())
+          const isStored = ({ resource, namespace, resourceVersion }: ResourceStatus) =>
+            cursors.some(
+              (cursor) =>
+                resourceName(cursor.ref) === resource &&
+                cursor.scope === namespace &&
+                cursor.resourceVersion === resourceVersion,
+            )
+          const isResting = (one: ResourceStatus) => one.synced && one.unconfirmed === 0 && isStored(one)
+          return bridge.status().resources.every(isResting)
+        },
+        { what: 'the cursors are stored' },
+      ),
     async [Symbol.asyncDispose]() {
       stop.abort()
       await running
