@@ -42,4 +42,4 @@ it('an API server that is away fails no key: the queue stands still, and goes on
   expect([...new Set(started().map(nameOf))].filter((name) => name !== FIRST)).toEqual(QUEUED)
   const broken = fixture.requests.slice(requests).filter(({ code, path }) => code === '<error>' && path !== '/readyz')
   expect(broken, 'the one that noticed it').toHaveLength(1)
-}, 120_000)
+})

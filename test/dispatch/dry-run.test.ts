@@ -166,7 +166,7 @@ describe('a reconciler that is paused', () => {
     let calls = 0
     await scene.widget('w', () => {
       calls++
-      return calls === 1 ? { requeueAfterSeconds: 1 } : {}
+      return calls === 1 ? { requeueAfterSeconds: 5 } : {}
     })
     await scene.ended('w')
     await change(true, '2')

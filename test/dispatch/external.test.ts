@@ -55,7 +55,7 @@ const recording = (name: string) =>
         await fetch(`${api.url}/${name}`, { method, signal, ...(kind === 'set' && { body: address }) })
         return kind
       },
-      timeoutSeconds: 5,
+      timeoutSeconds: 60,
     },
     reconcile({ object, external, performed }) {
       const { address = 'none' } = object.spec
@@ -170,7 +170,7 @@ describe('a function with an external system', () => {
 
   it('performs nothing in a run that has lost its key, and is told to stop while it performs', async () => {
     const name = 'outside-fenced'
-    await using scene = await fixture.scene(name, { spec: { external: {} }, queue: { leaseMs: 900 } })
+    await using scene = await fixture.scene(name, { spec: { external: {} }, queue: { leaseMs: 6000 } })
     const loseKey = () => fixture.js.admin.streams.purge(`${name}_WORK`, { filter: `${name}.key.>` })
     const performed: Effect[] = []
     let losses = 0

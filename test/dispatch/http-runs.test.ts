@@ -30,7 +30,7 @@ beforeAll(async () => {
   })
   const invoke = { http: { url: server.url }, pull: {} }
   scene = await fixture.scene('http', {
-    spec: { invoke, writes: ['Metadata', 'Deletion'], timeoutSeconds: 1, finalize: true },
+    spec: { invoke, writes: ['Metadata', 'Deletion'], finalize: true },
   })
 })
 afterAll(async () => {
@@ -115,7 +115,7 @@ describe('a run of a function over HTTP', () => {
         passed.end(body)
       })
       await using timed = await fixture.scene(name, {
-        spec: { invoke: { http: { url: proxy.url } }, timeoutSeconds: 5 },
+        spec: { invoke: { http: { url: proxy.url } } },
       })
       const own = { 'fairlead-function': name }
       // The timer is later than the end of the test.

@@ -32,8 +32,9 @@ it('a key that names no object is kept among the dead, and only then done; it de
     timeout: 60_000,
   })
   stored.resolve()
-  await vi.waitFor(async () =>
-    expect(await test.queue.depth(FN)).toEqual({ queued: 0, running: 0, waiting: 0, parked: 0 }),
+  await vi.waitFor(
+    async () => expect(await test.queue.depth(FN)).toEqual({ queued: 0, running: 0, waiting: 0, parked: 0 }),
+    { timeout: 60_000 },
   )
   await serving.drain(1000)
 })

@@ -75,7 +75,7 @@ async function startDelayed(name: string) {
   const object = await fixture.reconciler(name, { owns: [CONFIG_MAPS] })
   const proxy = await startDelayingProxy()
   // The bridge has to list for this Reconciler first: bridges of earlier tests have left cursors that do not cover it.
-  const options = { object, dispatcher: { kube: proxy.kube }, queue: { leaseMs: 900 }, waitFor: false } as const
+  const options = { object, dispatcher: { kube: proxy.kube }, queue: { leaseMs: 6000 }, waitFor: false } as const
   const scene = await fixture.scene(name, options)
   const bridge = createBridge({
     kube: fixture.kube,

@@ -35,6 +35,8 @@ describe('a refusal of the API server', () => {
     await fixture.kube.create(resourcePath(QUOTAS, 'quota'), { metadata: { name: 'none' }, spec: { hard } })
     // What the quota controller does.
     await fixture.kube.patch(`${resourcePath(QUOTAS, 'quota')}/none/status`, { status }, 'merge')
+    const probe = () => fixture.kube.create(resourcePath(SECRETS, 'quota'), secret, { dryRun: true })
+    await until(() => expect(probe()).rejects.toThrow('exceeded quota'))
     await limited.widget('quota', () => ({ apply: [secret, configMap('quota-config')], status: { phase: 'DONE' } }))
     expect((await limited.ended('quota')).result).toBe('error')
     expect(await limited.condition('quota')).toMatchObject({

@@ -116,7 +116,7 @@ describe('the dispatcher', () => {
   })
 
   it('keeps a function that hangs to its time-out, and others going', async () => {
-    await using scene = await fixture.scene('hangs', { spec: { timeoutSeconds: 1 } })
+    await using scene = await fixture.scene('hangs', { spec: { timeoutSeconds: 5 } })
     const aborted: string[] = []
     await scene.widget('hangs', (_, { signal }) => {
       return new Promise((_, reject) =>
@@ -131,9 +131,9 @@ describe('the dispatcher', () => {
     expect(scene.steps.some((step) => step.step === 'finished' && step.key.endsWith('hangs'))).toBe(false)
     expect(await scene.ended('hangs')).toMatchObject({
       result: 'error',
-      message: 'the function did not finish within 1 s',
+      message: 'the function did not finish within 5 s',
     })
-    expect(aborted).toEqual(['the function did not finish within 1 s'])
+    expect(aborted).toEqual(['the function did not finish within 5 s'])
     scene.behave('hangs', () => ({}))
   })
 
@@ -148,7 +148,7 @@ describe('the dispatcher', () => {
       },
     ],
   ])('never begins a call of a key while one of this process goes on after %s', async (_, name, spec, disturb) => {
-    await using scene = await fixture.scene(name, { queue: { leaseMs: 900 }, spec })
+    await using scene = await fixture.scene(name, { queue: { leaseMs: 6000 }, spec })
     const goesOn = Promise.withResolvers<void>()
     const ignored = Promise.withResolvers<void>()
     const calls = { now: 0, most: 0, begun: 0 }
@@ -193,7 +193,7 @@ describe('the dispatcher', () => {
   })
 
   it('does not count an echo as settled once the run that wrote it has lost its lease', async () => {
-    await using scene = await fixture.scene('echoes', { queue: { leaseMs: 900 } })
+    await using scene = await fixture.scene('echoes', { queue: { leaseMs: 6000 } })
     const settled: Record<string, boolean> = {}
     let origin = ''
     const needsNoRun = () => scene.dispatcher.needsNoRun({ reconciler: 'echoes', key: 'echoes.a', origin })

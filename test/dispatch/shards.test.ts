@@ -144,7 +144,7 @@ it('each shard serves the Reconcilers with its label, on streams of its own, and
     const { status } = await fixture.kube.get(resourcePath(RECONCILERS, undefined, 'side-a'))
     return ((status as Status).conditions ?? []).find(({ type }) => type === 'Overlapping')
   }
-  expect((await overlapping())?.message).toContain('side-b')
+  await until(async () => expect((await overlapping())?.message).toContain('side-b'))
   for (const other of created.splice(1)) await fixture.kube.delete(resourcePath(RECONCILERS, undefined, other))
   await until(async () => expect(await overlapping()).toBeUndefined())
 })
