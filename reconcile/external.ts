@@ -1,4 +1,4 @@
-import { ConflictError, type Effect, type EventReport, RetryAfterError } from '#contracts'
+import { ConflictError, type Effect, RetryAfterError } from '#contracts'
 import { messageOf } from '#queue/terms'
 import { sameJson } from './compare.ts'
 import { scrubberOf } from './confidential.ts'
@@ -13,7 +13,7 @@ import {
   failed,
   type Pass,
   type PerformedEffect,
-  tellEvents,
+  tellReports,
 } from './progress.ts'
 import type { Failed } from './vocabulary.ts'
 
@@ -65,11 +65,11 @@ const UNSEEN = 'it was performed, but the function asks for it again, because "r
  * Performs the effect of an outcome with these Events, once in a run. Its failure does not fail the pass, except a
  * conflict: the function decides on the result. Returns false if the driver performs no effects.
  */
-export function* perform(pass: Pass, effect: Effect, events: readonly EventReport[]): Asking<boolean> {
+export function* perform(pass: Pass, effect: Effect, reports: Parameters<typeof tellReports>[1]): Asking<boolean> {
   const { run } = pass
   const before = run.performed.find((one) => sameJson(one.effect, effect))
   if (before !== undefined) {
-    tellEvents(pass, events)
+    tellReports(pass, reports)
     throw new FailedPass(before.failure ?? { failed: new EffectError(new Error(UNSEEN), effect) })
   }
   const scrub = scrubberOf(run)

@@ -60,6 +60,16 @@ const outcomeSchema = z.strictObject({
     .array(z.object({ type: z.enum(['Normal', 'Warning']), reason, message: z.string() }))
     .max(20)
     .optional(),
+  metrics: z
+    .array(
+      z.strictObject({
+        name: z.string(),
+        value: z.number().default(1),
+        labels: z.record(z.string(), z.string()).default({}),
+      }),
+    )
+    .max(20)
+    .optional(),
   requeueAfterSeconds: z.number().min(0).max(HUNDRED_YEARS_S).optional(),
   requeueAt: z.iso.datetime({ offset: true }).optional(),
   effect: z

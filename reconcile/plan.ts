@@ -11,6 +11,7 @@ import {
   isAsObserved,
 } from './desired.ts'
 import { type MetadataWrite, metadataFaults, metadataWrite } from './metadata.ts'
+import { changeOf, type MetricChange, metricFaults } from './metrics.ts'
 import { type NoOps, statusTarget } from './no-ops.ts'
 import { HUNDRED_YEARS_S, type PlainOutcome } from './outcome.ts'
 import {
@@ -70,6 +71,7 @@ export interface Plan {
   /** Whether the primary object is to be deleted. */
   isDeletion: boolean
   events: EventReport[]
+  metrics: MetricChange[]
   /** The time at which a delayed correction is due, or at which the end of a fight is shown. */
   lookAt: Date | undefined
   /** The delay counts from the time in the function's input. */
@@ -89,7 +91,7 @@ export interface Circumstances {
 
 /** Returns the writes that are necessary to reach the desired state of the outcome. */
 export function plan(
-  spec: Pick<ReconcilerSpec, 'for' | 'owns' | 'writes' | 'external'>,
+  spec: Pick<ReconcilerSpec, 'for' | 'owns' | 'writes' | 'external' | 'metrics'>,
   world: Family,
   outcome: PlainOutcome,
   circumstances: Circumstances,
@@ -117,6 +119,7 @@ export function plan(
     effect: outcome.effect,
     isDeletion: outcome.deleteObject === true && object.metadata.deletionTimestamp === undefined,
     events: outcome.events ?? [],
+    metrics: (outcome.metrics ?? []).flatMap((report) => changeOf(spec, report)),
     lookAt: isGoing ? undefined : lookAtOf(spec, world, planned, circumstances),
     requeue: requeueOf(outcome, now),
     findings: [
@@ -126,6 +129,7 @@ export function plan(
       ...metadataFaults(spec, object, outcome.metadata),
       ...strayDeletion(spec, outcome),
       ...strayEffect(spec, outcome),
+      ...metricFaults(spec, outcome),
     ],
   }
 }

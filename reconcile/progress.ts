@@ -1,6 +1,7 @@
 import type { EventReport, KubeObject, Performed, ResourceRef, RunInput } from '#contracts'
 import type { Finish } from '#queue/terms'
 import { identityOf, type ReconcilerSpec, selectionOf } from '#spec'
+import type { MetricChange } from './metrics.ts'
 import { MAX_STATE_BYTES, type PlainOutcome } from './outcome.ts'
 import type { RefusedWrite } from './refusals.ts'
 import type { Contents } from './scrub.ts'
@@ -128,12 +129,23 @@ function answerTo<Request extends Ask>(request: Request, answer: Answer): Answer
   return answer as AnswerTo<Request> | Failed
 }
 
+/** Reports what the outcome tells, beside what it writes. */
+export function tellReports(
+  pass: Pass,
+  { events, metrics }: { events: readonly EventReport[]; metrics: readonly MetricChange[] },
+): void {
+  tellEvents(pass, events)
+  for (const change of metrics) tellOnce(pass, `metric ${JSON.stringify(change)}`, { note: 'metric', change })
+}
+
 /** Reports each Event once in a run, however often the function returns it. */
 export function tellEvents({ run, world }: Pass, events: readonly EventReport[]): void {
-  for (const event of events) {
-    const text = JSON.stringify(event)
-    if (run.told.has(text)) continue
-    run.told.add(text)
-    run.tell({ note: 'event', object: world.object, event })
-  }
+  const { object } = world
+  for (const event of events) tellOnce({ run }, JSON.stringify(event), { note: 'event', object, event })
+}
+
+function tellOnce({ run }: Pick<Pass, 'run'>, text: string, note: Note): void {
+  if (run.told.has(text)) return
+  run.told.add(text)
+  run.tell(note)
 }

@@ -53,11 +53,11 @@ export function withoutRefused(plan: Plan, refused: readonly RefusedWrite[]): Fe
 }
 
 /**
- * Returns the rest of a plan from a stage on. Its Events are left out: the next decision, which knows of the refusals,
+ * Returns the rest of a plan from a stage on. Its Events and metrics are left out: the next decision, which knows of the refusals,
  * decides them.
  */
 export const afterRefusal = (plan: FeasiblePlan, refused: readonly RefusedWrite[], from: number): FeasiblePlan =>
-  withoutNeeds({ ...plan, unresolved: [...plan.unresolved, ...refused], events: [] }, from)
+  withoutNeeds({ ...plan, unresolved: [...plan.unresolved, ...refused], events: [], metrics: [] }, from)
 
 /**
  * Removes the writes that need refused objects, the effect, which may need them too, and all deletions: an object to be

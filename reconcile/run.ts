@@ -27,6 +27,7 @@ import {
   type Run,
   type RunStart,
   tellEvents,
+  tellReports,
 } from './progress.ts'
 import {
   addRefused,
@@ -133,26 +134,26 @@ function* rounds(pass: Pass): Asking<End> {
     }
     const outcome = yield* call(pass)
     let planned = feasible(pass, outcome)
-    const { metadata, status, effect, events, requeue } = planned
+    const { metadata, status, effect, requeue } = planned
     if (planned.stages.some((writes) => writes.length > 0)) planned = yield* writeOwned(pass, planned)
     else if (metadata !== undefined) planned = yield* writeMetadata(pass, planned, metadata)
     else if (status !== undefined) yield* writeStatus(pass, status)
     else if (effect !== undefined) {
-      const isPerformed = yield* perform(pass, effect, events)
+      const isPerformed = yield* perform(pass, effect, planned)
       if (!isPerformed) {
         // The next decision would depend on the result.
-        tellEvents(pass, events)
+        tellReports(pass, planned)
         return endsNow(requeue === undefined ? { kind: 'done' } : { kind: 'requeue', at: requeue })
       }
       yield* observeAgain(pass)
     } else if (planned.isDeletion) {
       const isFinalized = yield* deleteObject(pass)
       if (!isFinalized) {
-        tellEvents(pass, events)
+        tellReports(pass, planned)
         return ends(run, { kind: 'done' })
       }
     } else return yield* conclude(pass, planned)
-    tellEvents(pass, planned.events)
+    tellReports(pass, planned)
     // An order of stages that are ready at once ends with its last stage.
     if (planned.place !== undefined && places.size < MAX_PLACES && !places.has(planned.place)) {
       places.add(planned.place)
@@ -365,10 +366,11 @@ function* observeAgain(pass: Pass): Asking<void> {
  * Ends a pass that has nothing left to write. Releases the finalizer of an object that is being deleted. Fails the pass
  * if a write of its last outcome was refused.
  */
-function* conclude(pass: Pass, { events, requeue, lookAt, unresolved }: FeasiblePlan): Asking<End> {
+function* conclude(pass: Pass, planned: FeasiblePlan): Asking<End> {
   const { run, world, now } = pass
   const { identity, spec } = run.of
-  tellEvents(pass, events)
+  const { requeue, lookAt, unresolved } = planned
+  tellReports(pass, planned)
   if (unresolved.length > 0) throw new FailedPass()
   const at = sooner(requeue, lookAt, now)
   if (at !== undefined) return ends(run, { kind: 'requeue', at })

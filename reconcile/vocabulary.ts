@@ -1,6 +1,7 @@
 import type { EventReport, KubeObject, PerformInput, ReadInput, RunInput } from '#contracts'
 import type { Finish } from '#queue/terms'
 import type { MetadataWrite } from './metadata.ts'
+import type { MetricChange } from './metrics.ts'
 import type { NoOps } from './no-ops.ts'
 import type { Write } from './plan.ts'
 import type { StatusPatch } from './status.ts'
@@ -98,6 +99,7 @@ export interface Failed {
 /** A report of the run to its driver. The run does not wait for it. */
 export type Note =
   | { note: 'event'; object: KubeObject; event: EventReport }
+  | { note: 'metric'; change: MetricChange }
   /** An effect has ended. `effect` and `error` are as a log may show them. */
   | { note: 'performed'; kind: string; effect: string; error: string | undefined }
   /** The run has failed. `shown` is the error as a log may show it. */

@@ -132,6 +132,28 @@ type OutcomeOf<For, Change> =
       ? ReconcileOutcome<Fields<z.input<Status> & KeptStatus>, EffectOf<Change>>
       : Omit<ReconcileOutcome<never, EffectOf<Change>>, 'status' | 'conditions'>
 
+/**
+ * A metric that a function may change. A counter grows; a gauge has the value that a run of the process has reported last.
+ *
+ * @example
+ * import type { MetricDeclaration } from 'fairlead'
+ * const builds: MetricDeclaration = { name: 'builds_total', type: 'Counter', help: 'Builds that have ended' }
+ * builds.name // => 'builds_total'
+ */
+export interface MetricDeclaration {
+  /** Lower-case letters, digits and _, 63 characters at most. */
+  name: string
+  type: 'Counter' | 'Gauge'
+  /** 200 characters at most. */
+  help: string
+  /**
+   * Two at most, each with 16 values at most. A value that is not declared counts as `other`.
+   *
+   * @default []
+   */
+  labels?: readonly { name: string; values: readonly string[] }[]
+}
+
 /** One type of all fields, so that the compiler names a wrong one in one line. */
 type Fields<T> = { [Field in keyof T]: T[Field] }
 
@@ -258,6 +280,13 @@ export interface ReconcilerOptions<
    */
   trigger?: ReconcilerSpec['trigger']
   /**
+   * Metrics that an outcome may change, 16 at most, each with two labels at most and 16 values of each. `/metrics` of the
+   * dispatcher shows them as `fairlead_function_NAME`, with the label `controller`.
+   *
+   * @default none
+   */
+  metrics?: readonly MetricDeclaration[]
+  /**
    * An update of the object starts a run only if one of these has changed: `['Generation']` for changes of the spec.
    *
    * @default every update starts a run
@@ -375,6 +404,7 @@ export interface Reconciler<For extends Kind<unknown> = Kind<unknown>> {
   readonly owns: readonly Kind<unknown>[]
   readonly related: readonly RelatedKind[]
   readonly trigger?: ReconcilerSpec['trigger']
+  readonly metrics?: readonly MetricDeclaration[]
   readonly changes?: ReconcilerSpec['changes']
   readonly writes?: ReconcilerSpec['writes']
   readonly binds?: ReconcilerSpec['binds']

@@ -17,6 +17,7 @@ export {
   type EventReport,
   type Invoke,
   type KubeObject,
+  type MetricReport,
   type ObjectMeta,
   type Performed,
   type Refusal,
@@ -45,7 +46,15 @@ export {
 } from './built-in-kinds.ts'
 export type { Column, CustomResourceDefinition, ResourceOptions, Scale, ServedVersion } from './crd.ts'
 export { breakingChanges } from './crd.ts'
-export type { External, ExternalSystem, Reconciler, ReconcilerOptions, RelatedKind, Run } from './definition.ts'
+export type {
+  External,
+  ExternalSystem,
+  MetricDeclaration,
+  Reconciler,
+  ReconcilerOptions,
+  RelatedKind,
+  Run,
+} from './definition.ts'
 export { toInvoke } from './invoke.ts'
 export { deploymentName, type Kind, kind, type ObservedBy, type PlainKind, serviceName, shortName } from './kinds.ts'
 export type { ReconcileOutcome } from './outcome.ts'

@@ -8,6 +8,7 @@ import {
   type EventReport,
   isRecord,
   keptStatus,
+  type MetricReport,
   type Outcome,
   type OwnMetadata,
   TerminalError,
@@ -53,6 +54,8 @@ export interface ReconcileOutcome<Status = unknown, Change = Effect> {
   requeueAfter?: number | undefined
   /** The function runs again at this time. */
   requeueAt?: Date | undefined
+  /** Changes of declared metrics, 20 at most. Equal ones count once in a run. */
+  metrics?: readonly MetricReport[] | undefined
   /** A change of the external system. It is performed after all other writes; then the function is called again. */
   effect?: Change | undefined
 }
@@ -81,6 +84,7 @@ const outcomeOf = (status: z.ZodType | undefined) =>
     events: z.array(z.looseObject({ type: z.string() })).optional(),
     requeueAfter: z.number().min(0).optional(),
     requeueAt: z.date({ error: 'expected a Date with a time, such as new Date(Date.now() + 60_000)' }).optional(),
+    metrics: z.array(z.looseObject({ name: z.string() })).optional(),
     effect: z.looseObject({ kind: z.string() }).optional(),
   })
 
@@ -122,6 +126,7 @@ function withoutKept(returned: unknown, observed: unknown, reconciler: string): 
 
 function toPlainOutcome(reconciler: string, returned: ReconcileOutcome): Outcome {
   const { apply, status, conditions, metadata, deleteObject, events, requeueAfter, requeueAt, effect } = returned
+  const { metrics } = returned
   try {
     return plain(
       {
@@ -133,6 +138,7 @@ function toPlainOutcome(reconciler: string, returned: ReconcileOutcome): Outcome
         events,
         requeueAfterSeconds: requeueAfter,
         requeueAt,
+        metrics,
         effect,
       },
       'outcome',

@@ -51,6 +51,7 @@ export const RECONCILER_OPTIONS = keysOf<ReconcilerOptions<Kind<unknown>, Kind<u
   owns: true,
   related: true,
   trigger: true,
+  metrics: true,
   changes: true,
   writes: true,
   binds: true,
@@ -162,7 +163,7 @@ export function manifest(
 ): ReconcilerManifest {
   const { name, identity, selector, namespaces, owns, related, changes, writes, binds, resyncSeconds, external } =
     reconciler
-  const { trigger, formerFinalizers, concurrency, runRate, timeoutSeconds, backoff } = reconciler
+  const { trigger, metrics, formerFinalizers, concurrency, runRate, timeoutSeconds, backoff } = reconciler
   const { serviceAccount = { name: `fairlead-${name}`, namespace: SYSTEM_NAMESPACE } } = reconciler
   const given = {
     for: {
@@ -176,6 +177,7 @@ export function manifest(
     formerFinalizers,
     related,
     trigger,
+    metrics,
     changes,
     identity,
     writes,

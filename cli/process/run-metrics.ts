@@ -3,6 +3,7 @@ import type { BridgeObserver, BridgeStatus, ResourceStatus } from '#bridge'
 import { resourceName } from '#contracts'
 import type { RunObserver } from '#dispatch'
 import type { QueueObserver } from '#queue'
+import { functionMetrics } from './function-metrics.ts'
 
 /** The buckets of controller-runtime. */
 const RECONCILE_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
@@ -122,6 +123,7 @@ export function runMetrics(registry: Registry, now: () => number = () => perform
     'How long reads of external systems took',
     ['reconciler', 'result'],
   )
+  const measured = functionMetrics(registry)
   const kinds = new Map<string, Set<string>>()
   const labelOf = (reconciler: string, kind: string): string => {
     const known = kinds.get(reconciler) ?? new Set()
@@ -179,6 +181,7 @@ export function runMetrics(registry: Registry, now: () => number = () => perform
         perController.takenBack.inc({ controller })
         if (step.isContested) perController.contested.inc({ controller })
       }
+      if (step.step === 'measured') measured(controller, step.change)
       if (step.step === 'read') readTimes.observe({ reconciler: controller, result: step.result }, step.ms / 1000)
       if (step.step === 'performed') {
         const labels = { reconciler: controller, kind: labelOf(controller, step.kind) }

@@ -148,7 +148,8 @@ export function createTracing({ keep, sample, now }: TracingOptions): Tracing {
         waiting.set(id, { queuedAt: at - step.queuedMs, startedAt: at, causes: step.causes ?? [] })
       const span = spanOf(step)
       if (step.step === 'written' && span?.sampled) keep(requestSpan(span, step, at))
-      if ((step.step === 'read' || step.step === 'performed') && span?.sampled) keep(externalSpan(span, step, at))
+      if ((step.step === 'called' || step.step === 'read' || step.step === 'performed') && span?.sampled)
+        keep(functionSpan(span, step, at))
       if (step.step !== 'finished') return
       const times = waiting.get(id)
       waiting.delete(id)
@@ -176,15 +177,21 @@ export function createTracing({ keep, sample, now }: TracingOptions): Tracing {
   }
 }
 
+const NAMES = { called: 'call', read: 'read external' }
+
 function requestSpan(span: Span, step: RunStep & { step: 'written' }, end: number): FinishedSpan {
   const { verb, resource, namespace, name, ms } = step
   const attributes = { 'k8s.resource': resource, 'k8s.namespace.name': namespace, 'k8s.object.name': name }
   return { ...span, name: `${verb} ${resource}`, kind: 'client', start: end - ms, end, attributes }
 }
 
-function externalSpan(span: Span, step: RunStep & { step: 'read' | 'performed' }, end: number): FinishedSpan {
+function functionSpan(
+  span: Span,
+  step: RunStep & { step: 'called' | 'read' | 'performed' },
+  end: number,
+): FinishedSpan {
   const { reconciler, ms, result } = step
-  const name = step.step === 'read' ? `read external ${reconciler}` : `effect ${step.kind}`
+  const name = step.step === 'performed' ? `effect ${step.kind}` : `${NAMES[step.step]} ${reconciler}`
   const error = result === 'error' ? { error: 'failed' } : {}
   return {
     ...span,

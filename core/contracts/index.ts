@@ -27,6 +27,7 @@ export {
   type FunctionInput,
   type Invoke,
   kindName,
+  type MetricReport,
   type Outcome,
   type OwnMetadata,
   type Performed,

@@ -152,6 +152,8 @@ export interface Outcome {
   requeueAfterSeconds?: number
   /** The time of the next run, RFC 3339. */
   requeueAt?: string
+  /** Declared metrics to change: 20 at most. Equal ones count once in a run. */
+  metrics?: MetricReport[]
   /** An effect to perform after all other writes, but before the object is deleted. Then the function decides again. */
   effect?: Effect
 }
@@ -232,6 +234,30 @@ export interface EventReport {
   /** CamelCase, one word. */
   reason: string
   message: string
+}
+
+/**
+ * A change of a metric that the reconciler declares.
+ *
+ * @example
+ * import { type MetricReport, reconciler } from 'fairlead'
+ * import { outcomeOf } from 'fairlead/testing'
+ * import { Website } from './website.ts'
+ * const failed: MetricReport = { name: 'builds_total', labels: { result: 'failed' } }
+ * const site = reconciler({
+ *   name: 'site', for: Website,
+ *   metrics: [{ name: 'builds_total', type: 'Counter', help: 'Builds', labels: [{ name: 'result', values: ['ok', 'failed'] }] }],
+ *   reconcile: () => ({ metrics: [failed] }),
+ * })
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * await outcomeOf(site, { object }) // => { metrics: [{ name: 'builds_total', labels: { result: 'failed' } }] }
+ */
+export interface MetricReport {
+  name: string
+  /** A counter grows by this; 0 or more. A gauge becomes this. Default 1. */
+  value?: number
+  /** A value for each declared label. A value that is not declared counts as `other`. */
+  labels?: Record<string, string>
 }
 
 export interface RunContext {

@@ -40,6 +40,7 @@ export {
 export {
   type Backoff,
   crossesNamespaces,
+  type DeclaredMetric,
   indexedSelection,
   isByField,
   isNamedInBody,

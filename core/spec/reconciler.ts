@@ -153,6 +153,30 @@ const formerFinalizer = z
     ofOthers,
   )
 
+const metricName = z
+  .string()
+  .max(63)
+  .regex(/^[a-z][a-z0-9_]*$/, 'lower-case letters, digits and _, a letter first')
+
+/** So many series at most for each metric: 17 × 17, with `other` for values that are not declared. */
+const metric = z.object({
+  name: metricName.describe('Shown as fairlead_function_NAME.'),
+  type: z
+    .enum(['Counter', 'Gauge'])
+    .describe('Counter: grows by what runs report. Gauge: what a run has reported last.'),
+  help: z.string().min(1).max(200),
+  labels: z
+    .array(
+      z.object({
+        name: metricName.refine((name) => name !== 'controller', 'controller is the name of the Reconciler'),
+        values: z.array(z.string().min(1).max(63)).min(1).max(16),
+      }),
+    )
+    .max(2)
+    .default([])
+    .describe('All values that are expected. Others count as "other".'),
+})
+
 const eventPath = z
   .string()
   .max(1000)
@@ -199,6 +223,7 @@ export const reconcilerSpec = z.object({
     })
     .optional()
     .describe('CloudEvents of other systems that name an object run it. Left out: the Reconciler takes none.'),
+  metrics: z.array(metric).min(1).max(16).optional().describe('Metrics that the function may change.'),
   changes: z
     .array(z.enum(['Generation', 'Labels', 'Annotations']))
     .min(1)
@@ -334,6 +359,7 @@ export type OwnedResource = ReconcilerSpec['owns'][number]
 export type RelatedResource = ReconcilerSpec['related'][number]
 /** The objects of a resource that a Reconciler selects. */
 export type SelectedResource = Partial<Pick<ReconcilerSpec['for'], 'selector' | 'fieldSelector' | 'namespaces'>>
+export type DeclaredMetric = NonNullable<ReconcilerSpec['metrics']>[number]
 export type Backoff = ReconcilerSpec['backoff']
 
 /** Returns whether an object is selected by namespaces, labels and fields. Throws SelectorError. */

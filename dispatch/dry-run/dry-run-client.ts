@@ -4,6 +4,7 @@ import { type Difference, differences, NoOpWrites, WITHHELD } from '#reconcile'
 import { retainerOf } from '#spec'
 import { undefinedIfGone } from '../errors.ts'
 import type { ReconciliationDeps } from '../run/dependencies.ts'
+import type { RunStep } from '../run/trail.ts'
 
 /** One write that a run would have done. */
 export type DryRunStep =
@@ -48,9 +49,12 @@ export function dryRunDeps<Deps extends ReconciliationDeps>(deps: Deps, note: (s
     noOps: new NoOpWrites(),
     skipEffect: (effect) => note({ would: 'perform', effect }),
     recorder: { record: (_kube, _reconciler, _object, report) => note({ would: 'tell', ...report }) },
-    observe: (step) => (step.step === 'written' || step.step === 'takenBack' ? undefined : observe(step)),
+    observe: (step) => (CHANGES.has(step.step) ? undefined : observe(step)),
   }
 }
+
+/** The steps of a run that a dry run does not make. */
+const CHANGES: ReadonlySet<RunStep['step']> = new Set(['written', 'takenBack', 'measured'])
 
 type NoteChange = (path: string, before: KubeObject | undefined, after: KubeObject | undefined) => void
 

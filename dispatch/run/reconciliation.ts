@@ -248,9 +248,28 @@ export class Reconciliation {
     const answeredBy = (revision: string) => {
       answered.revision = revision
     }
-    const returned = await this.#call(input, this.#span && traceparentOf(this.#span), answeredBy)
-    this.#answered = answered
-    return returned
+    const traced = this.#tracedCall()
+    try {
+      const returned = await this.#call(input, traced.traceparent, answeredBy)
+      this.#answered = answered
+      traced.ended('success')
+      return returned
+    } catch (error) {
+      traced.ended('error')
+      throw error
+    }
+  }
+
+  /** A call of the function has a span of its own, if the trace is kept. */
+  #tracedCall(): { traceparent: string | undefined; ended: (result: 'success' | 'error') => void } {
+    const run = this.#span
+    if (!run?.sampled) return { traceparent: run && traceparentOf(run), ended: () => undefined }
+    const own = spanAfter(traceparentOf(run), true)
+    const of = { reconciler: this.#served.name, key: this.#lease.key }
+    const began = performance.now()
+    const ended = (result: 'success' | 'error') =>
+      this.#deps.observe({ step: 'called', ...of, ...own, result, ms: performance.now() - began })
+    return { traceparent: traceparentOf(own), ended }
   }
 
   async #call(
@@ -392,6 +411,8 @@ function reportNote(
       return recorder.record(kube, of.reconciler, note.object, note.event)
     case 'noOp':
       return noOps.remember(note.target, note.value)
+    case 'metric':
+      return observe({ step: 'measured', change: note.change, ...of })
     case 'dropped':
       return observe({ step: 'dropped', ...of })
     case 'failed':

@@ -1,7 +1,7 @@
 import type { FunctionInput, KubeObject, Outcome, RunInput, RunLog } from '#contracts'
 import type { Span } from '#events'
 import type { Finish, Lease } from '#queue'
-import type { Answer, Ask, Reconciled, Write, Written } from '#reconcile'
+import type { Answer, Ask, MetricChange, Reconciled, Write, Written } from '#reconcile'
 
 /** One request of a run, and its result. */
 export interface TrailWrite {
@@ -225,6 +225,10 @@ export type RunStep = { reconciler: string; key: string } & Partial<Span> &
     | { step: 'read'; result: 'success' | 'error'; ms: number }
     /** The function was called to perform an effect. `kind`: the kind of the effect. */
     | { step: 'performed'; kind: string; result: 'success' | 'error'; ms: number }
+    /** The function was called: in this process, or over HTTP. */
+    | { step: 'called'; result: 'success' | 'error'; ms: number }
+    /** The function has changed a metric. */
+    | { step: 'measured'; change: MetricChange }
     /** A status was not sent, because the object changed before the turn of the request. The function decides again. */
     | { step: 'dropped' }
     /** The run stopped waiting for the function. */

@@ -34,6 +34,7 @@ const OUTCOME = keysOf<sdk.ReconcileOutcome>({
   events: true,
   requeueAfter: true,
   requeueAt: true,
+  metrics: true,
   effect: true,
 })
 const INNER = [

@@ -70,7 +70,7 @@ async function traceparentOfEvent(object: KubeObject, tracer: ChangeTracer): Pro
 }
 
 describe('what bridge and dispatcher tell', () => {
-  it('becomes change → queue → run → request, of one trace', () => {
+  it('becomes change → queue → run → call and request, of one trace', () => {
     const kept: FinishedSpan[] = []
     let now = 10_000
     const tracing = createTracing({
@@ -85,6 +85,7 @@ describe('what bridge and dispatcher tell', () => {
     tracing.run({ ...step, step: 'started', attempt: 0, fired: false, queuedMs: 15, leaseUntil: new Date(9000) })
     const run = spanAfter(traceparent, true)
     const request = spanAfter(traceparentOf(run), true)
+    tracing.run({ ...step, ...spanAfter(traceparentOf(run), true), step: 'called', result: 'success', ms: 1 })
     now = 10_030
     const written = { verb: 'create', resource: 'pods.v1', kind: 'Pod', namespace: 'default', name: 'p' } as const
     tracing.run({ ...step, ...request, step: 'written', ...written, resourceVersion: '1', ms: 3 })
@@ -96,13 +97,14 @@ describe('what bridge and dispatcher tell', () => {
     const [publish] = kept
     expect(inShort).toEqual([
       ['publish ats.v1.example.com', 9996, 10_000, undefined, undefined],
+      ['call at', 10_019, 10_020, run.spanId, undefined],
       ['create pods.v1', 10_027, 10_030, run.spanId, undefined],
       ['effect addUser', 10_028, 10_030, run.spanId, 'failed'],
       ['queue at', 10_005, 10_020, publish!.spanId, undefined],
       ['run at', 10_020, 10_045, publish!.spanId, 'no'],
     ])
     expect(new Set(kept.map(({ traceId }) => traceId)).size).toBe(1)
-    expect(new Set(kept.map(({ spanId }) => spanId)).size).toBe(5)
+    expect(new Set(kept.map(({ spanId }) => spanId)).size).toBe(6)
   })
 
   it('is a trace in events and logs also when nobody keeps it, and that of the run that writes the object', async () => {
