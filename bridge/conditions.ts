@@ -5,6 +5,7 @@ import { holderOf, nameOfShard, RECONCILERS, RELEASED, shardOf } from '#spec'
 import type { Admission, AdmissionFailure } from './admission.ts'
 import type { Reconciler, RefusedReconciler } from './reconcilers.ts'
 import type { Registry } from './registry.ts'
+import { isInNamespaces } from './routing.ts'
 import type { ResourceStatus } from './types.ts'
 
 /** The bridge's condition of a Reconciler: whether its resources reach EVENTS and its keys reach its queue. */
@@ -58,7 +59,7 @@ export function servedCondition(
   })
   for (const ref of [spec.for, ...spec.owns, ...spec.related]) {
     const name = resourceName(ref)
-    const statuses = statusesOf(ref).filter(({ namespace }) => isIn(namespace, spec.for.namespaces))
+    const statuses = statusesOf(ref).filter(({ namespace }) => isInNamespaces(spec.for.namespaces, namespace))
     const failures = statuses.map(({ failure, namespace }) => ({ ...failure, where: inNamespace(namespace) }))
     if (failures.some(({ kind }) => kind === 'absent'))
       return condition('False', 'ResourceNotFound', `${name} is not served by the API server: install its definition`)
@@ -97,10 +98,6 @@ export function releasedStatus(object: KubeObject, shard: string, now: Date): ob
     })
   return { shard: null, conditions: released }
 }
-
-/** Whether a watch concerns the Reconciler: others may ask for the same resource in other namespaces. */
-const isIn = (namespace: string | undefined, namespaces: readonly string[] | undefined): boolean =>
-  namespaces === undefined || namespace === undefined || namespaces.includes(namespace)
 
 const inNamespace = (namespace: string | undefined): string => (namespace === undefined ? '' : ` in ${namespace}`)
 

@@ -110,14 +110,15 @@ export function widest(asks: readonly ResourceAsk[], isReferenceOnly = false): S
   }
 }
 
-/** Returns the namespaces to watch one by one. Undefined: one watch for all namespaces. */
-export function namespacesOf(asks: readonly ResourceAsk[]): string[] | undefined {
+/** Returns the namespaces that the Reconcilers ask for. Undefined: all. */
+export function askedNamespaces(asks: readonly ResourceAsk[]): ReadonlySet<string> | undefined {
   const named = asks.flatMap(({ namespaces }) => (namespaces ? [namespaces] : []))
-  const union = new Set(named.flat())
-  return asks.length > 0 && named.length === asks.length && union.size <= NAMESPACES_AT_MOST
-    ? [...union].sort()
-    : undefined
+  return asks.length > 0 && named.length === asks.length ? new Set(named.flat()) : undefined
 }
+
+/** Returns the namespaces to watch one by one. Undefined: one watch for all namespaces. */
+export const namespacesOf = (asked: ReturnType<typeof askedNamespaces>): string[] | undefined =>
+  asked !== undefined && asked.size <= NAMESPACES_AT_MOST ? [...asked].sort() : undefined
 
 export const isSameSelection = (a: Selection, b: Selection): boolean =>
   a.labelSelector === b.labelSelector && a.fieldSelector === b.fieldSelector && a.metadataOfKind === b.metadataOfKind

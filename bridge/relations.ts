@@ -12,7 +12,7 @@ import {
   type NamingPrimaries,
   Relation,
 } from './relation.ts'
-import { append, type Change, type RelatedTo, Routes, SelectorIndex } from './routing.ts'
+import { append, type Change, isInNamespaces, type RelatedTo, Routes, SelectorIndex } from './routing.ts'
 
 type Lane = 'high' | 'low'
 /** The Reconcilers, by coverage ID, whose every key a list enqueues, and why, in words. */
@@ -36,6 +36,8 @@ interface RelationsDeps extends InitialReadDeps {
 }
 
 const PROMPT_AT_MOST = 64
+/** The number of owners of an object that are looked up one by one. */
+const LOOKED_UP_AT_MOST = 64
 /** The number of keys in progress when every key of a Reconciler is enqueued. */
 const KEYS_AT_ONCE = 64
 
@@ -141,15 +143,28 @@ export class Relations {
   }
 
   /** Enqueues the primaries with these names, in the namespace unless they are cluster-scoped. */
-  async #owners({ name, spec }: Reconciler, namespace: string | undefined, owners: string[], as: As): Promise<void> {
+  async #owners(reconciler: Reconciler, namespace: string | undefined, owners: string[], as: As): Promise<void> {
+    const { name, spec } = reconciler
     if (owners.length === 0) return
     const place = (await this.#deps.isClusterScoped(spec.for)) ? undefined : namespace
-    if (place !== undefined && spec.for.namespaces?.includes(place) === false) return
-    await this.#all(
-      name,
-      owners.map((owner) => keyOf(place, owner)),
-      as,
-    )
+    if (!isInNamespaces(spec.for.namespaces, place)) return
+    await this.#all(name, this.#present(reconciler, place, owners), as)
+  }
+
+  /**
+   * Returns the keys of the primaries with these names that EVENTS has. The API server does not check owner references,
+   * and one object may have thousands. A primary that EVENTS receives later is enqueued then.
+   */
+  async *#present(reconciler: Reconciler, namespace: string | undefined, names: string[]): AsyncGenerator<string> {
+    const { events } = this.#deps
+    const { for: ref } = reconciler.spec
+    if (names.length > LOOKED_UP_AT_MOST) {
+      const keys = new Set(names.map((name) => keyOf(namespace, name)))
+      for await (const key of keysOf(events, this.#routes, reconciler, namespace)) if (keys.has(key)) yield key
+      return
+    }
+    for (const name of names)
+      if ((await events.observe({ primary: { ref, namespace, name } })).primary) yield keyOf(namespace, name)
   }
 
   #everyKey(reconciler: Reconciler, namespace: string | undefined, as: As): Promise<void> {

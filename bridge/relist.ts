@@ -78,6 +78,7 @@ export async function relist(plan: RelistPlan, deps: RelistDeps): Promise<Relist
     const { uid, resourceVersion } = object.metadata
     if (!uid || !resourceVersion)
       throw new UnwatchableError(`${object.metadata.name} has no uid or no resourceVersion: choose another resource`)
+    if (!plan.routes.isAsked(ref, object.metadata.namespace)) continue
     const key = keyOf(object.metadata.namespace, object.metadata.name)
     const findings = findingsOf(comparison, key, stored.take(key), object, event.type)
     deps.listed?.(object, event.type === 'DELETED')

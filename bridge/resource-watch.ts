@@ -405,12 +405,14 @@ export class WatchingPhase {
     const { pipeline, progress, health, handler, observer, now } = this.#deps
     this.#lastEventAt = now()
     health.succeeded()
-    if (event.type === 'BOOKMARK') return progress.reach(resourceVersion)
+    const routes = this.#deps.routes()
+    const isNews = event.type !== 'BOOKMARK' && routes.isAsked(this.#ref, event.object.metadata.namespace)
+    if (!isNews) return progress.reach(resourceVersion)
     const object = ofKind(event.object, selection, apiVersionOf(this.#ref))
     const verb = VERBS[event.type]
     observer?.seen?.({ ref: this.#ref, verb, object })
     const key = keyOf(object.metadata.namespace, object.metadata.name)
-    const context: ReadContext = { routes: this.#deps.routes(), lane: 'high', selection }
+    const context: ReadContext = { routes, lane: 'high', selection }
     await pipeline.publish({ key, news: { verb, object } }, context, progress.position(resourceVersion))
     if (!handler) return
     await pipeline.idle()

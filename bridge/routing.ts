@@ -11,7 +11,15 @@ import {
   type RelatedResource,
   wantedRevision,
 } from '#spec'
-import { asksOf, namespacesOf, type Reconciler, type ResourceAsk, type Selection, widest } from './reconcilers.ts'
+import {
+  askedNamespaces,
+  asksOf,
+  namespacesOf,
+  type Reconciler,
+  type ResourceAsk,
+  type Selection,
+  widest,
+} from './reconcilers.ts'
 
 /** The purposes of one watched resource. */
 interface ResourceRoutes {
@@ -26,7 +34,7 @@ interface ResourceRoutes {
   /** Results that are computed at the first request. */
   known: {
     selection?: Selection
-    namespaces?: { all: string[] | undefined }
+    asked?: { namespaces: ReadonlySet<string> | undefined }
     coverageIds: Map<string, string[]>
     isCompared?: boolean
   }
@@ -126,10 +134,21 @@ export class Routes {
 
   /** Returns the namespaces in which to watch a resource one by one. Undefined: one watch for all namespaces. */
   namespacesOf(ref: ResourceRef): string[] | undefined {
-    if (isReconcilers(ref)) return undefined
+    return isReconcilers(ref) ? undefined : namespacesOf(this.#asked(ref))
+  }
+
+  /**
+   * Whether a Reconciler asks for objects of this namespace. One watch of all namespaces also reports those for which no
+   * Reconciler asks, and EVENTS does not need them.
+   */
+  isAsked(ref: ResourceRef, namespace: string | undefined): boolean {
+    return namespace === undefined || (this.#asked(ref)?.has(namespace) ?? true)
+  }
+
+  #asked(ref: ResourceRef): ReadonlySet<string> | undefined {
     const { asks, known } = this.#of(ref)
-    known.namespaces ??= { all: namespacesOf(asks) }
-    return known.namespaces.all
+    known.asked ??= { namespaces: askedNamespaces(asks) }
+    return known.asked.namespaces
   }
 
   selectionOf(ref: ResourceRef): Selection {
@@ -144,7 +163,7 @@ export class Routes {
     const { asks, known } = this.#of(ref)
     const before = known.coverageIds.get(namespace ?? '')
     if (before) return before
-    const here = asks.filter(({ namespaces }) => inNamespaces(namespaces, namespace))
+    const here = asks.filter(({ namespaces }) => isInNamespaces(namespaces, namespace))
     const found = [...new Set(here.map(({ coverageId }) => coverageId))].sort()
     known.coverageIds.set(namespace ?? '', found)
     return found
@@ -226,7 +245,7 @@ const isReconcilers = (ref: ResourceRef): boolean => resourceName(ref) === resou
 
 function primaryTargets({ name: reconciler, coverageId, spec, selects }: Reconciler, change: Change): Target[] {
   const { namespace, name, object } = change
-  if (!inNamespaces(spec.for.namespaces, namespace)) return []
+  if (!isInNamespaces(spec.for.namespaces, namespace)) return []
   const target = { reconciler, coverageId, key: keyOf(namespace, name) }
   if (object === undefined) return [target]
   // A deleted object that has left the selection waits until its finalizer is removed.
@@ -246,7 +265,7 @@ function ownerTargets(
   isClusterScoped: IsClusterScoped,
 ): Target[] {
   const namespace = isClusterScoped(spec.for) ? undefined : change.namespace
-  if (!inNamespaces(spec.for.namespaces, namespace)) return []
+  if (!isInNamespaces(spec.for.namespaces, namespace)) return []
   return change.owners
     .filter((owner) => isOf(owner, spec.for))
     .map(({ name }) => ({ reconciler, coverageId, key: keyOf(namespace, name) }))
@@ -262,7 +281,8 @@ const isOf = (owner: Owner, ref: ResourceRef): boolean =>
  */
 export const isPossibleName = (name: string): boolean => name !== '.' && name !== '..' && !/[/%]/.test(name)
 
-const inNamespaces = (namespaces: readonly string[] | undefined, namespace: string | undefined): boolean =>
+/** Whether a Reconciler for these namespaces is for this one. Undefined: all; and the one of cluster-scoped objects. */
+export const isInNamespaces = (namespaces: readonly string[] | undefined, namespace: string | undefined): boolean =>
   namespaces === undefined || namespace === undefined || namespaces.includes(namespace)
 
 const unique = (targets: Target[]): Target[] => [

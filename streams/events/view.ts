@@ -24,7 +24,7 @@ export interface EventsView {
   resources(): Promise<ResourceRef[]>
   /**
    * Returns for how long no bridge has moved the cursor of the resource, by the clock of the server, in milliseconds. A
-   * bridge that watches moves it every minute. Undefined: there is no cursor.
+   * bridge that watches moves it every minute, and during a list not at all. Undefined: there is no cursor.
    */
   quietMs(ref: ResourceRef, namespace: string | undefined): Promise<number | undefined>
   /** Returns the last sequence: later events have a higher one. */

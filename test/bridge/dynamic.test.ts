@@ -252,6 +252,26 @@ describe('what is watched', () => {
     await revoke(kube, 'only-reconcilers')
   })
 
+  it('are stored only in the namespaces that somebody names, also if they are too many for a watch each', async () => {
+    const many = Array.from({ length: 16 }, (_, index) => `absent-${index}`)
+    await createMap('a', { namespace: 'other' })
+    await createMap('a')
+    await createReconciler(kube, 'there', { for: { ...configMaps, namespaces: ['other', ...many] } })
+    await using bridge = await start()
+    await untilCondition(kube, 'there', 'Watching')
+    expect(bridge.bridge.status().resources.find(({ resource }) => resource === 'configmaps.v1')?.namespace).toBe(
+      undefined,
+    )
+    await enqueuedBy(bridge, 'there', () => createMap('b'))
+    const places = async () =>
+      new Set([...(await stored(bridge.events, configMaps)).keys()].map((key) => key.split('.')[0]))
+    expect(await places()).toEqual(new Set(['other']))
+    await createReconciler(kube, 'here', { for: { ...configMaps, namespaces: ['default'] } })
+    await until(() => bridge.keysOf('here').includes('default.b'), { what: 'all that exist run' })
+    expect(bridge.keysOf('here')).toContain('default.a')
+    expect(await places()).toEqual(new Set(['other', 'default']))
+  })
+
   it('are metadata only where nobody needs more, and whole objects as soon as somebody does', async () => {
     const related = [{ ...configMaps, metadataOnly: true, fieldSelector: 'metadata.namespace=default' }]
     await createReconciler(kube, 'frugal', { for: widgets, related })

@@ -6,11 +6,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Bridge, BridgeObserver } from '#bridge'
 import { createKubeClient } from '#kube'
+import { RECONCILERS } from '#spec'
 import { json, startScriptedServer } from '../kube/scripted-server.ts'
 import { LEASHED } from '../support/fairlead.ts'
 import { startTestNats } from '../support/servers.ts'
 import { configMaps, reconcilerObject } from './objects.ts'
-import { end, hold, line, map, type ScriptedApi, startScriptedApi } from './scripted-api.ts'
+import { bookmark, end, hold, line, map, type ScriptedApi, startScriptedApi } from './scripted-api.ts'
 import { startBridge, until } from './world.ts'
 
 const RESOURCES = 200
@@ -164,6 +165,25 @@ it('after a restart of NATS a change is queued in the high lane while everything
   expect((await cursor()).covers).toBe(1)
   const lists = bridge.relists.filter(({ resource }) => resource === 'configmaps.v1')
   expect(lists.map(({ because }) => because)).toEqual(['initial', 'store-restarted'])
+})
+
+it('the cursor of the Reconcilers, by which others see that a bridge works, moves while another resource is listed', async () => {
+  let watch: ServerResponse | undefined
+  await using server = await startScriptedServer(({ url }, response) => {
+    const { pathname, searchParams } = new URL(url ?? '', 'https://x')
+    if (pathname === '/api/v1') return json(response, 200, { resources: [] })
+    hold(response)
+    if (!pathname.endsWith('/reconcilers')) return
+    if (searchParams.has('sendInitialEvents')) response.write(listedReconciler('maps', { for: configMaps }) + end(10))
+    else watch = response
+  })
+  await using kube = createKubeClient({ ...server.access, userAgent: 'test' })
+  await using bridge = await startBridge(kube, nats.url, { prefix: 'lists' })
+  const isListing = () => statusOf(bridge)?.phase === 'listing'
+  await until(() => watch !== undefined && isListing(), { what: 'the ConfigMaps are listed' })
+  watch?.write(bookmark(11))
+  await until(async () => (await bridge.events.cursor(RECONCILERS))?.resourceVersion === '11', { what: 'it moves' })
+  expect(isListing()).toBe(true)
 })
 
 describe('of each object that it knows, however large that is', () => {

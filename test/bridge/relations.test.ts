@@ -343,6 +343,25 @@ describe('a change of a related object runs', () => {
     await kube.delete(resourcePath(CLASSES, undefined, 'owns'))
   })
 
+  it.each([3, 2000])('of %i owners that it names, those that exist', async (count) => {
+    const owner = await createWidget('a')
+    await createWidget('b')
+    const { apiVersion, kind } = owner
+    const { uid } = owner.metadata
+    const ownerReferences = Array.from({ length: count }, (_, index) =>
+      index === 0 ? { apiVersion, kind, name: 'a', uid } : { apiVersion, kind, name: `none-${index}`, uid: `${index}` },
+    )
+    await createReconciler(kube, 'widget', { for: widgets, related: [{ ...configMaps, byOwner: true }] })
+    await using bridge = await start()
+    await untilCondition(kube, 'widget', 'Watching')
+    const create = () =>
+      kube.create(
+        resourcePath(configMaps, 'default'),
+        configMap('owned', 'first', { ownerReferences } as Partial<KubeObject['metadata']>),
+      )
+    expect(await enqueuedBy(bridge, 'widget', create)).toEqual(['default.a'])
+  })
+
   it('primaries that are in no namespace: of all namespaces, or of the one that they name now, also after a restart', async () => {
     const classPath = resourcePath(CLASSES, undefined, 's')
     await kube.create(resourcePath(CLASSES), {

@@ -3,7 +3,14 @@ import { describe, expect, it } from 'vitest'
 import type { KubeObject, ResourceRef } from '#contracts'
 import { Rounds } from '#primitives'
 import { finalizerOf, isRefused, parseSelector, RECONCILERS, RETAINED_FOR, readReconciler } from '#spec'
-import { namespacesOf, parseReconciler, type Reconciler, type ResourceAsk, widest } from '../../bridge/reconcilers.ts'
+import {
+  askedNamespaces,
+  namespacesOf,
+  parseReconciler,
+  type Reconciler,
+  type ResourceAsk,
+  widest,
+} from '../../bridge/reconcilers.ts'
 import { Registry } from '../../bridge/registry.ts'
 import { FanOuts, NameIndex } from '../../bridge/relation.ts'
 import { type Owner, Routes } from '../../bridge/routing.ts'
@@ -409,7 +416,7 @@ describe('of several who ask for one resource', () => {
       undefined,
     ],
   ])('%s', (_name, asks, namespaces) => {
-    expect(namespacesOf(asks)).toEqual(namespaces)
+    expect(namespacesOf(askedNamespaces(asks))).toEqual(namespaces)
   })
 })
 

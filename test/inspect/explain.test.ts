@@ -1,7 +1,10 @@
 import { stripVTControlCharacters, styleText } from 'node:util'
 import { describe, expect, it } from 'vitest'
+import type { ResourceRef } from '#contracts'
+import type { EventsView } from '#events'
 import type { Row as InspectRow, LastRun, Situation } from '#inspect'
 import { colored, explain, jsonOf, pageOf } from '#inspect'
+import { quietMsOf } from '../../cli/inspect/explain/gather.ts'
 import { ago, ahead, type Given, NOW, reconciler, relative, row, served, situation, website } from './situations.ts'
 
 type Said = [type: string, status: string, reason: string, message: string]
@@ -613,6 +616,14 @@ describe('explain', () => {
     expect(page).toContain('no bridge watches for it since 12m:')
     expect(page).toContain('its timer waits for a process: it runs again in 60m')
     expect(page).not.toContain('Nothing has to be done')
+  })
+
+  it('knows that a bridge works while it lists the kind for long, by the cursor of the Reconcilers', async () => {
+    const quiet: Record<string, number> = { ats: 720_000, reconcilers: 40_000 }
+    const view: Pick<EventsView, 'quietMs'> = { quietMs: async ({ resource }: ResourceRef) => quiet[resource] }
+    const quietMs = (resource: string) =>
+      quietMsOf({ view: view as EventsView }, { group: '', version: 'v1', resource }, 'default')
+    expect([await quietMs('ats'), await quietMs('unwatched')]).toEqual([40_000, undefined])
   })
 
   it('says of an object that fails while it is being deleted that it is being deleted', () => {

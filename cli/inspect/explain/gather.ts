@@ -132,7 +132,7 @@ async function situationOf(
         rowsOf(streams, name, target),
         streams.queue.isServed(name),
         lastRunOf(streams, name, target),
-        spec && streams.view.quietMs(spec.for, target.namespace),
+        spec && quietMsOf(streams, spec.for, target.namespace),
       ]),
     kube && spec ? missingRightsOf(kube, reconciler, spec, target.namespace) : undefined,
     spec && object ? ownedOf(reconciler, spec, object, kube, streams) : [],
@@ -150,6 +150,19 @@ async function situationOf(
     owned,
     named,
   }
+}
+
+/**
+ * Returns for how long no bridge has watched a resource. While it is listed, which may take many minutes, a bridge moves
+ * only the other cursors, such as that of the Reconcilers.
+ */
+export async function quietMsOf(
+  { view }: Pick<ExistingStreams, 'view'>,
+  ref: ResourceRef,
+  namespace: string | undefined,
+): Promise<number | undefined> {
+  const [own, bridge] = await Promise.all([view.quietMs(ref, namespace), view.quietMs(RECONCILERS, undefined)])
+  return own && Math.min(own, bridge ?? own)
 }
 
 /** Returns the owned objects. EVENTS finds them by their owner; the API server needs a list of each kind. */
