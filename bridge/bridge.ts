@@ -301,10 +301,13 @@ class WatchingBridge implements Bridge {
       const { isComplete, served, refused } = this.#registry
       if (!isComplete) return 'starting'
       const found = [...served, ...refused].find((one) => one.name === name)
-      return found === undefined || isRefused(found) || this.#admission.isAdmitted(found) ? found : 'starting'
+      if (found === undefined || isRefused(found) || this.#admission.isAdmitted(found)) return found
+      const failure = this.#admission.failureOf(found)
+      return failure?.reason === 'KindMismatch' ? failure : 'starting'
     }
     const isListed = ({ spec, coverageId }: Reconciler, place: string | undefined) => {
-      const statuses = this.#statusesOf(spec.for).filter(({ namespace = place }) => namespace === place)
+      const isThere = ({ namespace = place }) => place === undefined || namespace === place
+      const statuses = this.#statusesOf(spec.for).filter(isThere)
       return statuses.length > 0 && statuses.every(({ covers }) => covers.includes(coverageId))
     }
     await triggers?.(createTriggers({ events, queue, find, isListed }), signal)

@@ -15,7 +15,7 @@ export interface Watermark {
 export interface BridgeDeps {
   kube: KubeClient
   events: EventStore
-  queue: Pick<WorkQueue, 'declare' | 'enqueue' | 'announce' | 'isServed'>
+  queue: Pick<WorkQueue, 'declare' | 'enqueue' | 'announce' | 'find' | 'isServed'>
   /** Serves only the Reconcilers whose label names this shard. Left out: those without the label. */
   shard?: string
   log: RunLog

@@ -14,6 +14,7 @@ export interface Trigger {
   /** The name of the Reconciler. */
   reconciler: string
   of: { namespace: string | undefined; name: string } | { event: CloudEvent }
+  /** One line, which may be empty. */
   cause: string
 }
 
@@ -88,18 +89,23 @@ async function answerTo(message: Msg, root: string, take: TakeTrigger): Promise<
   return 'refused' in trigger ? trigger : take(trigger)
 }
 
-function triggerIn({ subject, data, headers }: Msg, root: string): Trigger | { refused: string } {
+function triggerIn(message: Msg, root: string): Trigger | { refused: string } {
+  const { subject, data } = message
   const [, part = '', ...rest] = subject.slice(root.length).split('.')
   const reconciler = part.replaceAll('_', '.')
   const key = rest.join('.')
-  if (data.length > MAX_BYTES) return { refused: `the trigger has ${data.length} bytes, more than ${MAX_BYTES}` }
+  if (data.length > MAX_BYTES) return tooLarge(data.length)
   if (key !== '') {
     if (!isKey(key)) return { refused: `${key} is not a key: write NAMESPACE.NAME, and _ for no namespace` }
     return { reconciler, of: parseKey(key), cause: causeOf(Buffer.from(data).toString()) }
   }
+  // The client decodes headers when they are read.
+  const { headers } = message
+  const texts = (headers?.keys() ?? []).map((name): [string, string] => [name, headers?.get(name) ?? ''])
+  const bytes = data.length + texts.flat().reduce((sum, { length }) => sum + length, 0)
+  if (bytes > MAX_BYTES) return tooLarge(bytes)
   try {
-    const texts = Object.fromEntries((headers?.keys() ?? []).map((name) => [name, headers?.get(name) ?? '']))
-    const event = fromNats({ headers: texts, data })
+    const event = fromNats({ headers: Object.fromEntries(texts), data })
     return { reconciler, of: { event }, cause: causeOf(`${event.type} ${event.id} of ${event.source}`) }
   } catch (error) {
     if (!(error instanceof PoisonEventError)) throw error
@@ -107,8 +113,10 @@ function triggerIn({ subject, data, headers }: Msg, root: string): Trigger | { r
   }
 }
 
-/** The prefix keeps the cause apart from those that Fairlead gives, such as a change of an object. */
+const tooLarge = (bytes: number) => ({ refused: `the trigger has ${bytes} bytes, more than ${MAX_BYTES}` })
+
+/** Returns the text in one line, without the characters that change the direction of text. */
 function causeOf(text: string): string {
-  const line = text.replaceAll(/[\p{Cc}\s]+/gu, ' ').trim()
-  return line === '' ? 'trigger' : `trigger: ${line.slice(0, MAX_CAUSE_CHARS).toWellFormed()}`
+  const line = text.replaceAll(/[\p{Cc}\p{Bidi_Control}\s]+/gu, ' ').trim()
+  return line.slice(0, MAX_CAUSE_CHARS).toWellFormed()
 }

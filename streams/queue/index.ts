@@ -1,6 +1,6 @@
 export { NoQueueError } from './declare.ts'
 export { BY_HAND } from './intervene.ts'
-export type { Lane } from './record.ts'
+export { isTriggered, type Lane, triggerCause } from './record.ts'
 export { dated, dueDate, messageOf } from './terms.ts'
 export {
   type Announced,

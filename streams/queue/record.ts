@@ -127,6 +127,12 @@ export function worst(...known: readonly Failures[]): Failures {
 /** Why a key was queued, in words such as `modified ConfigMap.v1 shop/settings@123` or `resync`. */
 export type Causes = readonly string[]
 
+/** Returns the cause of a key that a program has queued. `words`: why, as the program says it. */
+export const triggerCause = (words: string): string => (words === '' ? 'trigger' : `trigger: ${words}`)
+
+/** Whether a program has queued the key. It needs a run that begins later: the present one may find nothing changed. */
+export const isTriggered = (causes: Causes = []): boolean => causes.some((cause) => /^trigger(: |$)/.test(cause))
+
 /** The number of causes that are kept of one run. */
 const MOST_CAUSES = 4
 /** Stands for further causes. */

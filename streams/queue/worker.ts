@@ -5,7 +5,7 @@ import { dueAt, HandlerRuns, type KeyClaim, OwnTimers, takeKey } from './handler
 import type { Janitor } from './janitor.ts'
 import { LaneInHand } from './lane.ts'
 import type { HeldKey } from './machine.ts'
-import type { Causes, KeyRecord, Lane } from './record.ts'
+import { type Causes, isTriggered, type KeyRecord, type Lane } from './record.ts'
 import { RunPermits } from './run-rate.ts'
 import { allowances, type LaneShare, type Sharer } from './slots.ts'
 import type { ServeOptions, Worker } from './types.ts'
@@ -31,7 +31,7 @@ interface TakenKey {
  *     announce           a change that this process has seen: a run notes it, or #takeDirectly
  *     #takeDue           a timer that was set here
  *       → #occupy        counts the slot
- *         → #work        a run of the key notes the token, or
+ *         → #work        a run of the key notes the token, unless a program has queued it, or
  *           → RunPermits.take   if the Reconciler has a rate: a permit (run-rate.ts). Without one the token goes back
  *           → #take      the lease, by compare-and-set (take.ts)
  *           → HandlerRuns.run   the handler, renewals and the end of the run (handler-runs.ts, finish.ts)
@@ -251,7 +251,8 @@ export class QueueWorker implements Worker, Sharer {
   async #work(key: string, claim: KeyClaim): Promise<void> {
     const { reconciler } = this.#options
     try {
-      if (claim.delivery && (await this.#runs.of(key)?.note(claim.input.token.causes, claim.delivery))) return
+      const { causes } = claim.input.token
+      if (claim.delivery && !isTriggered(causes) && (await this.#runs.of(key)?.note(causes, claim.delivery))) return
       if (claim.input.waiting === undefined) this.#timers.take(key)
       const taken = await this.#arrive(key, this.#take(key, claim))
       if (taken === undefined) return

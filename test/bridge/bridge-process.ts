@@ -23,6 +23,7 @@ const bridge = createBridge({
   queue: {
     async declare() {},
     isServed: async () => false,
+    find: async () => [],
     enqueue: (_reconciler, key) => writeDown(key).then(() => 'queued'),
     announce: (_reconciler, key) => ({ noted: false, safe: writeDown(key).then(() => 'token') }),
   },

@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
+import type { TakeTrigger } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
 import { RECONCILERS } from '#spec'
 import { storedConditions } from '../../bridge/conditions.ts'
@@ -393,6 +394,17 @@ describe('what cannot be watched', () => {
     })
     await untilCondition(kube, 'maps', 'Watching')
   })
+})
+
+it('a trigger without the namespace of its object is refused, whatever namespaces are watched', async () => {
+  const taken = Promise.withResolvers<TakeTrigger>()
+  await createReconciler(kube, 'there', { for: { ...configMaps, namespaces: ['default'] } })
+  await using _ = await start({ triggers: async (take) => taken.resolve(take) })
+  await untilCondition(kube, 'there', 'Watching')
+  const take = await taken.promise
+  const ask = (namespace?: string) => take({ reconciler: 'there', of: { namespace, name: 'none' }, cause: '' })
+  await until(async () => expect(await ask()).toEqual({ refused: 'there is no ConfigMap none' }))
+  expect(await ask('other')).toEqual({ refused: expect.stringContaining('is not for the namespace other') })
 })
 
 describe('what a Reconciler says is acted upon when EVENTS has it', () => {

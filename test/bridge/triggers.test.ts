@@ -3,8 +3,8 @@ import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { acceptTriggers, type EventStore, openEventStore, type TakeTrigger } from '#events'
 import { objectOfCause } from '#inspect/keys'
-import { connectJetStream, type JetStream } from '#nats'
-import { openQueue, type WorkQueue } from '#queue'
+import { connectJetStream, encodeHeaders, type JetStream } from '#nats'
+import { type Lease, openQueue, type WorkQueue } from '#queue'
 import type { Reconciler, RefusedReconciler } from '../../bridge/reconcilers.ts'
 import { createTriggers, type TriggerDeps } from '../../bridge/triggers.ts'
 import { startTestNats } from '../support/servers.ts'
@@ -17,6 +17,7 @@ const paths = { name: 'data.order', namespace: 'subject' }
 const RECONCILERS: Record<string, Reconciler | RefusedReconciler> = {
   order: reconciler('order', { for: configMaps, trigger: paths }),
   'my.own': reconciler('my.own', { for: configMaps }),
+  placed: reconciler('placed', { for: { ...configMaps, namespaces: ['shop'] } }),
   broken: { name: 'broken', reason: 'InvalidSpec', message: 'spec.for is missing', object: map('broken', 1) },
 }
 
@@ -88,6 +89,52 @@ describe('a trigger', () => {
     await worker.drain(1000)
   })
 
+  it.each([
+    ['first', undefined],
+    ['after a change whose token the run may still take', 'modified ConfigMap.v1 shop/a@2'],
+  ])('during a run that reads again causes another run, as nothing may have changed (%s)', async (how, change) => {
+    const prefix = `again-${how.length}`
+    const queued: string[] = []
+    const through: TriggerDeps['queue'] = {
+      enqueue: async (...given) => {
+        const result = await queue.enqueue(...given)
+        queued.push(result)
+        return result
+      },
+      find: (of) => queue.find(of),
+    }
+    await using bridge = await accepting(prefix, { queue: through })
+    const { queue } = bridge
+    const calls: string[] = []
+    let asked: Promise<unknown> | undefined
+    // As a run does: it calls the function once, and in a further pass only if something has changed.
+    const handler = async (lease: Lease) => {
+      await lease.beginPass()
+      calls.push(`call ${lease.causes.join()}`)
+      if (asked === undefined) {
+        const isNoted = async () =>
+          lease.stale.aborted || (await queue.find(keyA)).some((entry) => entry.state === 'running' && entry.dirty)
+        if (change !== undefined) {
+          await queue.enqueue('order', 'shop.a', { cause: change })
+          await until(isNoted, { what: 'the change has reached the run' })
+        }
+        asked = trigger(program.nc, { ...ofA(prefix), cause: 'second' })
+        await until(() => queued.length > 0, { what: 'the bridge has tried to queue the key' })
+        await until(isNoted, { what: 'a token has reached the run' })
+        while (lease.stale.aborted) await lease.beginPass()
+      }
+      return { kind: 'done' as const }
+    }
+    const worker = queue.serve({ reconciler: 'order', slots: 4, handler })
+    await queue.enqueue('order', 'shop.a', { cause: 'first' })
+    await until(() => calls.slice(1).some((call) => call.includes('trigger: second')), {
+      what: 'the function is called for it',
+    })
+    await asked
+    expect(queued[0]).toBe(change === undefined ? 'queued' : 'coalesced')
+    await worker.drain(1000)
+  })
+
   it('is not answered before its key is stored, so one that a dying bridge took is asked of another one', async () => {
     const taken = Promise.withResolvers<void>()
     const enqueue = () => {
@@ -141,8 +188,17 @@ describe('a trigger', () => {
     expect(await bridge.queue.depth('order')).toMatchObject({ queued: 0 })
   })
 
-  it('of more than 64 KiB is refused', async () => {
+  it('for a namespace that its Reconciler is not for is refused, although that is never listed', async () => {
+    await using _ = await accepting('places', { isListed: () => false })
+    const asked = trigger(program.nc, { ...ofA('places'), reconciler: 'placed', namespace: 'bar' })
+    await expect(asked).rejects.toThrow('the Reconciler placed is not for the namespace bar')
+  })
+
+  it('of more than 64 KiB is refused, whatever part of it is large', async () => {
     await using _ = await accepting('large')
+    const headers = encodeHeaders({ 'ce-specversion': '1.0', 'ce-x': 'x'.repeat(70_000) })
+    const answer = await program.nc.request('large.trigger.order', '', { timeout: 5000, headers })
+    expect(answer.json()).toMatchObject({ refused: expect.stringContaining('more than 65536') })
     const cause = 'x'.repeat(70_000)
     await expect(trigger(program.nc, { ...ofA('large'), cause })).rejects.toThrow('more than 65536')
   })
@@ -151,7 +207,10 @@ describe('a trigger', () => {
     await using bridge = await accepting('causes')
     await fc.assert(
       fc.asyncProperty(
-        fc.oneof(fc.string({ unit: 'binary' }), fc.constantFrom('modified ConfigMap shop/a@1', '\0', ' \n')),
+        fc.oneof(
+          fc.string({ unit: 'binary' }),
+          fc.constantFrom('modified ConfigMap shop/a@1', '\0', ' \n', '\u202egpj.exe', '\u2066a\u2069', 'a\u200fb'),
+        ),
         async (text) => {
           const cause = '💰'.repeat(99) + text
           for (const given of [text, cause]) {
@@ -159,7 +218,7 @@ describe('a trigger', () => {
             const [entry] = await bridge.queue.find(keyA)
             const [shown = ''] = entry?.causes ?? []
             expect(shown).toMatch(/^trigger(: .{1,200})?$/su)
-            expect(shown).not.toMatch(/[\p{Cc}]/u)
+            expect(shown).not.toMatch(/[\p{Cc}\p{Bidi_Control}]/u)
             expect(objectOfCause(shown)).toBeUndefined()
             await bridge.queue.purge(keyA)
           }
@@ -193,6 +252,7 @@ describe('a CloudEvent of another system', () => {
     [{ ...of, event: event({ subject: undefined }) }, 'at subject, where the Reconciler order looks'],
     [{ ...of, event: event(), reconciler: 'my.own' }, 'the Reconciler my.own takes no CloudEvents: declare trigger'],
     [{ ...of, event: event({ data: { order: 'c' } }) }, 'there is no ConfigMap shop/c'],
+    [{ ...of, event: event({ data: { order: 'a\ud800' } }) }, 'the event 7 has no text, or several, at data.order'],
   ])('that names no object is refused (%#)', async (options, message) => {
     await using _ = await accepting('event')
     await expect(trigger(program.nc, options)).rejects.toThrow(message)

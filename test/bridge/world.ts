@@ -138,7 +138,7 @@ interface Enqueued {
   cause: string
 }
 
-interface StartOptions extends Pick<BridgeDeps, 'ownWrites' | 'silenceSeconds' | 'sweep' | 'orphans'> {
+interface StartOptions extends Pick<BridgeDeps, 'ownWrites' | 'silenceSeconds' | 'sweep' | 'orphans' | 'triggers'> {
   prefix: string
   observer?: BridgeObserver
   noticeRestarts?: boolean
@@ -181,6 +181,7 @@ export async function startBridge(
     queue: {
       declare: (reconciler) => queue.declare(reconciler),
       isServed: (reconciler) => queue.isServed(reconciler),
+      find: (of) => queue.find(of),
       async enqueue(reconciler, key, { lane = 'high', cause = '' } = {}) {
         const result = await queue.enqueue(reconciler, key, { lane, cause })
         enqueued.push({ reconciler, key, lane, cause })
