@@ -7,7 +7,6 @@ import {
   declareRuns,
   declareUsage,
   type EventStore,
-  keyOf,
   openDeadLetters,
   openEventStore,
   usageWriter,
@@ -19,6 +18,8 @@ import { replay } from '#inspect'
 import { accountsIn } from '#install'
 import type { JetStream } from '#nats'
 import { openQueue, type WorkQueue } from '#queue'
+import { createTriggers } from '../../bridge/triggers.ts'
+import { pods, reconciler } from '../bridge/objects.ts'
 import { object, PODS } from '../events/objects.ts'
 import { command } from '../support/command.ts'
 import { type DeployedNats, startDeployedNats } from '../support/deployed-nats.ts'
@@ -323,17 +324,14 @@ describe.each(['fairlead-operate', 'fairlead-console-writes'] as const)('%s', (u
 })
 
 describe('fairlead-trigger-billing', () => {
-  /** A bridge that queues what it is asked to. */
+  /** What a bridge does about triggers of Pods. */
   async function accepting() {
     const end = new AbortController()
-    const accepted = acceptTriggers(
-      bridge,
-      { root: '', log, signal: end.signal },
-      async ({ reconciler, of, cause }) => {
-        if ('event' in of) return { refused: 'an event' }
-        return { result: await queue.enqueue(reconciler, keyOf(of.namespace, of.name), { cause }) }
-      },
-    )
+    for (const name of ['its-own', 'answered']) await events.put(PODS, 'added', object(name, 1, { namespace: 'shop' }))
+    const at = reconciler('at', { for: pods })
+    const find = (name: string) => (name === 'at' ? at : undefined)
+    const take = createTriggers({ events, queue, find, isListed: () => true })
+    const accepted = acceptTriggers(bridge, { root: '', log, signal: end.signal }, take)
     return {
       async [Symbol.asyncDispose]() {
         end.abort()
@@ -351,7 +349,8 @@ describe('fairlead-trigger-billing', () => {
     for (const reply of [...OF_WORK, ...OF_OBJECTS, '$JS.API.STREAM.PURGE.WORK', '_INBOX.bridge.x'])
       js.nc.publish('trigger.at.shop.answered', '', { reply })
     js.nc.publish('trigger.other.shop.not-its-own', '')
-    await trigger(js.nc, { reconciler: 'at', namespace: 'shop', name: 'its-own', cause: 'paid' })
+    const ask = () => trigger(js.nc, { reconciler: 'at', namespace: 'shop', name: 'its-own', cause: 'paid' })
+    expect([await ask(), await ask()]).toEqual(['queued', 'coalesced'])
     expect(await ofObjects()).toEqual(before)
     expect(await queue.find(key('its-own'))).toMatchObject([{ state: 'queued', causes: ['trigger: paid'] }])
     expect(await queue.find(key('answered'))).toHaveLength(1)
