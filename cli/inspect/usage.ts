@@ -48,11 +48,11 @@ export function periodFor(since: Date, now: Date, by: readonly UsageDimension[])
 /** The limit of rows with a namespace, and that of all rows: about 10 MB. */
 const MOST_ROWS = [10_000, 20_000] as const
 
-/** Sums by function and namespace. */
+/** Sums by function and namespace, the most CPU time first. */
 export async function usageSince(view: UsageView, since: Date, now: Date): Promise<UsageRow[]> {
   const sums = new UsageRows(...MOST_ROWS)
   for await (const { rows } of view.since(periodFor(since, now, []), since)) for (const row of rows) sums.add(row)
-  return [...sums]
+  return [...sums].sort((a, b) => b.cpuMs - a.cpuMs)
 }
 
 /** Sorts by time if the first dimension is a time, otherwise by CPU time, the most first. */

@@ -178,13 +178,14 @@ describe('rows', () => {
           yield {
             period: 'day' as const,
             start: `${day}`,
-            rows: Array.from({ length: 100 }, (_, index) => row('at', `n${day}-${index}`, 1)),
+            rows: Array.from({ length: 100 }, (_, index) => row('at', `n${day}-${index}`, 1 + (index % 7))),
           }
       },
     }
     const rows = await usageSince(view, new Date(0), new Date())
     expect(rows.length).toBeLessThanOrEqual(10_001)
-    expect(sumOf(rows)).toBe(40_000)
+    expect(rows.reduce((sum, { runs }) => sum + runs, 0)).toBe(40_000)
+    expect(rows).toEqual(rows.toSorted((a, b) => b.cpuMs - a.cpuMs))
   })
 
   it('of a process are limited between two readings', () => {
