@@ -54,8 +54,8 @@ function stateIn(value: unknown): unknown {
 function limited({ run, unresolved }: Pass, afterMs: number): End {
   const failure = run.performed.at(-1)?.failure
   if (failure !== undefined || unresolved.length > 0) throw new FailedPass(failure)
-  if (run.attempt === 0) return endsNow({ kind: 'requeue', at: { afterMs } })
-  // No run has succeeded, so the count of failures stays.
+  if (run.attempt === 0 && run.suspect !== true) return endsNow({ kind: 'requeue', at: { afterMs } })
+  // No run has succeeded, so the count of failures and the mark of a suspect stay.
   return endsNow({ kind: 'error', message: 'the rate limit is reached', retryAt: { afterMs }, isCounted: false })
 }
 

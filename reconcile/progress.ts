@@ -46,6 +46,8 @@ export const reconciled = (
 export interface RunStart {
   /** The number of failed runs of the key since the last success. */
   attempt: number
+  /** Runs of the key have ended their process, and none has succeeded since. */
+  suspect?: boolean
   /** A random number of this run, 0 ≤ x < 1. It spreads the backoff. */
   random: number
   /** Receives the reports of the run. */

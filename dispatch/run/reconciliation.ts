@@ -121,9 +121,9 @@ export class Reconciliation {
   async toEnd(): Promise<Finish> {
     using _held = this.#state
     using _view = this.#view
-    const { attempt } = this.#lease
+    const { attempt, suspect } = this.#lease
     const tell = (note: Note) => this.#report(note)
-    const asks = run(this.#served, { attempt, random: this.#deps.random(), tell })
+    const asks = run(this.#served, { attempt, suspect, random: this.#deps.random(), tell })
     let step = asks.next()
     while (!step.done) {
       const answer = await this.#answer(step.value)

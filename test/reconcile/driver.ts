@@ -29,11 +29,14 @@ export interface Step {
   answer: Answer
 }
 
+/** What a run is given at its start. Left out: it is the first of its key. */
+export type Start = Partial<Parameters<typeof run>[1]>
+
 /** All steps of a run that `answer` answers. */
-export function stepsOf(answer: (ask: Ask) => Answer, of = widgets(), attempt = 0): Step[] {
+export function stepsOf(answer: (ask: Ask) => Answer, of = widgets(), start: Start = {}): Step[] {
   const steps: Step[] = []
   let notes: Note[] = []
-  const asks = run(of, { attempt, random: 0.5, tell: (note) => notes.push(note) })
+  const asks = run(of, { attempt: 0, ...start, random: 0.5, tell: (note) => notes.push(note) })
   let asked = asks.next()
   while (!asked.done) {
     const step = { ask: asked.value, notes, answer: answer(asked.value) }
@@ -47,7 +50,7 @@ export function stepsOf(answer: (ask: Ask) => Answer, of = widgets(), attempt = 
 }
 
 /** All steps of a run whose asks are answered by the script; what it leaves out succeeds. */
-export function drive(script: Script, of = widgets(), attempt = 0): Step[] {
+export function drive(script: Script, of = widgets(), start: Start = {}): Step[] {
   const asked: Record<string, number> = {}
   const answer = (ask: Ask): Answer => {
     const answers = script[ask.do] ?? []
@@ -56,7 +59,7 @@ export function drive(script: Script, of = widgets(), attempt = 0): Step[] {
     if (chosen === undefined || (ask.do === 'finish' && count > answers.length)) return succeeds(ask)
     return typeof chosen === 'function' ? chosen(ask) : chosen
   }
-  return stepsOf(answer, of, attempt)
+  return stepsOf(answer, of, start)
 }
 
 export const sees = (object: KubeObject = widget(), ...owned: KubeObject[]): Answer => ({

@@ -123,7 +123,7 @@ it(`every run of ${RUNS} with any answers ends, and keeps the rules of a run; FA
     finish: Array.from({ length: 3 }, () => ({ did: 'finish', changed: true }) as const),
   }
   for (let run = 0; run < RUNS; run++) {
-    const steps = drive(script, of, run % 4)
+    const steps = drive(script, of, { attempt: run % 4 })
     expect(steps.at(-1)?.ask.do).toBe('finish')
     expect(steps.filter(({ ask }) => ask.do === 'observe' && ask.begins).length).toBeLessThanOrEqual(5)
     expect(breaches(steps)).toEqual([])

@@ -11,6 +11,7 @@ import {
   fails,
   returns,
   type Script,
+  type Start,
   type Step,
   sees,
   stored,
@@ -145,7 +146,7 @@ describe('a run of a function with an external system ends', () => {
     call: [returns({ effect: ADD })],
     perform: [fails(error)],
   })
-  it.each<[what: string, script: Script, end: object, attempt?: number]>([
+  it.each<[what: string, script: Script, end: object, start?: Start]>([
     [
       'in backoff when the system cannot be read',
       { read: [fails(new Error('no route'))] },
@@ -197,7 +198,13 @@ describe('a run of a function with an external system ends', () => {
       'later, and not as a success, when it has failed before',
       { read: [{ did: 'read', limitedMs: 700 }] },
       { kind: 'error', retryAt: { afterMs: 700 }, isCounted: false },
-      3,
+      { attempt: 3 },
+    ],
+    [
+      'later, and not as a success, when earlier runs have ended their process',
+      { read: [{ did: 'read', limitedMs: 700 }] },
+      { kind: 'error', retryAt: { afterMs: 700 }, isCounted: false },
+      { suspect: true },
     ],
     [
       'with the error of its effect when the rate limit allows no read after it',
@@ -228,8 +235,8 @@ describe('a run of a function with an external system ends', () => {
       { call: [returns({ effect: { kind: 'add', text: 'x'.repeat(2 ** 16) } })] },
       { kind: 'terminal', message: expect.stringContaining('64 KiB') },
     ],
-  ])('%s', (_, script, end, attempt) => {
-    expect(endOf(drive(script, outside, attempt))).toMatchObject(end)
+  ])('%s', (_, script, end, start) => {
+    expect(endOf(drive(script, outside, start))).toMatchObject(end)
   })
 
   it('parked when a function without an external system returns an effect', () => {
@@ -252,7 +259,9 @@ describe('a run of a function with an external system ends', () => {
   })
 
   it('shows the effect that has failed on the object when it goes on failing', () => {
-    const steps = drive({ call: [returns({ effect: ADD })], perform: [fails(new Error('no'))] }, outside, 4)
+    const steps = drive({ call: [returns({ effect: ADD })], perform: [fails(new Error('no'))] }, outside, {
+      attempt: 4,
+    })
     const patch = steps.flatMap(({ ask }) => (ask.do === 'writeStatus' ? [ask.patch.status] : []))
     expect(patch).toMatchObject([{ conditions: [{ reason: 'EffectFailed', message: 'effect addUser: no' }] }])
   })

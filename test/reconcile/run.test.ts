@@ -312,8 +312,8 @@ describe('a run ends', () => {
       },
       { kind: 'error', message: 'a; b' },
     ],
-  ])('%s', (_, script, end, attempt) => {
-    expect(endOf(drive(script, widgets(), attempt))).toMatchObject(end)
+  ])('%s', (_, script, end, attempt = 0) => {
+    expect(endOf(drive(script, widgets(), { attempt }))).toMatchObject(end)
   })
 
   it('after five passes, however often the state moves', () => {
@@ -330,7 +330,7 @@ describe('a run ends', () => {
 
   it('after eight decisions on its own changes, and keeps the key for the time of its backoff', () => {
     let phase = 0
-    const steps = drive({ call: [() => returns({ status: { phase: `${++phase}` } })] }, widgets(), 1)
+    const steps = drive({ call: [() => returns({ status: { phase: `${++phase}` } })] }, widgets(), { attempt: 1 })
     expect(asksOf(steps).match(/call/g)).toHaveLength(8)
     expect(steps.at(-2)?.ask).toEqual({ do: 'wait', ms: 2000 })
     expect(endOf(steps)).toMatchObject({ kind: 'error', message: expect.stringContaining('8 times in a row') })
