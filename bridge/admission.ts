@@ -2,7 +2,7 @@ import { setTimeout } from 'node:timers'
 import { type ResourceRef, type RunLog, resourceName } from '#contracts'
 import { resourcePath } from '#kube'
 import type { WorkQueue } from '#queue'
-import { holderOf, nameOfShard } from '#spec'
+import { holderOf, identityOf, nameOfShard } from '#spec'
 import { asksOf, type Reconciler } from './reconcilers.ts'
 
 export interface AdmissionDeps {
@@ -138,7 +138,7 @@ export class Admission {
     const holder = holderOf(object)
     if (holder !== undefined && holder !== this.#deps.shard) return heldBy(holder, name, this.#deps.shard)
     try {
-      for (const { ref, namespaces = [] } of asksOf(spec))
+      for (const { ref, namespaces = [] } of asksOf(spec, identityOf(name, spec)))
         for (const namespace of [undefined, ...namespaces]) resourcePath(ref, namespace)
       await this.#deps.queue.declare(name)
       return undefined

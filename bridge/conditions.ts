@@ -57,7 +57,7 @@ export function servedCondition(
     message,
     ...generationOf(object),
   })
-  for (const ref of [spec.for, ...spec.owns, ...spec.related]) {
+  for (const ref of [spec.for, ...spec.owns, ...spec.related, ...(spec.patches ?? [])]) {
     const name = resourceName(ref)
     const statuses = statusesOf(ref).filter(({ namespace }) => isInNamespaces(spec.for.namespaces, namespace))
     const failures = statuses.map(({ failure, namespace }) => ({ ...failure, where: inNamespace(namespace) }))

@@ -1,6 +1,6 @@
 import type { EventStore, Selection } from '#events'
 import { keyOf } from '#events'
-import { holdsFinalizer, identityOf, indexedSelection } from '#spec'
+import { holdsFinalizer, identityOf, indexedSelection, keepsFinalizer } from '#spec'
 import type { Reconciler } from './reconcilers.ts'
 import { isSelectedBy } from './reconcilers.ts'
 import type { Routes } from './routing.ts'
@@ -31,7 +31,7 @@ const ownNamespaces = (all: readonly string[] | undefined, one: string | undefin
 /** Selects the objects of a Reconciler, and those that have left its selection with its finalizer. */
 function selectionBy({ name, spec }: Reconciler): Selection {
   const selection = indexedSelection(spec.for)
-  if (!spec.finalize) return selection
+  if (!keepsFinalizer(spec)) return selection
   const identity = identityOf(name, spec)
   return {
     text: `${selection.text} ${identity}`,

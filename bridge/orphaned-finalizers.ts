@@ -2,7 +2,7 @@ import { type ResourceRef, type RunLog, resourceName } from '#contracts'
 import { type EventStore, type Finalized, keyOf, type StoredCursor, type StoredEvent } from '#events'
 import { pause, unlessAborted, Wake } from '#primitives'
 import type { WorkQueue } from '#queue'
-import { finalizerOf, identityOf } from '#spec'
+import { finalizerOf, identityOf, keepsFinalizer } from '#spec'
 import type { Reconciler } from './reconcilers.ts'
 import type { CoveredAsk } from './routing.ts'
 import type { OrphanedKeys, OrphanStatus } from './types.ts'
@@ -102,7 +102,7 @@ export class OrphanedFinalizers implements OrphanedKeys {
     const records = new Map<string, FinalizedRecord>()
     for await (const cursor of events.cursors()) if (isRecord(cursor)) records.set(cursor.scope, cursor)
     for (const { name, spec } of existing.served)
-      if (spec.finalize) await this.#record(name, finalizedBy(name, spec), records.get(name), signal)
+      if (keepsFinalizer(spec)) await this.#record(name, finalizedBy(name, spec), records.get(name), signal)
     for (const name of this.#orphans.keys()) if (existing.names.has(name) || !records.has(name)) this.#end(name)
     for (const record of records.values())
       if (existing.elsewhere.has(record.scope)) await events.removeCursor(record.sequence)

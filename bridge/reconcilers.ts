@@ -7,10 +7,12 @@ import {
   isNamedInBody,
   isOfMetadata,
   isRefused,
+  keepsFinalizer,
   type ObjectSelector,
   type ReconcilerSpec,
   type Refused,
   readReconciler,
+  relationsOf,
   type SelectedResource,
   selectionOf,
 } from '#spec'
@@ -44,19 +46,26 @@ export function parseReconciler(object: KubeObject): Reconciler | RefusedReconci
  */
 export function hasKey({ name, spec, selects }: Reconciler, object: KubeObject): boolean {
   if (selects(object)) return true
-  const isHeld = spec.finalize && holdsFinalizer(object, identityOf(name, spec))
+  const isHeld = keepsFinalizer(spec) && holdsFinalizer(object, identityOf(name, spec))
   return isHeld && selectionOf({ namespaces: spec.for.namespaces })(object)
 }
 
 /**
  * Returns the resources that a Reconciler needs to be watched. Owned and related objects are watched in the namespaces
- * of the primary by default. For a Reconciler with `finalize` all primaries are watched, whatever it selects, because
+ * of the primary by default. For a Reconciler with a finalizer all primaries are watched, whatever it selects, because
  * it must observe that a primary has left its selection.
  */
-export function asksOf({ for: primary, finalize, owns, related }: ReconcilerSpec): ResourceAsk[] {
+export function asksOf(spec: ReconcilerSpec, identity: string): ResourceAsk[] {
+  const { for: primary, owns } = spec
   const { namespaces } = primary
+  const related = relationsOf(spec, identity)
   return [
-    { ...(finalize ? {} : selectorsOf(primary)), namespaces, namesInBody: related.some(isNamedInBody), ref: primary },
+    {
+      ...(keepsFinalizer(spec) ? {} : selectorsOf(primary)),
+      namespaces,
+      namesInBody: related.some(isNamedInBody),
+      ref: primary,
+    },
     ...owns.map((owned) => ({ namespaces, metadataOnly: owned.metadataOnly, ref: owned })),
     ...related.map((one) => ({
       ...selectorsOf(one),

@@ -4,7 +4,7 @@ import { Rounds, retry } from '#primitives'
 import {
   isByField,
   isNamedInBody,
-  namesAt,
+  namesOf,
   namespacesAt,
   type ObjectSelector,
   ownersOfKind,
@@ -246,7 +246,7 @@ export class NamingPrimaries {
   #set(key: string, found: KubeObject | undefined): boolean {
     const object = found && hasKey(this.#reconciler, found) ? found : undefined
     const { byName, namespacePath } = this.#related
-    const names = object === undefined || byName === undefined ? [] : namesAt(object, byName)
+    const names = object === undefined || byName === undefined ? [] : namesOf(this.#related, object, byName)
     const namespaces = object === undefined || namespacePath === undefined ? [] : namespacesAt(object, namespacePath)
     const changes = [this.#unread.delete(key), this.#names.set(key, names), this.#namespaces.set(key, namespaces)]
     return changes.includes(true)

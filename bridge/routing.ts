@@ -4,11 +4,13 @@ import {
   finalizerOf,
   holdsFinalizer,
   identityOf,
+  keepsFinalizer,
   labelsOfSelector,
   ownerOf,
   RECONCILERS,
   type ReconcilerSpec,
   type RelatedResource,
+  relationsOf,
   wantedRevision,
 } from '#spec'
 import {
@@ -59,7 +61,7 @@ export interface CoveredAsk extends ResourceAsk {
 export interface RelatedTo {
   reconciler: Reconciler
   related: RelatedResource
-  /** The index in spec.related. */
+  /** The index in relationsOf(). */
   index: number
 }
 
@@ -113,9 +115,11 @@ export class Routes {
   ) {
     this.#isReferenceOnly = isReferenceOnly
     for (const reconciler of reconcilers) {
-      const { for: primary, owns, related } = reconciler.spec
+      const { for: primary, owns } = reconciler.spec
+      const identity = identityOf(reconciler.name, reconciler.spec)
+      const related = relationsOf(reconciler.spec, identity)
       this.#revisions.set(reconciler.coverageId, wantedRevision(reconciler.object, reconciler.spec))
-      for (const ask of asksOf(reconciler.spec))
+      for (const ask of asksOf(reconciler.spec, identity))
         this.#open(ask.ref).asks.push({ ...ask, coverageId: reconciler.coverageId })
       const routes = this.#open(primary)
       routes.primaryOf.push(reconciler)
@@ -189,7 +193,7 @@ export class Routes {
 
   /** Whether a function finalizes objects of the resource, so that their last state is needed. */
   isFinalized(ref: ResourceRef): boolean {
-    return this.#of(ref).primaryOf.some(({ spec }) => spec.finalize)
+    return this.#of(ref).primaryOf.some(({ spec }) => keepsFinalizer(spec))
   }
 
   relatedTo(ref: ResourceRef): readonly RelatedTo[] {

@@ -1,4 +1,5 @@
 import { isRecord, type KubeObject } from '#contracts'
+import { contestAnnotationOf, patchedBy } from '#spec'
 import { called, type Family } from './world.ts'
 
 /** How an apply counts the fields that it takes back from other managers. */
@@ -51,8 +52,8 @@ export const isDelayed = (one: object): one is Delayed => 'until' in one
 /** Returns the object that sets these fields back, with the new count. */
 export function asTakenBack(object: KubeObject, taking: Taking, taken: readonly TakenField[]): KubeObject {
   const { observed, now, annotation, missing, on } = taking
-  const contest = after(contestOf(observed, now, annotation), [...missing, ...taken], now, on)
-  return withContest(object, contest, observed.metadata.uid, annotation)
+  const contest = counted(contestOf(observed, now, annotation), [...missing, ...taken], now)
+  return withContest(object, { ...contest, ...(on !== undefined && { on }) }, observed.metadata.uid, annotation)
 }
 
 /**
@@ -78,7 +79,7 @@ const removed = (field: string): TakenField => ({ field, manager: undefined })
 
 const fieldOf = (value: unknown, field: string): unknown => (isRecord(value) ? value[field] : undefined)
 
-/** The fights over an object and over its owned objects. */
+/** The fights over an object, over its owned objects, and over the fields that it sets on others. */
 export interface Fights {
   /** The message of the condition. */
   message: string
@@ -89,13 +90,16 @@ export interface Fights {
 const TOLD = 4
 
 /**
- * Returns the fights, or undefined if there are none. `annotation`: the annotation with the count of the object's own
- * labels and annotations.
+ * Returns the fights of a reconciler, or undefined if there are none. A conflict over fields of others is no fight: it is
+ * a refused write.
  */
-export function fightsIn({ object, owned }: Family, annotation: string, now: Date): Fights | undefined {
+export function fightsIn({ object, owned }: Family, identity: string, now: Date): Fights | undefined {
   const fights = [
-    ...fightOver(object, contestOf(object, now, annotation)),
+    ...fightOver(object, contestOf(object, now, contestAnnotationOf(identity))),
     ...owned.flatMap((child) => fightOver(child.object, contestOf(child.object, now))),
+    ...patchedBy(object, identity).flatMap(({ kind, contest, ...metadata }) =>
+      contest?.manager === undefined ? fightOver({ kind, metadata }, lasting(contest, now)) : [],
+    ),
   ]
   if (fights.length === 0) return undefined
   const told = fights.slice(0, TOLD).map(({ message }) => message)
@@ -106,7 +110,10 @@ export function fightsIn({ object, owned }: Family, annotation: string, now: Dat
   }
 }
 
-function fightOver(object: KubeObject, contest: Contest | undefined): { message: string; calmAt: number }[] {
+function fightOver(
+  object: Pick<KubeObject, 'kind' | 'metadata'>,
+  contest: Contest | undefined,
+): { message: string; calmAt: number }[] {
   if (contest === undefined || delayMs(contest) === 0) return []
   const { at, times, manager, fields } = contest
   const who = manager === undefined ? 'an unknown manager has removed' : `${JSON.stringify(manager)} has changed`
@@ -149,7 +156,7 @@ export interface Contest {
   manager?: string
   fields: string[]
   /** The version of the primary at the last correction, if the object has no fingerprint. */
-  on?: string
+  on?: string | number
 }
 
 /** Returns undefined if there is no contest, if it is over, or if the annotation was copied from another object. */
@@ -157,9 +164,15 @@ export function contestOf(object: KubeObject, now: Date, annotation = CONTESTED_
   const text = object.metadata.annotations?.[annotation]
   const stored = text === undefined ? undefined : parsed(text)
   if (stored === undefined || stored.uid !== object.metadata.uid) return undefined
+  return lasting(stored, now)
+}
+
+/** Returns undefined if the contest is over. */
+export function lasting(contest: Contest | undefined, now: Date): Contest | undefined {
+  if (contest === undefined) return undefined
   // The clock of another process may be ahead.
-  const at = Math.min(stored.at, now.getTime())
-  return now.getTime() - at < CALM_MS ? { ...stored, at } : undefined
+  const at = Math.min(contest.at, now.getTime())
+  return now.getTime() - at < CALM_MS ? { ...contest, at } : undefined
 }
 
 function parsed(text: string): (Contest & { uid: unknown }) | undefined {
@@ -180,8 +193,8 @@ function parsed(text: string): (Contest & { uid: unknown }) | undefined {
 
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value)
 
-/** Returns the contest after these fields have been taken back at `now`. */
-function after(before: Contest | undefined, taken: readonly TakenField[], now: Date, on: string | undefined): Contest {
+/** Returns the contest after these fields have been taken back at `now`, without `on`. */
+export function counted(before: Contest | undefined, taken: readonly TakenField[], now: Date): Contest {
   // A manager that is known tells a user more than a field that is gone.
   const manager = taken.find((one) => one.manager !== undefined)?.manager
   const fields = taken.filter((one) => one.manager === manager).map(({ field }) => short(field))
@@ -190,7 +203,6 @@ function after(before: Contest | undefined, taken: readonly TakenField[], now: D
     at: now.getTime(),
     fields: [...new Set(fields)].slice(0, MAX_FIELDS),
     ...(manager !== undefined && { manager: short(manager) }),
-    ...(on !== undefined && { on }),
   }
 }
 

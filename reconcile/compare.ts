@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { isRecord } from '#contracts'
-import { CONTESTS, METADATA_MANAGERS } from '#spec'
+import { CONTESTS, METADATA_MANAGERS, PATCH_RECORDS } from '#spec'
 
 /**
  * Whether every desired field has its value in the observed object. The comparison is strict where the server may
@@ -71,8 +71,8 @@ const SILENT = new Set([
   'metadata.annotations.fairlead.dev/declared',
   'metadata.annotations.fairlead.dev/desired',
 ])
-/** Annotations with fingerprints and counts of the labels and annotations that functions keep. */
-const KEPT_BY_FUNCTIONS = [METADATA_MANAGERS, CONTESTS].map((prefix) => `metadata.annotations.${prefix}`)
+/** Annotations with fingerprints, counts and records of what functions keep on objects. */
+const KEPT_BY_FUNCTIONS = [METADATA_MANAGERS, CONTESTS, PATCH_RECORDS].map((prefix) => `metadata.annotations.${prefix}`)
 
 /**
  * Returns the differences between two versions of an object, value by value. An empty object or list is a value:

@@ -11,10 +11,11 @@ export function noteConfidential({ of, confidential }: Run, objects: readonly Co
   confidential.push(...objects.filter((object) => isConfidential(of, object)))
 }
 
-export const objectsOf = ({ object, owned, related }: World): KubeObject[] => [
+export const objectsOf = ({ object, owned, related, patched }: World): KubeObject[] => [
   object,
   ...owned.map((child) => child.object),
   ...related,
+  ...patched,
 ]
 
 const plainKinds = new WeakMap<Reconciled, ReadonlySet<string>>()
@@ -32,7 +33,7 @@ export function isConfidential(of: Reconciled, { apiVersion, kind }: Contents): 
 
 /** Returns the declared kinds whose contents are not confidential. */
 function plainKindsOf({ spec, isReferenceOnly }: Reconciled): Set<string> {
-  const declared = [spec.for, ...spec.owns, ...spec.related]
+  const declared = [spec.for, ...spec.owns, ...spec.related, ...(spec.patches ?? [])]
   const named = (one: (typeof declared)[number]) => `${apiVersionOf(one)} ${one.kind}`
   const plain = new Set(declared.map(named))
   for (const resource of declared) if (isReferenceOnly(resource)) plain.delete(named(resource))
@@ -46,8 +47,8 @@ function plainKindsOf({ spec, isReferenceOnly }: Reconciled): Set<string> {
  */
 export function contentsReturned(returned: unknown): Contents[] {
   if (!isRecord(returned)) return []
-  const { apply } = returned
-  const objects = [apply].flat().filter(isRecord) as Contents[]
+  const { apply, patch } = returned
+  const objects = [apply, patch].flat().filter(isRecord) as Contents[]
   const unknown = Object.entries(returned).filter(([field]) => !OUTCOME_FIELDS.has(field))
   return unknown.length === 0 ? objects : [...objects, Object.fromEntries(unknown) as unknown as Contents]
 }

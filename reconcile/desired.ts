@@ -1,5 +1,5 @@
 import { apiVersionOf, type KubeObject, type OwnerReference } from '#contracts'
-import { type OwnedResource, RETAINED_FOR, retainedFor } from '#spec'
+import { type OwnedResource, PATCH_RECORDS, RETAINED_FOR, retainedFor } from '#spec'
 import { CONTESTED_ANNOTATION } from './brake.ts'
 import { sameJson } from './compare.ts'
 import type { DesiredInput } from './outcome.ts'
@@ -80,7 +80,7 @@ function complete(owner: KubeObject, { metadata, retain, ...content }: DesiredIn
   // An observed object that is returned unchanged stays retained.
   const isRetained = retain ?? annotations?.[RETAINED_FOR] === retainedFor(owner)
   const references = isRetained ? others : [...others, referenceTo(owner)]
-  const kept = annotations && without(ANNOTATIONS, annotations)
+  const kept = annotations && without(ANNOTATIONS, withoutRecords(annotations))
   const annotated = isRetained ? { ...kept, [RETAINED_FOR]: retainedFor(owner) } : kept
   return {
     ...without(NOT_WRITTEN, content),
@@ -95,6 +95,13 @@ function complete(owner: KubeObject, { metadata, retain, ...content }: DesiredIn
     },
   }
 }
+
+/**
+ * Leaves out records of fields of others: a function that copies the annotations of its object must not overwrite the record
+ * of an object that it owns.
+ */
+const withoutRecords = (annotations: Record<string, string>): Record<string, string> =>
+  Object.fromEntries(Object.entries(annotations).filter(([name]) => !name.startsWith(PATCH_RECORDS)))
 
 const without = <T>(fields: readonly string[], record: Record<string, T>): Record<string, T> =>
   Object.fromEntries(Object.entries(record).filter(([field]) => !fields.includes(field)))

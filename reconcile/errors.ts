@@ -1,6 +1,7 @@
 import { ConflictError, type Effect, placeOf, RetryAfterError, TerminalError } from '#contracts'
 import { backoffMs, type Finish, messageOf } from '#queue/terms'
 import type { Backoff } from '#spec'
+import type { TakenField } from './brake.ts'
 import { inMib, REASON } from './outcome.ts'
 import type { Plan } from './plan.ts'
 import type { Failure } from './status.ts'
@@ -14,9 +15,12 @@ import { called } from './world.ts'
 export class RefusedError extends Error implements Failure {
   override readonly name = 'RefusedError'
   readonly reason: string
-  constructor(message: string, options: ErrorOptions & { reason: string }) {
+  /** The fields that other managers have, if that is why. */
+  readonly taken: readonly TakenField[]
+  constructor(message: string, options: ErrorOptions & { reason: string; taken?: readonly TakenField[] }) {
     super(message, options)
     this.reason = options.reason
+    this.taken = options.taken ?? []
   }
 }
 
@@ -92,8 +96,8 @@ export class UnsettledError extends Error {
 }
 
 /** Names the first write without values, which may be confidential. */
-function askedFor({ stages, metadata, status }: Plan): string {
-  const [first, ...others] = stages.flat()
+function askedFor({ stages, fields, metadata, status }: Plan): string {
+  const [first, ...others] = [...stages.flat(), ...fields]
   if (first === undefined && metadata !== undefined) return 'labels and annotations'
   if (first === undefined) return `status ${Object.keys(status?.status ?? {}).join(', ')}`
   return `${first.verb} ${called(first.object)}${others.length === 0 ? '' : ` and ${others.length} more`}`

@@ -1,5 +1,5 @@
 import type { KubeObject, Performed, PerformInput, ReadInput, RunInput } from '#contracts'
-import { finalizerOf, finalizersWithout, holdsFinalizer, type ReconcilerSpec } from '#spec'
+import { finalizerOf, finalizersWithout, holdsFinalizer, keepsFinalizer, patchedBy, type ReconcilerSpec } from '#spec'
 import { scrubberOf } from './confidential.ts'
 import type { Pass, Run } from './progress.ts'
 import { toldOf } from './refusals.ts'
@@ -59,20 +59,24 @@ export const isFinalizing = (
 /**
  * Returns the finalizers that the object must have before the function is called, or undefined if it has them already.
  * An object that is being deleted never gets a finalizer, and keeps its finalizer as long as the reconciler finalizes.
- * A reconciler without `finalize`, or whose selector no longer matches the object, removes the finalizer that it added.
- * Former finalizers of an object stay until it is deleted: the former operator adds them again while it runs.
+ * A reconciler without `finalize`, or whose selector no longer matches the object, removes the finalizer that it added,
+ * when all fields of others are given back. Former finalizers of an object stay until it is deleted: the former operator
+ * adds them again while it runs.
  */
 export function finalizersBefore(
   object: KubeObject,
   identity: string,
-  spec: Pick<ReconcilerSpec, 'finalize' | 'formerFinalizers'>,
+  spec: Pick<ReconcilerSpec, 'finalize' | 'formerFinalizers' | 'patches'>,
   isSelected = true,
 ): string[] | undefined {
   const { finalizers = [], deletionTimestamp } = object.metadata
   const has = holdsFinalizer(object, identity)
   const isGoing = deletionTimestamp !== undefined
-  if (spec.finalize && (isGoing ? isFinalizing(object, identity, spec) : isSelected))
-    return has || isGoing ? undefined : [...finalizers, finalizerOf(identity)]
+  const isRecorded = patchedBy(object, identity).length > 0
+  const isHeld = isGoing
+    ? (spec.finalize && isFinalizing(object, identity, spec)) || (isRecorded && has)
+    : isRecorded || (keepsFinalizer(spec) && isSelected)
+  if (isHeld) return has || isGoing ? undefined : [...finalizers, finalizerOf(identity)]
   const left = finalizersWithout(object.metadata, identity, isGoing ? spec.formerFinalizers : [])
   return left.length === finalizers.length ? undefined : left
 }

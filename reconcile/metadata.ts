@@ -59,12 +59,8 @@ export function metadataFaults(
   if (metadata === undefined) return []
   if (!writes.includes('Metadata'))
     return ['the function returned "metadata", which it has no right to write: add "Metadata" to its "writes"']
-  const { labels = {}, annotations = {} } = metadata
-  const faults = [
-    ...Object.keys(labels).flatMap((key) => keyFault('labels', key)),
-    ...Object.entries(labels).flatMap(([key, value]) => valueFault(key, value)),
-    ...Object.keys(annotations).flatMap((key) => keyFault('annotations', key)),
-  ]
+  const { labels = {} } = metadata
+  const faults = mapFaults(metadata)
   const selects = parseSelector(selector)
   const before = object.metadata.labels ?? {}
   if (faults.length > 0 || !selects(before) || selects({ ...before, ...labels })) return faults
@@ -72,6 +68,13 @@ export function metadataFaults(
     `metadata.labels would take the object out of the selector ${JSON.stringify(selector)}, so that it is never reconciled again: return other labels, or select by other ones`,
   ]
 }
+
+/** Returns the faults of keys and values that the API server refuses, or that are not the function's. */
+export const mapFaults = ({ labels = {}, annotations = {} }: Metadata): string[] => [
+  ...Object.keys(labels).flatMap((key) => keyFault('labels', key)),
+  ...Object.entries(labels).flatMap(([key, value]) => valueFault(key, value)),
+  ...Object.keys(annotations).flatMap((key) => keyFault('annotations', key)),
+]
 
 /**
  * The rules IsQualifiedName, IsDNS1123Subdomain and IsValidLabelValue of Kubernetes (apimachinery pkg/util/validation).

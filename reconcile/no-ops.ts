@@ -1,6 +1,6 @@
 import type { KubeObject } from '#contracts'
 import { BoundedMap } from '#primitives/bounded-map'
-import type { Family } from './world.ts'
+import type { World } from './world.ts'
 
 /**
  * Writes that are known to change nothing: `<resourceVersion> <fingerprint>` by target. The target is an object's uid,
@@ -13,6 +13,10 @@ export const statusTarget = ({ metadata }: KubeObject): string => `${metadata.ui
 
 export const metadataTarget = ({ metadata }: KubeObject): string => `${metadata.uid}/metadata`
 
+/** `status`: the fields are those of the status. */
+export const fieldsTarget = ({ metadata }: KubeObject, { status }: { status?: true | undefined }): string =>
+  `${metadata.uid}/fields${status ? '/status' : ''}`
+
 const CAPACITY = 20_000
 
 /** Remembers the writes that changed nothing, for all runs of a process. */
@@ -23,12 +27,13 @@ export class NoOpWrites {
     this.#known.set(target, value)
   }
 
-  /** Returns the known writes for one object and its owned objects. */
-  of({ object, owned }: Family): NoOps {
+  /** Returns the known writes for one object, its owned objects, and the objects whose fields it sets. */
+  of({ object, owned, patched }: World): NoOps {
     const targets = [
       statusTarget(object),
       metadataTarget(object),
       ...owned.map((child) => child.object.metadata.uid ?? ''),
+      ...patched.flatMap((other) => [fieldsTarget(other, {}), fieldsTarget(other, { status: true })]),
     ]
     return Object.fromEntries(
       targets.flatMap((target) => {

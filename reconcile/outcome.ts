@@ -32,26 +32,25 @@ const condition = z.discriminatedUnion(
   { error: 'must be "True", "False" or "Unknown", or null to remove the condition' },
 )
 
+const desired = z.looseObject({
+  apiVersion: z.string().min(1),
+  kind: z.string().min(1),
+  metadata: z
+    .looseObject({
+      name: z.string().min(1).optional(),
+      namespace: z.string().min(1).optional(),
+      labels: map,
+      annotations: map,
+      ownerReferences: z.array(z.looseObject({ uid: z.string().min(1) })).optional(),
+    })
+    .default({}),
+  retain: z.boolean().optional(),
+  stage: z.strictObject({ number: z.number(), action: z.enum(['Hold', 'Remove']).optional() }).optional(),
+})
+
 const outcomeSchema = z.strictObject({
-  apply: z
-    .array(
-      z.looseObject({
-        apiVersion: z.string().min(1),
-        kind: z.string().min(1),
-        metadata: z
-          .looseObject({
-            name: z.string().min(1).optional(),
-            namespace: z.string().min(1).optional(),
-            labels: map,
-            annotations: map,
-            ownerReferences: z.array(z.looseObject({ uid: z.string().min(1) })).optional(),
-          })
-          .default({}),
-        retain: z.boolean().optional(),
-        stage: z.strictObject({ number: z.number(), action: z.enum(['Hold', 'Remove']).optional() }).optional(),
-      }),
-    )
-    .optional(),
+  apply: z.array(desired).optional(),
+  patch: z.array(desired).optional(),
   status: z.record(z.string(), z.unknown()).optional(),
   conditions: z.array(condition).optional(),
   metadata: z.strictObject({ labels: map, annotations: map }).optional(),
@@ -92,15 +91,15 @@ export type DesiredInput = NonNullable<PlainOutcome['apply']>[number]
  */
 export function parseOutcome(returned: unknown, maxBytes = Number.POSITIVE_INFINITY): PlainOutcome {
   const text = asJson(returned ?? {})
-  const outcome = JSON.parse(text) as { apply?: unknown } | null
-  demandReadable(countIn(outcome?.apply), Buffer.byteLength(text), maxBytes)
+  const outcome = JSON.parse(text) as { apply?: unknown; patch?: unknown } | null
+  demandReadable(countIn(outcome?.apply) + countIn(outcome?.patch), Buffer.byteLength(text), maxBytes)
   const result = outcomeSchema.safeParse(outcome)
   if (result.success) return result.data
   const issues = result.error.issues.map(({ path, message }) => `${path.join('.') || 'outcome'}: ${message}`)
   throw new TerminalError(`the function returned no valid outcome: ${issues.join('; ')}`, { reason: 'InvalidOutcome' })
 }
 
-const countIn = (apply: unknown): number => (Array.isArray(apply) ? apply.length : 0)
+const countIn = (objects: unknown): number => (Array.isArray(objects) ? objects.length : 0)
 
 function asJson(value: unknown): string {
   try {

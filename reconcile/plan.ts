@@ -1,6 +1,6 @@
 import type { Effect, EventReport, KubeObject, ObjectMeta } from '#contracts'
 import type { Due } from '#queue/terms'
-import { contestAnnotationOf, keepsStatus, type OwnedResource, type ReconcilerSpec } from '#spec'
+import { keepsStatus, type OwnedResource, type ReconcilerSpec } from '#spec'
 import { braked, CONTESTED_ANNOTATION, type Delayed, fightsIn, isDelayed, missingFields, type Taking } from './brake.ts'
 import { covers, fingerprint, sorted } from './compare.ts'
 import {
@@ -10,6 +10,7 @@ import {
   type DesiredObject,
   isAsObserved,
 } from './desired.ts'
+import { type FieldsPlan, type FieldsProgress, NO_PROGRESS, planFields } from './fields.ts'
 import { type MetadataWrite, metadataFaults, metadataWrite } from './metadata.ts'
 import { changeOf, type MetricChange, metricFaults } from './metrics.ts'
 import { type NoOps, statusTarget } from './no-ops.ts'
@@ -23,7 +24,7 @@ import {
   retentionPatch,
 } from './ownership.ts'
 import { type Failure, type StatusPatch, statusPatch } from './status.ts'
-import { type Family, findOwned } from './world.ts'
+import { type Family, findOwned, type World } from './world.ts'
 
 /**
  * With this resourceVersion server-side apply creates an object, and answers with a Conflict if the object exists. No
@@ -59,7 +60,7 @@ export type Write =
    */
   | { verb: 'delete'; resource: OwnedResource; object: KubeObject; isPruned: boolean; isForeground?: boolean }
 
-export interface Plan {
+export interface Plan extends Omit<FieldsPlan, 'delayed'> {
   /** The stages in order. The writes of one stage do not depend on each other. */
   stages: Write[][]
   /** The author's stage that the writes belong to; negative if it is removed. Undefined if there is none. */
@@ -76,8 +77,6 @@ export interface Plan {
   lookAt: Date | undefined
   /** The delay counts from the time in the function's input. */
   requeue: Due | undefined
-  /** Faults of the outcome itself. If there are any, nothing of the outcome is written. */
-  findings: string[]
 }
 
 export interface Circumstances {
@@ -85,18 +84,20 @@ export interface Circumstances {
   identity: string
   now: Date
   noOps: NoOps
+  /** Left out: this pass has set no fields of others. */
+  progress?: FieldsProgress
   /** Whether the contents of the resource are confidential. Then they have no fingerprint either. */
   isConfidential: (resource: OwnedResource) => boolean
 }
 
 /** Returns the writes that are necessary to reach the desired state of the outcome. */
 export function plan(
-  spec: Pick<ReconcilerSpec, 'for' | 'owns' | 'writes' | 'external' | 'metrics'>,
-  world: Family,
+  spec: Pick<ReconcilerSpec, 'for' | 'owns' | 'writes' | 'external' | 'metrics' | 'patches'>,
+  world: Family & Pick<World, 'patched'>,
   outcome: PlainOutcome,
   circumstances: Circumstances,
 ): Plan {
-  const { identity, now, noOps } = circumstances
+  const { identity, now, noOps, progress = NO_PROGRESS } = circumstances
   const { object } = world
   const desired = completeDesired(object, spec.owns, outcome.apply ?? [])
   const isGoing = object.metadata.deletionTimestamp !== undefined || outcome.deleteObject === true
@@ -110,8 +111,10 @@ export function plan(
   const isComplete = outcome.apply !== undefined && place === undefined
   const [removed] = desired.objects.flatMap(({ stage }) => (stage?.action === 'Remove' ? stage.number : []))
   const deletes = isComplete ? prune(world, desired.objects, isGoing) : []
-  const planned = [...needed.map(({ write }) => write), ...(metadata ? [metadata] : [])]
+  const { delayed, ...fields } = planFields(spec, world, outcome.patch, { identity, now, noOps, progress, isGoing })
+  const planned = [...needed.map(({ write }) => write), ...delayed, ...(metadata ? [metadata] : [])]
   return {
+    ...fields,
     stages: [...inStages(applies), deletes].filter((stage) => stage.length > 0),
     place: place ?? (removed && -removed),
     metadata: metadata && isDelayed(metadata) ? undefined : metadata,
@@ -123,6 +126,7 @@ export function plan(
     lookAt: isGoing ? undefined : lookAtOf(spec, world, planned, circumstances),
     requeue: requeueOf(outcome, now),
     findings: [
+      ...fields.findings,
       ...desired.findings,
       ...retentionFaults(world, desired.objects, isGoing),
       ...strayStatus(spec, outcome),
@@ -170,7 +174,7 @@ export function plannedStatus(
 ): StatusPatch | undefined {
   if (!keepsStatus(spec)) return undefined
   const { object } = world
-  const contested = fightsIn(world, contestAnnotationOf(identity), now)?.message
+  const contested = fightsIn(world, identity, now)?.message
   const patch = statusPatch(object, outcome, now, { refusal, contested })
   const isNoOp =
     noOps[statusTarget(object)] === `${object.metadata.resourceVersion} ${fingerprint(patch?.status ?? null)}`
@@ -230,7 +234,7 @@ function lookAtOf(
   { identity, now }: Circumstances,
 ): Date | undefined {
   const delayed = planned.filter(isDelayed).map(({ until }) => until)
-  const fights = keepsStatus(spec) ? fightsIn(world, contestAnnotationOf(identity), now) : undefined
+  const fights = keepsStatus(spec) ? fightsIn(world, identity, now) : undefined
   const times = [...delayed, ...(fights ? [fights.calmAt] : [])].map((time) => time.getTime())
   return times.length === 0 ? undefined : new Date(Math.min(...times))
 }

@@ -1,6 +1,7 @@
 import type { EventReport, KubeObject, Performed, ResourceRef, RunInput } from '#contracts'
 import type { Finish } from '#queue/terms'
 import { identityOf, type ReconcilerSpec, selectionOf } from '#spec'
+import type { FieldsProgress } from './fields.ts'
 import type { MetricChange } from './metrics.ts'
 import { MAX_STATE_BYTES, type PlainOutcome } from './outcome.ts'
 import type { RefusedWrite } from './refusals.ts'
@@ -83,6 +84,8 @@ export interface Pass extends Omit<Observed, 'excess'> {
   external: { state: unknown } | undefined
   /** The refused writes of this pass. None is sent again, and the function's input has all of them. */
   refused: readonly RefusedWrite[]
+  /** What this pass has done with fields of others. */
+  progress: FieldsProgress
   /** The refused writes that the last outcome still requires. */
   unresolved: readonly RefusedWrite[]
 }

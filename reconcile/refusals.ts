@@ -1,6 +1,7 @@
 import { isRecord, type KubeObject, kindName, type Refusal } from '#contracts'
 import { fingerprint } from './compare.ts'
 import { RefusedError } from './errors.ts'
+import { type FieldsWrite, fieldsWriteId, type HeldFields } from './fields.ts'
 import type { MetadataWrite } from './metadata.ts'
 import type { Plan, Write } from './plan.ts'
 import { called } from './world.ts'
@@ -35,6 +36,19 @@ export const refusedMetadata = ({ object, fingerprint }: MetadataWrite, error: R
   error,
 })
 
+export const refusedFields = (write: FieldsWrite, error: RefusedError): RefusedWrite => ({
+  id: fieldsWriteId(write),
+  object: write.object,
+  provides: undefined,
+  isBlocked: false,
+  error,
+})
+
+const heldFields = ({ write, message }: HeldFields): RefusedWrite => ({
+  ...refusedFields(write, new RefusedError(message, { reason: 'FieldConflict' })),
+  isBlocked: true,
+})
+
 /** The part of a plan that can be written in this pass. */
 export interface FeasiblePlan extends Plan {
   /** The writes that the outcome requires and that were refused or blocked. */
@@ -43,12 +57,18 @@ export interface FeasiblePlan extends Plan {
 
 /** Returns the part of a plan that can be written after these refusals in the same pass. */
 export function withoutRefused(plan: Plan, refused: readonly RefusedWrite[]): FeasiblePlan {
-  if (refused.length === 0) return { ...plan, unresolved: [] }
+  if (refused.length === 0 && plan.held.length === 0) return { ...plan, unresolved: [] }
   const sent = new Map(refused.filter(({ isBlocked }) => !isBlocked).map((one) => [one.id, one]))
   const writes = plan.stages.flat()
   const metadata = sent.get(plan.metadata?.fingerprint ?? '')
-  const again = [...writes.flatMap((write) => sent.get(idOf(write)) ?? []), ...(metadata ? [metadata] : [])]
-  const left = metadata === undefined ? plan : { ...plan, metadata: undefined }
+  const again = [
+    ...writes.flatMap((write) => sent.get(idOf(write)) ?? []),
+    ...plan.fields.flatMap((write) => sent.get(fieldsWriteId(write)) ?? []),
+    ...plan.held.map(heldFields),
+    ...(metadata ? [metadata] : []),
+  ]
+  const fields = plan.fields.filter((write) => !sent.has(fieldsWriteId(write)))
+  const left = { ...plan, fields, metadata: metadata === undefined ? plan.metadata : undefined }
   return again.length === 0 ? { ...plan, unresolved: [] } : withoutNeeds({ ...left, unresolved: again }, 0)
 }
 

@@ -1,14 +1,25 @@
 import { ConflictError, type EventReport, type KubeObject, type RunInput, TerminalError } from '#contracts'
 import { type Due, dueDate, type Finish } from '#queue/terms'
-import { finalizersWithout, holdsFinalizer, keepsStatus, namesOthers, PAUSED_ANNOTATION } from '#spec'
+import {
+  finalizersWithout,
+  holdsFinalizer,
+  keepsStatus,
+  namesOthers,
+  PAUSED_ANNOTATION,
+  patchedBy,
+  patchRecord,
+  patchRecordOf,
+  relationsOf,
+} from '#spec'
 import { fingerprint, sameJson } from './compare.ts'
 import { contentsReturned, noteConfidential, objectsOf } from './confidential.ts'
 import { GoneError, gravest, RefusedError, UnsettledError } from './errors.ts'
 import { perform, read } from './external.ts'
 import { fail, refusalOf } from './failure.ts'
+import { type FieldsWrite, fieldsId, giveBackAll, isGivingBack, NO_PROGRESS } from './fields.ts'
 import { deepFreeze, finalizersBefore, inputOf, isFinalizing } from './input.ts'
 import type { MetadataWrite } from './metadata.ts'
-import { metadataTarget, statusTarget } from './no-ops.ts'
+import { fieldsTarget, metadataTarget, statusTarget } from './no-ops.ts'
 import { type PlainOutcome, parseOutcome } from './outcome.ts'
 import { isRetained } from './ownership.ts'
 import { plan, plannedStatus, type Write } from './plan.ts'
@@ -34,6 +45,7 @@ import {
   afterRefusal,
   type FeasiblePlan,
   type RefusedWrite,
+  refusedFields,
   refusedMetadata,
   refusedWrite,
   withoutBlocked,
@@ -41,7 +53,7 @@ import {
 } from './refusals.ts'
 import { conditionPatch, PAUSED, type StatusPatch } from './status.ts'
 import type { Failed, Observed, Written } from './vocabulary.ts'
-import { called, withObject, withOwned } from './world.ts'
+import { called, withObject, withOwned, withPatched } from './world.ts'
 
 /**
  * The number of decisions in one pass, each on the result of the one before, before the function counts as one that
@@ -88,7 +100,7 @@ const isServed = ({ identity, selects, spec }: Reconciled, object: KubeObject): 
 
 function begin(run: Run, seen: Observed): Pass {
   noteConfidential(run, objectsOf(seen.world))
-  return { run, excess: undefined, ...seen, external: undefined, refused: [], unresolved: [] }
+  return { run, excess: undefined, ...seen, external: undefined, refused: [], progress: NO_PROGRESS, unresolved: [] }
 }
 
 /** One pass: the function decides on an object that is not paused, and that has the finalizer that it must have. */
@@ -102,7 +114,8 @@ function* reconcile(pass: Pass): Asking<End> {
     if (patch !== undefined) yield* ask({ do: 'writeStatus', object, patch, mayBeDropped: false })
     return ends(run, { kind: 'done' })
   }
-  const finalizers = finalizersBefore(object, identity, spec, isSelected)
+  if (isGivingBack(object, identity) || (!isSelected && patchedBy(object, identity).length > 0)) yield* giveBack(pass)
+  const finalizers = finalizersBefore(pass.world.object, identity, spec, isSelected)
   if (finalizers !== undefined) yield* writeFinalizers(pass, finalizers)
   const { object: present } = pass.world
   const isGoing = present.metadata.deletionTimestamp !== undefined
@@ -120,7 +133,7 @@ function pausePatch(object: KubeObject, now: Date): StatusPatch | undefined {
 
 /**
  * The rounds of a pass. Each calls the function, and sends the first writes that its outcome requires, in this order:
- * owned objects, the labels and annotations of the object, its status, its effect, and its deletion after all others.
+ * owned objects, the record of fields of others, these fields, the labels and annotations of the object, its status, its effect, and its deletion after all others.
  * The next round decides on the result.
  */
 function* rounds(pass: Pass): Asking<End> {
@@ -134,8 +147,10 @@ function* rounds(pass: Pass): Asking<End> {
     }
     const outcome = yield* call(pass)
     let planned = feasible(pass, outcome)
-    const { metadata, status, effect, requeue } = planned
+    const { record, metadata, status, effect, requeue } = planned
     if (planned.stages.some((writes) => writes.length > 0)) planned = yield* writeOwned(pass, planned)
+    else if (record !== undefined) yield* writeRecord(pass, record.value)
+    else if (planned.fields.length > 0) planned = yield* writeFields(pass, planned)
     else if (metadata !== undefined) planned = yield* writeMetadata(pass, planned, metadata)
     else if (status !== undefined) yield* writeStatus(pass, status)
     else if (effect !== undefined) {
@@ -183,16 +198,16 @@ function* call(pass: Pass): Asking<PlainOutcome> {
     noteConfidential(run, contentsReturned(returned))
     throw failed(error)
   }
-  noteConfidential(run, outcome.apply ?? [])
+  noteConfidential(run, [...(outcome.apply ?? []), ...(outcome.patch ?? [])])
   run.called = { input, outcome }
   return outcome
 }
 
 /** Returns what has to be written, without the writes that were refused in this pass. */
 function feasible(pass: Pass, outcome: PlainOutcome): FeasiblePlan {
-  const { run, world, now, noOps, refused } = pass
+  const { run, world, now, noOps, refused, progress } = pass
   const { spec, identity, isReferenceOnly: isConfidential } = run.of
-  const wanted = plan(spec, world, outcome, { identity, now, noOps, isConfidential })
+  const wanted = plan(spec, world, outcome, { identity, now, noOps, progress, isConfidential })
   if (wanted.findings.length > 0)
     throw failed(new TerminalError(wanted.findings.join('; '), { reason: 'InvalidOutcome' }))
   const planned = noteUnresolved(pass, withoutRefused(wanted, refused))
@@ -273,6 +288,72 @@ function eventsOf(write: Write, { adopted }: Written): EventReport[] {
 }
 
 /**
+ * Gives back all fields of others, before anything else is read or called. Fails the pass if one of them could not be given
+ * back; the record then has what is left.
+ */
+function* giveBack(pass: Pass): Asking<void> {
+  const { run, world } = pass
+  const { identity, spec } = run.of
+  const refused = yield* sendFields(pass, giveBackAll(world.object, identity))
+  const left = patchedBy(world.object, identity).filter((one) => !pass.progress.givenBack.has(fieldsId(one)))
+  if (left.length < patchedBy(world.object, identity).length) {
+    const result = yield* sendRecord(pass, patchRecord(world.object, left))
+    if (result.isOld) throw failed(new ConflictError('the object was changed while its record was written'))
+    present(pass, result)
+  }
+  pass.unresolved = refused
+  if (refused.length > 0) throw new FailedPass()
+  // Only the object itself was observed.
+  if (spec.finalize && isFinalizing(pass.world.object, identity, spec)) yield* observeAgain(pass)
+}
+
+function* writeRecord(pass: Pass, value: string | undefined): Asking<void> {
+  yield* wrotePrimary(pass, yield* sendRecord(pass, value))
+}
+
+function* sendRecord(pass: Pass, value: string | undefined): Asking<Written> {
+  const annotation = patchRecordOf(pass.run.of.identity)
+  const { result } = yield* ask({ do: 'writeRecord', object: pass.world.object, annotation, value })
+  pass.progress = { ...pass.progress, givenBack: new Set() }
+  return result
+}
+
+function* writeFields(pass: Pass, planned: FeasiblePlan): Asking<FeasiblePlan> {
+  const refused = yield* sendFields(pass, planned.fields)
+  return noteUnresolved(pass, refused.length > 0 ? afterRefusal(planned, refused, planned.stages.length) : planned)
+}
+
+/** Sends writes of fields of others, and takes their results into the pass. Returns those that were refused. */
+function* sendFields(pass: Pass, writes: readonly FieldsWrite[]): Asking<RefusedWrite[]> {
+  const { results } = yield* ask({ do: 'writeFields', writes })
+  const refused: RefusedWrite[] = []
+  const failures: Failed[] = []
+  const givenBack = new Set(pass.progress.givenBack)
+  const taken = new Map(pass.progress.taken)
+  for (const [index, write] of writes.entries()) {
+    const result = results[index]
+    const id = fieldsId(write.fields)
+    if (result === undefined) continue
+    if ('failed' in result) {
+      if (!(result.failed instanceof RefusedError)) {
+        failures.push(result)
+        continue
+      }
+      refused.push(refusedFields(write, result.failed))
+      if (result.failed.taken.length > 0) taken.set(id, result.failed.taken)
+    } else if (write.verb === 'giveBack') givenBack.add(id)
+    else if (result.object !== undefined) {
+      const { object } = result
+      pass.world = withPatched(pass.world, object)
+      noteNoOp(pass, fieldsTarget(object, write.fields), `${object.metadata.resourceVersion} ${write.fingerprint}`)
+    }
+  }
+  pass.progress = { givenBack, taken }
+  if (failures.length > 0) throw new FailedPass(gravest(failures))
+  return refused
+}
+
+/**
  * Writes labels and annotations. A refusal does not stop the run: the function decides again, with the refusal in its
  * input.
  */
@@ -328,8 +409,9 @@ function* deleteObject(pass: Pass): Asking<boolean> {
 /** Takes the result of a write of the primary. If it now names other related objects, the run observes again. */
 function* wrotePrimary(pass: Pass, result: Written): Asking<void> {
   const { object: before } = pass.world
+  const { spec, identity } = pass.run.of
   present(pass, result)
-  if (result.isOld || namesOthers(pass.run.of.spec.related, before, pass.world.object)) yield* observeAgain(pass)
+  if (result.isOld || namesOthers(relationsOf(spec, identity), before, pass.world.object)) yield* observeAgain(pass)
 }
 
 function* writeFinalizers(pass: Pass, finalizers: string[]): Asking<void> {

@@ -290,4 +290,4 @@ function mergePatch(from: unknown, to: unknown): unknown {
 const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? value : [])
 
 /** metav1.Time has a resolution of one second. */
-const rfc3339 = (time: Date): string => `${time.toISOString().slice(0, 19)}Z`
+export const rfc3339 = (time: Date): string => `${time.toISOString().slice(0, 19)}Z`

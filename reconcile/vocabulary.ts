@@ -1,5 +1,6 @@
 import type { EventReport, KubeObject, PerformInput, ReadInput, RunInput } from '#contracts'
 import type { Finish } from '#queue/terms'
+import type { FieldsWrite } from './fields.ts'
 import type { MetadataWrite } from './metadata.ts'
 import type { MetricChange } from './metrics.ts'
 import type { NoOps } from './no-ops.ts'
@@ -29,6 +30,10 @@ export type Ask =
   /** Write labels and annotations. */
   | { do: 'writeMetadata'; object: KubeObject; write: MetadataWrite }
   | { do: 'writeFinalizers'; object: KubeObject; finalizers: string[] }
+  /** Write the annotation that lists the objects of others whose fields are set. Undefined: remove it. */
+  | { do: 'writeRecord'; object: KubeObject; annotation: string; value: string | undefined }
+  /** Send these writes of fields of others, in any order or in parallel. */
+  | { do: 'writeFields'; writes: readonly FieldsWrite[] }
   /** Delete the primary object. */
   | { do: 'delete'; object: KubeObject }
   /** Keep the lease of the key for this time. */
@@ -54,6 +59,9 @@ export type Answer =
   | { did: 'writeStatus'; result: Written | 'dropped' }
   | { did: 'writeMetadata'; result: Written }
   | { did: 'writeFinalizers'; result: Written }
+  | { did: 'writeRecord'; result: Written }
+  /** The results, in the order of the writes. */
+  | { did: 'writeFields'; results: readonly (Written | Failed)[] }
   | { did: 'delete'; result: Written }
   | { did: 'wait' }
   /** `changed`: the driver knows of a change since the pass began. The run then begins another pass, if it may. */

@@ -16,6 +16,8 @@ export interface Family {
 /** The objects that a run has observed. */
 export interface World extends Family {
   related: readonly KubeObject[]
+  /** The objects of others whose fields the reconciler has set for this primary, as its record names them. */
+  patched: readonly KubeObject[]
 }
 
 export const withObject = (world: World, object: KubeObject): World => ({ ...world, object })
@@ -29,6 +31,14 @@ export function withOwned(
   const others = world.owned.filter(({ resource, object }) => !places.has(placeOf(resource, object)))
   const present = written.flatMap(({ resource, after }) => (after === undefined ? [] : [{ resource, object: after }]))
   return { ...world, owned: [...others, ...present] }
+}
+
+/** Returns the world after a write of fields of this object. */
+export function withPatched(world: World, after: KubeObject): World {
+  const { apiVersion, kind, metadata } = after
+  const isOther = (one: KubeObject) =>
+    one.apiVersion !== apiVersion || one.kind !== kind || namespacedName(one.metadata) !== namespacedName(metadata)
+  return { ...world, patched: [...world.patched.filter(isOther), after] }
 }
 
 export function findOwned({ owned }: Family, resource: OwnedResource, object: KubeObject): KubeObject | undefined {

@@ -6,6 +6,7 @@ import type {
   V1Job,
   V1Namespace,
   V1NetworkPolicy,
+  V1Node,
   V1PersistentVolumeClaim,
   V1Pod,
   V1ResourceQuota,
@@ -150,6 +151,15 @@ export const Ingress = kind<V1Ingress>({
  * Namespace.of({ metadata: { name: 'a', labels: { team: 'a' } } }) // => { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'a', labels: { team: 'a' } } }
  */
 export const Namespace = kind<V1Namespace>({ group: '', version: 'v1', kind: 'Namespace', plural: 'namespaces' })
+
+/**
+ * Nodes (`v1`). They belong to others: declare them in `patches` to set fields, or in `related` to read them.
+ *
+ * @example
+ * import { fieldsOf, Node } from 'fairlead'
+ * fieldsOf(Node, { metadata: { name: 'a' }, spec: { unschedulable: true } }) // => { apiVersion: 'v1', kind: 'Node', metadata: { name: 'a' }, spec: { unschedulable: true } }
+ */
+export const Node = kind<V1Node>({ group: '', version: 'v1', kind: 'Node', plural: 'nodes' })
 
 /**
  * ResourceQuotas (`v1`). Written by server-side apply.

@@ -118,6 +118,37 @@ export interface RelatedKind extends Kind<unknown> {
 }
 
 /**
+ * A kind of others of which a function sets fields: those that it returns in `patch`.
+ *
+ * @example
+ * import { fieldsOf, Node, type PatchedKind, reconciler } from 'fairlead'
+ * import { outcomeOf } from 'fairlead/testing'
+ * import { Website } from './website.ts'
+ * const Cordoned: PatchedKind = { ...Node, within: 'Cluster' }
+ * const cordon = reconciler({
+ *   name: 'cordon', for: Website, patches: [Cordoned],
+ *   reconcile: ({ object }) => ({ patch: [fieldsOf(Node, { metadata: { name: object.spec.html }, spec: { unschedulable: true } })] }),
+ * })
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'node-1' } })
+ * const { patch } = await outcomeOf(cordon, { object })
+ * patch?.[0]?.spec // => { unschedulable: true }
+ */
+export interface PatchedKind extends Kind<unknown> {
+  /**
+   * The function sets fields of the subresource `status`. To set both, declare the kind twice.
+   *
+   * @default all fields but these
+   */
+  readonly status?: true
+  /**
+   * Cluster: objects in all namespaces. Namespace: those in the namespace of the object, and cluster-scoped ones.
+   *
+   * @default 'Namespace'
+   */
+  readonly within?: RelatedResource['within']
+}
+
+/**
  * Returns the desired state; returning nothing keeps everything as it is. The type is conditional, so that the compiler
  * knows the status of `For` when it reads the function, and `phase: 'DONE'` stays that literal.
  */
@@ -287,6 +318,14 @@ export interface ReconcilerOptions<
    */
   metrics?: readonly MetricDeclaration[]
   /**
+   * Kinds of others of which the function sets fields by `patch`, 64 at most: `[Node, { ...Issuer, status: true } as const]`.
+   * The object then has a finalizer: when it is deleted, the fields are given back. A change of a patched object runs the
+   * object.
+   *
+   * @default []
+   */
+  patches?: readonly PatchedKind[]
+  /**
    * An update of the object starts a run only if one of these has changed: `['Generation']` for changes of the spec.
    *
    * @default every update starts a run
@@ -405,6 +444,7 @@ export interface Reconciler<For extends Kind<unknown> = Kind<unknown>> {
   readonly related: readonly RelatedKind[]
   readonly trigger?: ReconcilerSpec['trigger']
   readonly metrics?: readonly MetricDeclaration[]
+  readonly patches?: readonly PatchedKind[]
   readonly changes?: ReconcilerSpec['changes']
   readonly writes?: ReconcilerSpec['writes']
   readonly binds?: ReconcilerSpec['binds']

@@ -33,6 +33,7 @@ export {
   Job,
   Namespace,
   NetworkPolicy,
+  Node,
   PersistentVolumeClaim,
   Pod,
   ResourceQuota,
@@ -50,13 +51,23 @@ export type {
   External,
   ExternalSystem,
   MetricDeclaration,
+  PatchedKind,
   Reconciler,
   ReconcilerOptions,
   RelatedKind,
   Run,
 } from './definition.ts'
 export { toInvoke } from './invoke.ts'
-export { deploymentName, type Kind, kind, type ObservedBy, type PlainKind, serviceName, shortName } from './kinds.ts'
+export {
+  deploymentName,
+  fieldsOf,
+  type Kind,
+  kind,
+  type ObservedBy,
+  type PlainKind,
+  serviceName,
+  shortName,
+} from './kinds.ts'
 export type { ReconcileOutcome } from './outcome.ts'
 export { type Readiness, readinessOf } from './readiness.ts'
 export { manifest, type ReconcilerManifest, reconciler } from './reconciler.ts'

@@ -120,6 +120,29 @@ export function kind<Model = KubeObject>(options: KindOptions): PlainKind<TypedO
   })
 }
 
+/** The fields of an object, of which any may be left out. */
+type Some<T> = T extends readonly (infer Item)[]
+  ? readonly Some<Item>[]
+  : T extends object
+    ? { [Field in keyof T]?: Some<T[Field]> }
+    : T
+
+/**
+ * Returns some fields of an object of this kind, for `patch`. Unlike `of` of a kind, no field but the name is required.
+ *
+ * @example
+ * import { Deployment, fieldsOf } from 'fairlead'
+ * const { kind, spec } = fieldsOf(Deployment, { metadata: { name: 'web', namespace: 'shop' }, spec: { replicas: 3 } })
+ * kind // => 'Deployment'
+ * spec // => { replicas: 3 }
+ */
+export const fieldsOf = <K extends Kind<unknown>>(
+  kind: K,
+  fields: Some<Omit<ObservedBy<K>, 'apiVersion' | 'kind' | 'metadata'>> & {
+    metadata: Pick<ObjectMeta, 'name' | 'namespace' | 'labels' | 'annotations'>
+  },
+): KubeObject => ({ ...(fields as Pick<KubeObject, 'metadata'>), apiVersion: apiVersionOf(kind), kind: kind.kind })
+
 /** The key of this kind's objects in the input of a run: `Pod.v1`, `Deployment.v1.apps`. */
 export const inputKey = (kind: Pick<Kind, 'group' | 'version' | 'kind'>): string =>
   kindName(kind.kind, apiVersionOf(kind))

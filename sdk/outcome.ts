@@ -7,6 +7,7 @@ import {
   type Effect,
   type EventReport,
   isRecord,
+  type KubeObject,
   keptStatus,
   type MetricReport,
   type Outcome,
@@ -31,6 +32,11 @@ import { explain, plain } from './options.ts'
 export interface ReconcileOutcome<Status = unknown, Change = Effect> {
   /** The complete set of owned objects of the declared kinds. Owned objects that are not in the set are deleted. */
   apply?: readonly AppliedObject[] | undefined
+  /**
+   * The complete set of objects of others of which the function sets fields, each with exactly these fields: see
+   * `fieldsOf`. Fields that are not in the set any more are given back.
+   */
+  patch?: readonly KubeObject[] | undefined
   /**
    * The complete status without `conditions` and `observedGeneration`: if they are those of the object, as in
    * `{ ...object.status, phase }`, they are left out.
@@ -75,6 +81,7 @@ const outcomeOf = (status: z.ZodType | undefined) =>
         }),
       )
       .optional(),
+    patch: z.array(z.looseObject({ apiVersion: z.string(), kind: z.string() })).optional(),
     ...(status && {
       status: status.optional(),
       conditions: z.array(z.looseObject({ type: z.string() })).optional(),
@@ -126,11 +133,12 @@ function withoutKept(returned: unknown, observed: unknown, reconciler: string): 
 
 function toPlainOutcome(reconciler: string, returned: ReconcileOutcome): Outcome {
   const { apply, status, conditions, metadata, deleteObject, events, requeueAfter, requeueAt, effect } = returned
-  const { metrics } = returned
+  const { metrics, patch } = returned
   try {
     return plain(
       {
         apply,
+        patch,
         status,
         conditions,
         metadata,

@@ -1,6 +1,6 @@
 import { apiVersionOf, type Effect } from '#contracts'
 import { type Backoff, RECONCILERS, type ReconcilerSpec, reconcilerSpec, SYSTEM_NAMESPACE } from '#spec'
-import type { ExternalSystem, Reconciler, ReconcilerOptions, RelatedKind } from './definition.ts'
+import type { ExternalSystem, PatchedKind, Reconciler, ReconcilerOptions, RelatedKind } from './definition.ts'
 import type { Kind } from './kinds.ts'
 import { explain, keysOf, refuseUnknown } from './options.ts'
 import { isResource } from './resource.ts'
@@ -52,6 +52,7 @@ export const RECONCILER_OPTIONS = keysOf<ReconcilerOptions<Kind<unknown>, Kind<u
   related: true,
   trigger: true,
   metrics: true,
+  patches: true,
   changes: true,
   writes: true,
   binds: true,
@@ -76,6 +77,7 @@ export const RELATED_OPTIONS = keysOf<Omit<RelatedKind, keyof Kind>>({
   within: true,
   metadataOnly: true,
 })
+const PATCHED_OPTIONS = keysOf<Omit<PatchedKind, keyof Kind>>({ status: true, within: true })
 /** Keys of a kind or a resource. */
 const KIND_FIELDS = ['group', 'version', 'resource', 'kind', 'strategy', 'adopt', 'parse', 'of', 'outcomeStatus', 'crd']
 export const BACKOFF_OPTIONS = keysOf<Backoff>({ initialSeconds: true, maxSeconds: true, jitter: true })
@@ -91,7 +93,7 @@ const EXTERNAL_OPTIONS = keysOf<ExternalSystem<unknown, unknown, unknown>>({
 
 /** Throws for options with a wrong type: Node.js strips types without checking them. The manifest checks the values. */
 function refuseWrong(options: { readonly [Name in keyof Reconciler]?: unknown }): void {
-  const { name, external, reconcile, finalize, owns = [], related = [], runRate, backoff = {} } = options
+  const { name, external, reconcile, finalize, owns = [], related = [], patches = [], runRate, backoff = {} } = options
   if (typeof name !== 'string' || !/^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/.test(name))
     throw new Error(`reconciler name "${String(name)}" is not a DNS label: use a-z, 0-9 and -, 63 characters at most`)
   const whose = `reconciler ${name}`
@@ -102,12 +104,14 @@ function refuseWrong(options: { readonly [Name in keyof Reconciler]?: unknown })
   if (typeof reconcile !== 'function') throw new Error(`${whose} has no "reconcile": give it a function of a run`)
   if (finalize !== undefined && typeof finalize !== 'function')
     throw new Error(`${whose}: "finalize" is not a function: give it one of a run, or leave it out`)
-  for (const [list, kinds] of Object.entries({ owns, related }))
+  for (const [list, kinds] of Object.entries({ owns, related, patches }))
     if (!Array.isArray(kinds) || !kinds.every(isObject))
       throw new Error(`${whose}: "${list}" is not a list of kinds: write ${list}: [ConfigMap]`)
   for (const [list, kinds] of Object.entries({ owns, related }))
     for (const [index, one] of (kinds as object[]).entries())
       refuseUnknown(one, [...RELATED_OPTIONS, ...KIND_FIELDS], `${whose}: ${list}[${index}]`)
+  for (const [index, one] of (patches as object[]).entries())
+    refuseUnknown(one, [...PATCHED_OPTIONS, ...KIND_FIELDS], `${whose}: patches[${index}]`)
   const makesItsOwn = (owns as Kind<unknown>[]).some((one) => isSame(one, primary as Kind<unknown>))
   if (makesItsOwn && !('crd' in primary) && options.selector === undefined)
     throw new Error(
@@ -161,8 +165,20 @@ export function manifest(
   reconciler: Reconciler,
   { invoke = { pull: {} }, revision }: { invoke?: ReconcilerSpec['invoke']; revision?: string | undefined } = {},
 ): ReconcilerManifest {
-  const { name, identity, selector, namespaces, owns, related, changes, writes, binds, resyncSeconds, external } =
-    reconciler
+  const {
+    name,
+    identity,
+    selector,
+    namespaces,
+    owns,
+    related,
+    changes,
+    writes,
+    binds,
+    resyncSeconds,
+    external,
+    patches = [],
+  } = reconciler
   const { trigger, metrics, formerFinalizers, concurrency, runRate, timeoutSeconds, backoff } = reconciler
   const { serviceAccount = { name: `fairlead-${name}`, namespace: SYSTEM_NAMESPACE } } = reconciler
   const given = {
@@ -178,6 +194,7 @@ export function manifest(
     related,
     trigger,
     metrics,
+    patches: patches.length === 0 ? undefined : patches,
     changes,
     identity,
     writes,

@@ -26,6 +26,8 @@ const WRITES = {
   apply: 'applied',
   patch: 'patched',
   delete: 'deleted',
+  setFields: 'set',
+  giveBack: 'given back',
   metadata: 'labelled',
   status: 'written',
   finalizers: 'held',

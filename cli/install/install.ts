@@ -152,9 +152,9 @@ export async function checkDefinitions(
 export const installCertificates = (kube: KubeClient): Promise<Installed[]> => certified(kube)
 
 /**
- * Returns the RBAC of a function. A function that no longer has `finalize` keeps the permission to remove its finalizer
+ * Returns the RBAC of a function. A function that no longer has a finalizer keeps the permission to remove its finalizer
  * until no object has it: otherwise such an object could be neither reconciled nor deleted. The installation that
- * removes `finalize` does not look at the objects, because a run in progress may add the finalizer.
+ * removes `finalize` or `patches` does not look at the objects, because a run in progress may add the finalizer.
  */
 async function rightsOf(
   kube: KubeClient,
@@ -168,7 +168,7 @@ async function rightsOf(
   const isAllowed = (object: KubeObject) => object.metadata.name === role && canPatch(object, spec.for)
   if (own.some(isAllowed)) return own
   const finalizing = rbac({ metadata, spec: { ...spec, finalize: true } })
-  if (stored?.spec?.finalize === true) return finalizing
+  if (stored?.spec?.finalize === true || stored?.spec?.patches !== undefined) return finalizing
   const namespaces = team ? spec.for.namespaces : undefined
   const path = team ? pathOf('Role', namespaces?.[0], role) : pathOf('ClusterRole', undefined, role)
   const before = await found<KubeObject>(kube, path)

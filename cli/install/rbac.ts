@@ -1,11 +1,11 @@
 import type { KubeObject, ResourceRef } from '#contracts'
 import {
   crossesNamespaces,
+  keepsFinalizer,
   keepsStatus,
   type OwnedResource,
   RECONCILERS,
   type ReconcilerSpec,
-  type RelatedResource,
   reconcilerLabel,
   SYSTEM_NAMESPACE,
 } from '#spec'
@@ -24,7 +24,10 @@ const AGGREGATE = {
 
 export interface RbacInput {
   metadata: { name: string }
-  spec: Pick<ReconcilerSpec, 'for' | 'owns' | 'related' | 'finalize' | 'formerFinalizers' | 'writes' | 'binds'> & {
+  spec: Pick<
+    ReconcilerSpec,
+    'for' | 'owns' | 'related' | 'patches' | 'finalize' | 'formerFinalizers' | 'writes' | 'binds'
+  > & {
     serviceAccount?: ReconcilerSpec['serviceAccount']
   }
 }
@@ -77,13 +80,15 @@ export function teamRbac({ metadata: { name }, spec }: RbacInput): KubeObject[] 
   const { serviceAccount: account, for: primary } = spec
   if (account === undefined) return []
   const role = `fairlead-${name}`
+  // A Role allows nothing of what is outside of namespaces.
+  const rules = writeRules(spec).filter(({ resources }) => !resources.includes(DEFINITIONS))
   const inNamespace = (name: string, namespace: string, rules: Rule[], accounts: Account[]): KubeObject[] => [
     { apiVersion: `${RBAC}/v1`, kind: 'Role', metadata: { name, namespace, labels: LABELS }, rules },
     binding(name, namespace, accounts, 'Role'),
   ]
   return marked(name, [
     serviceAccount(account.name, account.namespace),
-    ...(primary.namespaces ?? []).flatMap((namespace) => inNamespace(role, namespace, writeRules(spec), [account])),
+    ...(primary.namespaces ?? []).flatMap((namespace) => inNamespace(role, namespace, rules, [account])),
     ...inNamespace(`${role}-impersonate`, account.namespace, [impersonation(account)], DISPATCHERS),
   ])
 }
@@ -99,7 +104,12 @@ const marked = (name: string, objects: readonly KubeObject[]): KubeObject[] =>
 function permissionsOf(name: string, spec: RbacInput['spec']): KubeObject[] {
   const { serviceAccount: account } = spec
   const role = `fairlead-${name}`
-  const watched = [spec.for, ...spec.owns, ...spec.related]
+  const { patches = [] } = spec
+  const watched = [spec.for, ...spec.owns, ...spec.related, ...patches]
+  const beyond = [
+    ...spec.related.filter(crossesNamespaces).map((ref) => ruleOf(ref, ['get'])),
+    ...patchRules(patches.filter(({ within }) => within === 'Cluster')),
+  ]
   const bridge = clusterRole(`${role}-watch`, merged(watched.map((ref) => ruleOf(ref, ['list', 'watch']))), {
     [AGGREGATE.bridge]: 'true',
   })
@@ -111,7 +121,7 @@ function permissionsOf(name: string, spec: RbacInput['spec']): KubeObject[] {
     ...(isAtHome ? [serviceAccount(account.name, account.namespace)] : []),
     clusterRole(role, writeRules(spec)),
     ...(namespaces?.map((namespace) => binding(role, namespace, [account])) ?? [clusterBinding(role, [account])]),
-    ...(namespaces ? readBeyond(`${role}-related`, spec.related.filter(crossesNamespaces), account) : []),
+    ...(namespaces ? beyondNamespaces(`${role}-related`, beyond, account) : []),
     bridge,
     inspect,
     clusterRole(
@@ -123,10 +133,31 @@ function permissionsOf(name: string, spec: RbacInput['spec']): KubeObject[] {
   ]
 }
 
-function readBeyond(role: string, related: readonly RelatedResource[], account: Account): KubeObject[] {
-  if (related.length === 0) return []
-  return [clusterRole(role, merged(related.map((ref) => ruleOf(ref, ['get'])))), clusterBinding(role, [account])]
+function beyondNamespaces(role: string, rules: Rule[], account: Account): KubeObject[] {
+  return rules.length === 0 ? [] : [clusterRole(role, merged(rules)), clusterBinding(role, [account])]
 }
+
+const DEFINITIONS = 'customresourcedefinitions'
+
+/**
+ * Returns the rules for fields of others. A live object shows whether the account's manager has fields of it, and its
+ * definition whether it may exist in a version that is not served.
+ */
+const patchRules = (patches: NonNullable<RbacInput['spec']['patches']>): Rule[] =>
+  patches.flatMap((ref) => [
+    ruleOf(ref, ['get']),
+    { ...refRule(ref, ref.status === true ? '/status' : ''), verbs: ['patch'] },
+    ...(ref.group.includes('.')
+      ? [
+          {
+            apiGroups: ['apiextensions.k8s.io'],
+            resources: [DEFINITIONS],
+            resourceNames: [`${ref.resource}.${ref.group}`],
+            verbs: ['get'],
+          },
+        ]
+      : []),
+  ])
 
 /** Leaves out Secrets: the console does not show them, so its account cannot read them. */
 const inspectRules = (kinds: readonly Pick<ResourceRef, 'group' | 'resource'>[]): Rule[] =>
@@ -153,8 +184,9 @@ function refuseTaken(name: string): void {
 }
 
 /** Reads are needed after a conflict, and for kinds of which only references are sent. */
-function writeRules({ for: primary, owns, related, writes = [], binds = [], ...spec }: RbacInput['spec']): Rule[] {
-  const removesFinalizers = spec.finalize || spec.formerFinalizers !== undefined
+function writeRules(spec: RbacInput['spec']): Rule[] {
+  const { for: primary, owns, related, patches = [], writes = [], binds = [] } = spec
+  const removesFinalizers = keepsFinalizer(spec) || spec.formerFinalizers !== undefined
   const rules = merged([
     ruleOf(primary, ['get']),
     ...(removesFinalizers || writes.includes('Metadata') ? [ruleOf(primary, ['patch'])] : []),
@@ -165,6 +197,7 @@ function writeRules({ for: primary, owns, related, writes = [], binds = [], ...s
     { ...refRule(primary, '/finalizers'), verbs: ['update'] },
     ...owns.map((owned) => ruleOf(owned, OWNED_VERBS[owned.strategy])),
     ...related.map((other) => ruleOf(other, ['get'])),
+    ...patchRules(patches),
     { apiGroups: ['events.k8s.io'], resources: ['events'], verbs: ['create', 'get', 'patch'] },
   ])
   return [...rules, ...bindRules(binds)]
@@ -197,7 +230,12 @@ const ruleOf = (ref: Pick<ResourceRef, 'group' | 'resource'>, verbs: string[]): 
 
 /** Merges rules into one per resource, with all their verbs. */
 const merged = (rules: Rule[]): Rule[] =>
-  [...Map.groupBy(rules, ({ apiGroups, resources }) => `${apiGroups[0]}/${resources[0]}`).values()].map((same) => ({
+  [
+    ...Map.groupBy(
+      rules,
+      ({ apiGroups, resources, resourceNames = [] }) => `${apiGroups[0]}/${resources[0]}/${resourceNames.join()}`,
+    ).values(),
+  ].map((same) => ({
     ...(same[0] as Rule),
     verbs: [...new Set(same.flatMap(({ verbs }) => verbs))].sort(),
   }))

@@ -23,6 +23,11 @@ export function ofTeam<Manifest extends ReconcilerManifest>(one: Manifest): Mani
     throw new UsageError(
       `--team installs within namespaces, and ${name} reads ${resourceName(beyond)} of others: leave out "within" and "namespacePath", or have the platform team install it`,
     )
+  const patched = spec.patches?.find(({ within }) => within === 'Cluster')
+  if (patched !== undefined)
+    throw new UsageError(
+      `--team installs within namespaces, and ${name} sets fields of ${resourceName(patched)} of others: leave out "within", or have the platform team install it`,
+    )
   const { serviceAccount: given } = spec
   const isDefault = given === undefined || given.namespace === SYSTEM_NAMESPACE
   const serviceAccount = isDefault ? { name: `fairlead-${metadata.name}`, namespace: home } : given

@@ -106,7 +106,7 @@ const neededFor = async (
   neededBy(reconcilers.filter((one) => isNamedIn(one, crd))) ?? (await storedUnder(kube, crd))
 
 const isNamedIn = ({ spec }: StoredReconciler, { spec: { group, names } }: CustomResourceDefinition): boolean =>
-  [spec?.for, ...(spec?.owns ?? []), ...(spec?.related ?? [])].some(
+  [spec?.for, ...(spec?.owns ?? []), ...(spec?.related ?? []), ...(spec?.patches ?? [])].some(
     (ref) => ref?.group === group && ref.resource === names.plural,
   )
 

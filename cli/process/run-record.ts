@@ -194,25 +194,25 @@ class RecordWriter {
   #told(returned: unknown, index: number): Outcome {
     const fields = Object.entries(isRecord(returned) ? returned : { returned })
     const told = fields.map(([field, value]) => {
-      if (field === 'apply') return [field, this.#toldObjects(value, index)]
+      if (field === 'apply' || field === 'patch') return [field, this.#toldObjects(field, value, index)]
       if (field === 'status' && this.#isPrimaryWithheld) return [field, withoutStatus(value)]
       return [field, OUTCOME_FIELDS.has(field) ? value : withoutValues(value)]
     })
     return Object.fromEntries(told) as Outcome
   }
 
-  #toldObjects(apply: unknown, index: number): KubeObject[] | undefined {
-    if (apply === undefined) return undefined
-    const objects = Array.isArray(apply) ? apply.filter(isRecord) : []
-    if (!Array.isArray(apply) || objects.length < apply.length)
-      this.leftOut.push(`outcome ${index + 1}: values in "apply" that are not objects`)
+  #toldObjects(field: string, given: unknown, index: number): KubeObject[] | undefined {
+    if (given === undefined) return undefined
+    const objects = Array.isArray(given) ? given.filter(isRecord) : []
+    if (!Array.isArray(given) || objects.length < given.length)
+      this.leftOut.push(`outcome ${index + 1}: values in "${field}" that are not objects`)
     return (objects as unknown as KubeObject[]).map((one) => (this.#confidential(one) ? withoutContents(one) : one))
   }
 
   #write({ verb, object, before, after, patch, isUnchanged, failed }: TrailWrite): WriteRecord {
     const { namespace, name } = object.metadata
     const resourceVersion = after?.metadata.resourceVersion
-    const changes = patch === undefined && before && after ? this.#changes(before, after) : []
+    const changes = patch === undefined && before && after ? this.#changes(before, after, 'status' in object) : []
     return {
       verb,
       kind: object.kind,
@@ -229,11 +229,13 @@ class RecordWriter {
     }
   }
 
-  #changes(before: KubeObject, after: KubeObject): FieldChange[] {
+  /** `hasStatus`: fields of the status were written. The status of an owned object belongs to its own controller. */
+  #changes(before: KubeObject, after: KubeObject, hasStatus: boolean): FieldChange[] {
     const isWithheld = this.#confidential(after)
     let room = MOST_DIFFERENCES
     const told: FieldChange[] = []
-    for (const change of differences({ ...before, status: undefined }, { ...after, status: undefined })) {
+    const compared = (one: KubeObject) => (hasStatus ? one : { ...one, status: undefined })
+    for (const change of differences(compared(before), compared(after))) {
       const shown = isWithheld ? withheldChange(change) : change
       room -= sizeOf(shown, MOST_DIFFERENCES)
       if (room < 0) break

@@ -23,7 +23,17 @@ export interface FieldChange {
 
 /** One request of a run: it changed an object, was refused, or had nothing to change. */
 export interface WriteRecord {
-  verb: 'create' | 'apply' | 'patch' | 'delete' | 'metadata' | 'status' | 'finalizers' | 'effect'
+  verb:
+    | 'create'
+    | 'apply'
+    | 'patch'
+    | 'delete'
+    | 'setFields'
+    | 'giveBack'
+    | 'metadata'
+    | 'status'
+    | 'finalizers'
+    | 'effect'
   kind: string
   namespace?: string
   name: string

@@ -136,6 +136,11 @@ export interface AppliedObject extends KubeObject {
 export interface Outcome {
   /** The complete set of owned objects of the declared kinds. Owned objects that are not in the set are deleted. */
   apply?: AppliedObject[]
+  /**
+   * The complete set of objects of others of which the function sets fields, each with exactly these fields. Fields that
+   * it has set before and that are not in the set are given back.
+   */
+  patch?: KubeObject[]
   /** The complete status except for `conditions` and `observedGeneration`, which the dispatcher keeps. */
   status?: Record<string, unknown>
   /** The conditions to set or to remove, by type. Types that are not named stay as they are. */

@@ -20,6 +20,18 @@ export {
   retainedFor,
   retainerOf,
 } from './names.ts'
+export { MOST_PATCHED, type PatchedFields } from './patch-record.ts'
+export {
+  keepsFinalizer,
+  PATCH_RECORDS,
+  type PatchedResource,
+  patchedBy,
+  patchManagerOf,
+  patchRecord,
+  patchRecordOf,
+  patchRelations,
+  relationsOf,
+} from './patched.ts'
 export {
   coverageId,
   holderOf,
@@ -47,6 +59,7 @@ export {
   isOfMetadata,
   keepsStatus,
   namesAt,
+  namesOf,
   namesOthers,
   namespacesAt,
   namespacesNear,

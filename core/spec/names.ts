@@ -9,7 +9,8 @@ import type { ReconcilerSpec } from './reconciler.ts'
 export const identityOf = (name: string, { identity = name }: Pick<ReconcilerSpec, 'identity'>): string => identity
 
 /** Kubernetes limits the part of a key after the slash to 63 characters. */
-const keyName = (identity: string): string => (identity.length <= 63 ? identity : hash('sha256', identity).slice(0, 63))
+export const keyName = (identity: string): string =>
+  identity.length <= 63 ? identity : hash('sha256', identity).slice(0, 63)
 
 /** The label of the permissions of a reconciler, with its name. */
 export const RECONCILER_LABEL = 'fairlead.dev/reconciler'

@@ -1,5 +1,7 @@
 import { z } from 'zod'
 import type { KubeObject } from '#contracts'
+import { accountName, NAMESPACE_NAME, namespace, resourceRef } from './forms.ts'
+import { recordedNames } from './patch-record.ts'
 import {
   FIELD_PATH,
   type Labels,
@@ -11,43 +13,6 @@ import {
 
 /** The API of the Reconciler resource (cluster-scoped). */
 export const RECONCILERS = { group: 'fairlead.dev', version: 'v1alpha1', resource: 'reconcilers' } as const
-
-const DNS_LABEL = '[a-z0-9]([-a-z0-9]*[a-z0-9])?'
-
-/** The form of a namespace's name, which becomes part of API paths and NATS subjects. */
-const NAMESPACE_NAME = new RegExp(`^(?=.{1,63}$)${DNS_LABEL}$`)
-const namespace = z
-  .string()
-  .max(63)
-  .regex(new RegExp(`^${DNS_LABEL}$`), 'lower-case letters, digits and -, a letter or digit at both ends')
-
-const accountName = z
-  .string()
-  .max(253)
-  .regex(new RegExp(String.raw`^${DNS_LABEL}(\.${DNS_LABEL})*$`), 'lower-case letters, digits, - and .')
-
-/**
- * Excludes names that would change the API path: such a path could lead to Secrets under another name, and their
- * contents would not be recognised as confidential.
- */
-const segment = z
-  .string()
-  .min(1)
-  .regex(/^[a-z]([-a-z0-9]*[a-z0-9])?$/, 'lower-case letters, digits and -, a letter first')
-
-const resourceRef = {
-  group: z
-    .string()
-    .max(253)
-    .regex(/^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$/, 'lower-case letters, digits, - and .')
-    .describe('API group; empty for the core group.'),
-  version: segment.max(63),
-  resource: segment.max(253).describe('Plural name as in API paths, e.g. pods.'),
-  kind: z
-    .string()
-    .max(63)
-    .regex(/^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$/, 'letters, digits and -, a letter first'),
-}
 
 const labelSelector = z.string().max(1000).optional()
 const fieldSelector = z.string().max(1000).optional().describe('Field selector, such as status.phase=Running.')
@@ -182,6 +147,15 @@ const eventPath = z
   .max(1000)
   .regex(FIELD_PATH, "write a path in a CloudEvent, such as subject, data.order.id or data['order-id']")
 
+const patched = z.object({
+  ...resourceRef,
+  status: z.literal(true).optional().describe('The fields of the subresource status. Left out: all fields but these.'),
+  within: z
+    .enum(['Namespace', 'Cluster'])
+    .default('Namespace')
+    .describe('Namespace: in the namespace of the primary, and cluster-scoped objects. Cluster: anywhere.'),
+})
+
 /** Whether an object's metadata suffice to evaluate every requirement of a field selector. */
 export function isOfMetadata(fieldSelector: string): boolean {
   return fieldSelector.split(',').every((term) => /^\s*(metadata\.|$)/.test(term))
@@ -224,6 +198,12 @@ export const reconcilerSpec = z.object({
     .optional()
     .describe('CloudEvents of other systems that name an object run it. Left out: the Reconciler takes none.'),
   metrics: z.array(metric).min(1).max(16).optional().describe('Metrics that the function may change.'),
+  patches: z
+    .array(patched)
+    .min(1)
+    .max(64)
+    .optional()
+    .describe('Kinds of others of which the function sets fields. They are given back when the primary goes.'),
   changes: z
     .array(z.enum(['Generation', 'Labels', 'Annotations']))
     .min(1)
@@ -356,7 +336,8 @@ export const userNameOf = ({ namespace, name }: { namespace: string; name: strin
 export const PAUSED_ANNOTATION = 'fairlead.dev/paused'
 
 export type OwnedResource = ReconcilerSpec['owns'][number]
-export type RelatedResource = ReconcilerSpec['related'][number]
+/** `record`: the annotation of the primary that names the related objects: see patchRelations(). */
+export type RelatedResource = ReconcilerSpec['related'][number] & { record?: string }
 /** The objects of a resource that a Reconciler selects. */
 export type SelectedResource = Partial<Pick<ReconcilerSpec['for'], 'selector' | 'fieldSelector' | 'namespaces'>>
 export type DeclaredMetric = NonNullable<ReconcilerSpec['metrics']>[number]
@@ -408,7 +389,7 @@ export function relatedLookup(related: RelatedResource, primary: KubeObject): Re
         ? namespacesNear(related, primary.metadata.namespace)
         : namespacesAt(primary, namespacePath),
     clusterScoped: namespacePath === undefined,
-    names: byName === undefined ? undefined : namesAt(primary, byName),
+    names: byName === undefined ? undefined : namesOf(related, primary, byName),
   }
 }
 
@@ -427,9 +408,12 @@ export const namesOthers = (related: readonly RelatedResource[], before: KubeObj
 const lookupText = (related: RelatedResource, primary: KubeObject): string =>
   JSON.stringify(relatedLookup(related, primary))
 
-/** Whether the primary names its related objects outside of its metadata. */
-export const isNamedInBody = ({ byName = 'metadata', namespacePath = 'metadata' }: RelatedResource): boolean =>
-  [byName, namespacePath].some((path) => !/^metadata\b/.test(path))
+/**
+ * Whether the primary names its related objects in what a reference to it does not have: outside of its metadata, or in
+ * a record.
+ */
+export const isNamedInBody = ({ record, byName = 'metadata', namespacePath = 'metadata' }: RelatedResource): boolean =>
+  record !== undefined || [byName, namespacePath].some((path) => !/^metadata\b/.test(path))
 
 /**
  * Returns the predicate in two steps: the selector is parsed once per declaration, and the names are looked up once per
@@ -452,6 +436,10 @@ export function relation(related: RelatedResource): (primary: KubeObject) => Obj
 /** Whether an owner reference of the object names this owner, be it as its controller or not. */
 const isReferredTo = (child: KubeObject, { metadata: { uid } }: KubeObject): boolean =>
   uid !== undefined && (child.metadata.ownerReferences ?? []).some((reference) => reference.uid === uid)
+
+/** Returns the names of the related objects that the primary gives. `path`: `byName` of the relation. */
+export const namesOf = (related: RelatedResource, primary: KubeObject, path: string): string[] =>
+  related.record === undefined ? namesAt(primary, path) : recordedNames(primary, related.record, related)
 
 /** Returns the names that a field of the primary gives. The field has one name, or a list of them. */
 export const namesAt = (primary: KubeObject, path: string): string[] => [

@@ -1,7 +1,16 @@
 import { ConflictError, type EventReport, type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { type OwnerKey, type Span, spanAfter, traceparentOf } from '#events'
 import { ApiError, isAlreadyExists, isNotFound, type KubeClient, resourcePath, type Status } from '#kube'
-import { asTakenBack, called, contestOf, delayMs, RefusedError, type Taking, type Write } from '#reconcile'
+import {
+  asTakenBack,
+  called,
+  contestOf,
+  delayMs,
+  type FieldsWrite,
+  RefusedError,
+  type Taking,
+  type Write,
+} from '#reconcile'
 import { METADATA_MANAGERS } from '#spec'
 import { fieldsOfOthers, isStale, takenFrom, undefinedIfGone } from '../errors.ts'
 import { type DROPPED, type Gate, PRIORITY, type Priority } from '../gate.ts'
@@ -34,9 +43,10 @@ export interface WritingRun {
 }
 
 export interface Target {
-  verb: Write['verb'] | 'metadata' | 'status' | 'finalizers'
+  verb: Write['verb'] | FieldsWrite['verb'] | 'metadata' | 'status' | 'finalizers'
   ref: ResourceRef
   object: KubeObject
+  subresource?: 'status' | undefined
 }
 
 type ApiAnswer = KubeObject | Status | undefined
@@ -77,13 +87,13 @@ export class WriteRequests {
     fieldManager: string,
     mayTakeBack: (fields: string[]) => boolean,
   ): Promise<KubeObject> {
-    const { verb, ref, taking, observed } = target
+    const { ref, taking, observed } = target
     const { reconciler, key, signal, report, observe } = this.#run
     const atVersion = this.#versionsOf(ref, observed)
     const send = (wanted: KubeObject, force: boolean) =>
       atVersion(wanted, (object) =>
-        this.#send({ verb, ref, object }, priority, () =>
-          this.#kube.apply(pathOf(ref, object), object, { signal, fieldManager, force }),
+        this.#send({ ...target, object }, priority, () =>
+          this.#kube.apply(pathOf(ref, object, target.subresource), object, { signal, fieldManager, force }),
         ),
       )
     const after = await takingBack(target, send, { fieldManager, mayTakeBack, report })
@@ -128,6 +138,12 @@ export class WriteRequests {
     const { reconciler, primary, signal } = this.#run
     const { namespace } = primary.object.metadata
     return readLive({ kube: this.#kube, gate: this.#deps.gate }, ref, object, { reconciler, namespace, signal })
+  }
+
+  /** Reads from the API server, in the run's turn at the gate. */
+  async read<T>(act: (kube: KubeClient, signal: AbortSignal) => Promise<T>): Promise<T> {
+    const { reconciler, signal } = this.#run
+    return (await this.#deps.gate.run({ reconciler, kind: 'read' }, () => act(this.#kube, signal), { signal })) as T
   }
 
   /**
@@ -199,8 +215,8 @@ export class WriteRequests {
   }
 }
 
-const pathOf = (ref: ResourceRef, { metadata }: KubeObject): string =>
-  resourcePath(ref, metadata.namespace, metadata.name)
+const pathOf = (ref: ResourceRef, { metadata }: KubeObject, subresource?: string): string =>
+  resourcePath(ref, metadata.namespace, metadata.name, subresource)
 
 export const moved = (object: KubeObject, cause: unknown): ConflictError =>
   new ConflictError(`${called(object)} has changed since it was observed`, { cause })

@@ -43,6 +43,14 @@ export class WriteThrough {
     return { object: stored, isOld: outcome === 'newer' }
   }
 
+  /** Takes the result of a write of an object of others. It is not stored: the bridge knows whose it is. */
+  passed(ref: ResourceRef, object: KubeObject): Written {
+    const stored = asTravelling(object)
+    this.#references.written(ref, stored)
+    this.#inFlight.end(ref, object)
+    return { object: stored, isOld: false }
+  }
+
   /** Stores the deletion of an object. `object` is its last known version. */
   async gone(ref: ResourceRef, owner: OwnerKey | undefined, object: KubeObject): Promise<Written> {
     const outcome = await this.#put(ref, 'deleted', object, owner)

@@ -16,6 +16,7 @@ import { isOwnedBy } from '#spec'
 import { fieldsOfOthers, isStale, refusalOf } from '../errors.ts'
 import { DROPPED, PRIORITY } from '../gate.ts'
 import type { References } from '../observe/references.ts'
+import { FieldsWriter } from './fields-writer.ts'
 import {
   isNameTaken,
   isObjectGone,
@@ -38,6 +39,7 @@ import { WriteThrough } from './write-through.ts'
  *     #refused           makes other answers a RefusedError, or leaves them as an error that may pass
  *   PrimaryWriter        status, finalizers, metadata and deletion of the primary
  *     #write             sends and stores in the same way
+ *   FieldsWriter         fields of objects of others: dispatch/apply/fields-writer.ts
  *     #refused           if the primary is gone: GoneError; if it has changed: ConflictError, EVENTS has the new version
  */
 
@@ -50,6 +52,7 @@ export interface WritersDeps extends WriteRequestsDeps {
 export interface Writers {
   owned: OwnedWriter
   primary: PrimaryWriter
+  fields: FieldsWriter
 }
 
 /** Returns the writers of one run. They send its writes and put the results into EVENTS. */
@@ -57,7 +60,11 @@ export function writersOf(deps: WritersDeps, run: WritingRun): Writers {
   const { origin, signal, span } = run
   const requests = new WriteRequests(deps, run)
   const through = new WriteThrough(deps, { origin, signal, traceparent: traceparentOf(span) })
-  return { owned: new OwnedWriter(requests, through, run), primary: new PrimaryWriter(requests, through, run) }
+  return {
+    owned: new OwnedWriter(requests, through, run),
+    primary: new PrimaryWriter(requests, through, run),
+    fields: new FieldsWriter(requests, through, run),
+  }
 }
 
 /** Writes the objects that a reconciler creates for the primary. */
@@ -180,6 +187,15 @@ class PrimaryWriter {
       const isGone = after.metadata.deletionTimestamp !== undefined && finalizers.length === 0
       return this.#through.result(ref, owner, object, isGone ? undefined : after)
     })
+  }
+
+  /** Writes one annotation. Undefined: removes it. */
+  record(object: KubeObject, annotation: string, value: string | undefined): Promise<Written> {
+    const { resourceVersion } = object.metadata
+    const patch = { metadata: { annotations: { [annotation]: value ?? null }, resourceVersion } }
+    return this.#write(object, 'write the record of', async ({ ref, owner }) =>
+      this.#through.present(ref, owner, await this.#requests.patch({ verb: 'metadata', ref, object }, patch)),
+    )
   }
 
   /** Writes labels and annotations. Keys that another reconciler has set to another value stay: RefusedError. */

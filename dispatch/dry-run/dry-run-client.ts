@@ -1,7 +1,7 @@
 import type { EventReport, KubeObject } from '#contracts'
 import type { KubeClient } from '#kube'
 import { type Difference, differences, NoOpWrites, WITHHELD } from '#reconcile'
-import { retainerOf } from '#spec'
+import { PATCH_RECORDS, retainerOf } from '#spec'
 import { undefinedIfGone } from '../errors.ts'
 import type { ReconciliationDeps } from '../run/dependencies.ts'
 import type { RunStep } from '../run/trail.ts'
@@ -27,6 +27,8 @@ export type DryRunStep =
  */
 export function dryRunDeps<Deps extends ReconciliationDeps>(deps: Deps, note: (step: DryRunStep) => void): Deps {
   const { kube, events, observe } = deps
+  /** The primary as it would be: later observations of the run begin with it. */
+  let written: KubeObject | undefined
   const isConfidential = (path: string) => events.isReferenceOnly(resourceOf(path))
   return {
     ...deps,
@@ -42,9 +44,18 @@ export function dryRunDeps<Deps extends ReconciliationDeps>(deps: Deps, note: (s
       note({ would, kind, namespace, name, differences: shown, ...retained })
     }),
     events: {
-      observe: (query) => events.observe(query),
+      async observe(query) {
+        const found = await events.observe(query)
+        const isSame = written !== undefined && found.primary?.object.metadata.uid === written.metadata.uid
+        return isSame && found.primary
+          ? { ...found, primary: { ...found.primary, object: written as KubeObject } }
+          : found
+      },
       isReferenceOnly: (ref) => events.isReferenceOnly(ref),
-      put: async () => ({ outcome: 'stored', sequence: 0, origin: undefined, formerOwners: [] }),
+      async put(_ref, _verb, object) {
+        if (hasRecord(object)) written = object
+        return { outcome: 'stored', sequence: 0, origin: undefined, formerOwners: [] }
+      },
     },
     noOps: new NoOpWrites(),
     skipEffect: (effect) => note({ would: 'perform', effect }),
@@ -92,6 +103,10 @@ function dryRunClient(kube: KubeClient, note: NoteChange): KubeClient {
       ),
   }
 }
+
+/** Whether fields of others are recorded on the object. */
+const hasRecord = ({ metadata: { annotations = {} } }: KubeObject): boolean =>
+  Object.keys(annotations).some((name) => name.startsWith(PATCH_RECORDS))
 
 const withheld = ({ path, ...values }: Difference): Difference =>
   /^\.(?:kind|apiVersion|metadata)\b/.test(path)

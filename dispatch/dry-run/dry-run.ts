@@ -120,20 +120,21 @@ const leaseOf = (reconciler: string, key: string, now: Date, signal: AbortSignal
 })
 
 /**
- * Returns the outcome without confidential contents in `apply`, and without the values of these and of the input's
+ * Returns the outcome without confidential contents in `apply` and `patch`, and without the values of these and of the input's
  * confidential objects in the effect. Left out: Secrets are confidential.
  */
 export function shownOutcome(
-  { apply, effect, ...others }: Outcome,
+  { apply, patch, effect, ...others }: Outcome,
   { owned, related }: RunInput,
   isConfidential: (object: KubeObject) => boolean = isSecret,
 ): Outcome {
   const given = [owned, related].flatMap((kinds) => Object.values(kinds).flat())
-  const scrub = scrubber([...given, ...(apply ?? [])].filter(isConfidential))
+  const scrub = scrubber([...given, ...(apply ?? []), ...(patch ?? [])].filter(isConfidential))
   const shown = (object: AppliedObject): AppliedObject =>
     isSecret(object) ? withoutValues(object) : isConfidential(object) ? withoutContents(object) : object
   return {
     ...(apply && { apply: apply.map(shown) }),
+    ...(patch && { patch: patch.map(shown) }),
     ...others,
     ...(effect && { effect: JSON.parse(JSON.stringify(effect), (_, value) => scrubbed(value, scrub)) }),
   }

@@ -12,13 +12,14 @@ import {
   type View,
 } from '#events'
 import { mapAtMost } from '#primitives'
-import { type OwnedObject, sameJson, TooMuchStateError, type World } from '#reconcile'
+import { isGivingBack, type OwnedObject, sameJson, TooMuchStateError, type World } from '#reconcile'
 import {
   indexedSelection,
   isByField,
   isOwnedBy,
   namespacesNear,
   type OwnedResource,
+  patchRelations,
   RECONCILERS,
   type ReconcilerSpec,
   type RelatedLookup,
@@ -73,7 +74,7 @@ export async function observePrimary(
   } catch (error) {
     if (!(error instanceof TooMuchStateError)) throw error
     const { spec } = observing
-    const alone = { ...observing, spec: { ...spec, owns: [], related: [] } }
+    const alone = { ...observing, spec: { ...spec, owns: [], related: [], patches: undefined } }
     view.end()
     const found = await state.read((meter) => observeAll(deps, alone, primary, { meter, view: new RunView(), signal }))
     return found && { ...found, excess: error }
@@ -105,11 +106,16 @@ async function observeAll(
   const { primary } = first
   const object = primary && (await references.resolve(spec.for, primary, { meter, reconciler, namespace, signal }))
   if (primary === undefined || object === undefined) return undefined
+  const { owner, storedAt, traceparent } = primary
+  // To give back fields needs nothing else, and must not wait for anything else.
+  if (isGivingBack(object, identity))
+    return { object, owned: [], related: [], patched: [], owner, storedAt, traceparent }
   const resolveWhole: Resolve = (resource, stored) =>
     references.resolve(resource, stored, { meter, reconciler, namespace, signal })
   const resolve: Resolve = async (resource, stored) =>
     isMetadataEnough(spec, resource) ? stored.object : resolveWhole(resource, stored)
-  const queries = queriesNamed(named, object)
+  const patches = patchRelations(spec, identity)
+  const queries = queriesNamed([...named, ...patches], object)
   const second =
     queries.length === 0 ? [] : (await events.observe({ primary: key, related: queries, ...terms })).related
   const isCreated: IsCreated = (resource, stored, found) => {
@@ -121,12 +127,14 @@ async function observeAll(
     }
     return adoptions.isCreatedBy(identity, object, candidate, { reconciler, namespace, signal })
   }
-  const [owned, related] = await Promise.all([
+  const found = [...first.related, ...second].flat()
+  const [owned, related, patched] = await Promise.all([
     ownedBy(object, spec, first.owned, { resolve, resolveWhole, isCreated }),
-    relatedTo(object, spec, [...first.related, ...second].flat(), resolve),
+    relatedTo(object, spec.related, found, resolve),
+    relatedTo(object, patches, found, resolveWhole),
   ])
   const mine = first.owned.flat().filter((child) => isOwnedBy(child.object, object))
-  const newest = [...mine, ...related].reduce(
+  const newest = [...mine, ...related, ...patched].reduce(
     (latest, other) => (other.sequence > latest.sequence ? other : latest),
     primary,
   )
@@ -134,8 +142,9 @@ async function observeAll(
     object,
     owned,
     related: related.map((other) => other.object),
-    owner: primary.owner,
-    storedAt: primary.storedAt,
+    patched: patched.map((other) => other.object),
+    owner,
+    storedAt,
     traceparent: newest.traceparent,
   }
 }
@@ -232,7 +241,7 @@ function queriesOf(related: RelatedResource, lookup: RelatedLookup): RelatedQuer
  */
 async function relatedTo(
   primary: KubeObject,
-  { related }: ReconcilerSpec,
+  related: readonly RelatedResource[],
   found: readonly StoredObject[],
   resolve: Resolve,
 ): Promise<StoredObject[]> {
@@ -252,7 +261,7 @@ async function relatedTo(
   )
 }
 
-function anyRelation(related: ReconcilerSpec['related'], primary: KubeObject) {
+function anyRelation(related: readonly RelatedResource[], primary: KubeObject) {
   const relations = related.map((one) => ({ one, holds: relation(one)(primary) }))
   return (ref: ResourceRef, other: KubeObject): boolean =>
     relations.some(({ one, holds }) => one.group === ref.group && one.resource === ref.resource && holds(other))

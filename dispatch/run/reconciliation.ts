@@ -168,6 +168,15 @@ export class Reconciliation {
         return { did: ask.do, result: await this.#writers.primary.delete(ask.object) }
       case 'writeFinalizers':
         return { did: ask.do, result: await this.#writers.primary.finalizers(ask.object, ask.finalizers) }
+      case 'writeRecord': {
+        const result = await this.#writers.primary.record(ask.object, ask.annotation, ask.value)
+        return { did: ask.do, result }
+      }
+      case 'writeFields': {
+        const results = await Promise.allSettled(ask.writes.map((write) => this.#writers.fields.write(write)))
+        const done = { did: ask.do, results: results.map((one) => ('value' in one ? one.value : failedBy(one.reason))) }
+        return results.some(({ status }) => status === 'fulfilled') ? this.#progressed(done) : done
+      }
       case 'wait':
         await pause(ask.ms, signal)
         signal.throwIfAborted()

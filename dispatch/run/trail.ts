@@ -1,11 +1,11 @@
 import type { FunctionInput, KubeObject, Outcome, RunInput, RunLog } from '#contracts'
 import type { Span } from '#events'
 import type { Finish, Lease } from '#queue'
-import type { Answer, Ask, MetricChange, Reconciled, Write, Written } from '#reconcile'
+import type { Answer, Ask, FieldsWrite, MetricChange, Reconciled, Write, Written } from '#reconcile'
 
 /** One request of a run, and its result. */
 export interface TrailWrite {
-  verb: Write['verb'] | 'metadata' | 'status' | 'finalizers' | 'effect'
+  verb: Write['verb'] | FieldsWrite['verb'] | 'metadata' | 'status' | 'finalizers' | 'effect'
   /** The object that was sent, or the target of the request. */
   object: KubeObject
   /** The object as it was observed. Undefined: it did not exist, or that is not known. */
@@ -66,6 +66,19 @@ function writesOf(ask: Ask, answer: Answer): TrailWrite[] {
     const results = 'results' in answer ? answer.results : []
     return ask.writes.map((write, index) => writtenBy(write, results[index]))
   }
+  if (ask.do === 'writeFields') {
+    const results = 'results' in answer ? answer.results : []
+    return ask.writes.map(({ verb, object, observed }, index) => ({
+      verb,
+      object,
+      before: observed,
+      ...resultOf(observed, results[index]),
+    }))
+  }
+  if (ask.do === 'writeRecord')
+    return [
+      { verb: 'metadata', patch: { annotations: { [ask.annotation]: ask.value } }, ...ofPrimary(ask.object, answer) },
+    ]
   if (ask.do === 'writeStatus' && 'result' in answer && answer.result === 'dropped') return []
   if (ask.do === 'writeStatus') return [{ verb: 'status', patch: ask.patch.status, ...ofPrimary(ask.object, answer) }]
   if (ask.do === 'writeMetadata')
@@ -208,7 +221,7 @@ export type RunStep = { reconciler: string; key: string } & Partial<Span> &
       }
     | {
         step: 'written'
-        verb: 'create' | 'apply' | 'patch' | 'delete' | 'metadata' | 'status' | 'finalizers'
+        verb: Exclude<TrailWrite['verb'], 'effect'>
         /** The resource, e.g. `pods.v1`. */
         resource: string
         kind: string

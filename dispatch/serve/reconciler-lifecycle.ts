@@ -231,7 +231,12 @@ function ratesOf(name: string, { runRate }: ReconcilerSpec, shared: readonly Run
 }
 
 /** Returns the resources of which all objects have to be in EVENTS before the first run. */
-const resourcesOf = ({ for: primary, owns, related }: ReconcilerSpec): ResourceRef[] => [primary, ...owns, ...related]
+const resourcesOf = ({ for: primary, owns, related, patches = [] }: ReconcilerSpec): ResourceRef[] => [
+  primary,
+  ...owns,
+  ...related,
+  ...patches,
+]
 
 /**
  * Returns dependencies with which a reconciler's runs use the rights of its account, for writes, and for reads of

@@ -20,7 +20,7 @@ import {
   type World,
 } from '#reconcile'
 import { type Kind, manifest, type Reconciler, toInvoke } from '#sdk'
-import { identityOf, isOwnedBy, type ReconcilerSpec, relation, retainerOf } from '#spec'
+import { identityOf, isOwnedBy, patchRelations, type ReconcilerSpec, relation, retainerOf } from '#spec'
 import { changesBetween, LawBroken } from './broken.ts'
 import { asStored } from './memory.ts'
 
@@ -147,11 +147,16 @@ export function invokeOf(reconciler: Reconciler): (input: RunInput) => Promise<O
   return (input) => invoke(input, callContext())
 }
 
-/** Returns the decision of a function, whose input must stay unchanged. `apply` has names: it is a set. */
+/** Returns the decision of a function, whose input must stay unchanged. `apply` and `patch` have names: they are sets. */
 export async function decided(invoke: (input: RunInput) => Promise<Outcome>, input: RunInput): Promise<unknown> {
   try {
-    const { apply, ...others } = await invoke(deepFreeze(structuredClone(input)))
-    return { ...others, ...(apply && { apply: Object.fromEntries(apply.map((one) => [nameOf(one), one])) }) }
+    const { apply, patch, ...others } = await invoke(deepFreeze(structuredClone(input)))
+    const ofStatus = (one: KubeObject) => ('status' in one ? ' status' : '')
+    return {
+      ...others,
+      ...(apply && { apply: Object.fromEntries(apply.map((one) => [nameOf(one), one])) }),
+      ...(patch && { patch: Object.fromEntries(patch.map((one) => [nameOf(one) + ofStatus(one), one])) }),
+    }
   } catch (error) {
     return { throws: String(error) }
   }
@@ -205,7 +210,9 @@ export function worldOf({ identity, spec }: Reconciled, object: KubeObject, othe
   )
   const isRelated = spec.related.map((one) => ({ one, holds: relation(one)(object) }))
   const related = others.filter((other) => isRelated.some(({ one, holds }) => isOfKind(other, one) && holds(other)))
-  return { object, owned, related }
+  const isPatched = patchRelations(spec, identity).map((one) => ({ one, holds: relation(one)(object) }))
+  const patched = others.filter((other) => isPatched.some(({ one, holds }) => isOfKind(other, one) && holds(other)))
+  return { object, owned, related, patched }
 }
 
 function byKind<Declared extends ResourceRef & { kind: string }>(

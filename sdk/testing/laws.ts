@@ -1,7 +1,7 @@
 import type { Effect, KubeObject } from '#contracts'
 import { RECONCILED } from '#reconcile'
 import type { Kind, Reconciler } from '#sdk'
-import { PAUSED_ANNOTATION, retainerOf } from '#spec'
+import { PATCH_RECORDS, PAUSED_ANNOTATION, retainerOf } from '#spec'
 import { LawBroken, NeverIdle } from './broken.ts'
 import { CHANGE_LAWS, isAsNew, keepsServing, NOTHING_CHANGED } from './change-laws.ts'
 import {
@@ -318,6 +318,8 @@ async function leavesNothingBehind(trial: Trial): Promise<void> {
       const left = world.memory.all().filter(({ metadata }) => metadata.ownerReferences !== undefined)
       const found = [...(world.object === undefined ? [] : [world.object]), ...left].map(nameOf)
       trial.none(found, `something is left if it is deleted before ${write}, ${when}`, world)
+      const kept = world.memory.withFieldsOf(PATCH_RECORDS)
+      trial.none(kept, `fields of others are not given back if it is deleted before ${write}, ${when}`, world)
     }
   }
 }

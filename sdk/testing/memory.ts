@@ -122,6 +122,43 @@ export class Memory {
     return this.#replace(before, { ...before, metadata })
   }
 
+  /** Returns the fields that other managers have set to other values. Server-side apply refuses them. */
+  takenFields(wanted: KubeObject, manager: string): TakenField[] {
+    const current = this.find(wanted)
+    return current === undefined ? [] : changedByOthers(fieldsIn(wanted), current, this.#fieldsOf(current, manager))
+  }
+
+  /**
+   * Applies some fields by one of several managers. A field that it no longer sets is removed, unless another manager sets
+   * it too, or has changed it.
+   */
+  applyFields(wanted: KubeObject, manager: string): KubeObject {
+    const before = this.find(wanted)
+    if (before === undefined) throw new ConflictError(`${nameOf(wanted)} is gone`)
+    const { uid = '' } = before.metadata
+    const own = `${uid} ${manager}`
+    const fields = fieldsIn(wanted)
+    const others = [...this.#wanted].flatMap(([key, one]) =>
+      key !== own && (key === uid || key.startsWith(`${uid} `)) ? [fieldsIn(one)] : [],
+    )
+    const last = this.#fieldsOf(before, manager)
+    if (Object.keys(fields).length === 0) this.#wanted.delete(own)
+    else this.#wanted.set(own, wanted)
+    return this.#replace(before, overlaid(without(before, last, [fields, ...others]), fields) as KubeObject)
+  }
+
+  /** Returns the names of the objects of which a manager with this prefix has fields. */
+  withFieldsOf(prefix: string): string[] {
+    return this.all()
+      .filter(({ metadata: { uid } }) => [...this.#wanted.keys()].some((key) => key.startsWith(`${uid} ${prefix}`)))
+      .map(nameOf)
+  }
+
+  #fieldsOf({ metadata: { uid } }: KubeObject, manager: string): Fields {
+    const last = this.#wanted.get(`${uid} ${manager}`)
+    return last === undefined ? {} : fieldsIn(last)
+  }
+
   /** Applies a merge patch; with a resourceVersion, for that version only. */
   patch(identity: Identity, patch: object): KubeObject {
     const before = this.find(identity)
@@ -219,8 +256,48 @@ function applied(current: unknown, before: unknown, wanted: unknown): unknown {
   return result
 }
 
+/** Returns an object without the fields that identify it. */
+function fieldsIn(object: KubeObject): Fields {
+  const { apiVersion: _, kind: __, metadata: identity, ...fields } = object
+  const { labels, annotations } = identity
+  const metadata = { ...(labels && { labels }), ...(annotations && { annotations }) }
+  return { ...(Object.keys(metadata).length > 0 && { metadata }), ...fields }
+}
+
+/** Returns a list of conditions as a map by type, and any other value unchanged. */
+function byType(value: unknown): unknown {
+  const isList = Array.isArray(value) && value.length > 0 && value.every((one) => isRecord(one) && 'type' in one)
+  return isList ? Object.fromEntries(value.map((one: Fields) => [one['type'], one])) : value
+}
+
+/** Returns the value without the fields of `last` that it still has, except those that one of `kept` has. */
+function without(current: unknown, last: unknown, kept: readonly unknown[]): unknown {
+  const [fields, before] = [byType(current), byType(last)]
+  if (!isRecord(fields) || !isRecord(before))
+    return kept.length === 0 && isDeepStrictEqual(current, last) ? undefined : current
+  const left = { ...fields }
+  for (const [name, value] of Object.entries(before)) {
+    if (!(name in left)) continue
+    const others = kept.map(byType).flatMap((one) => (isRecord(one) && name in one ? [one[name]] : []))
+    left[name] = without(left[name], value, others)
+    if (left[name] === undefined) delete left[name]
+  }
+  if (Object.keys(left).length === 0 && Object.keys(before).length > 0) return undefined
+  return Array.isArray(current) ? Object.values(left) : left
+}
+
+/** Returns the value with these fields. Conditions are merged by type. */
+function overlaid(current: unknown, fields: unknown): unknown {
+  const [before, wanted] = [byType(current), byType(fields)]
+  if (!isRecord(before) || !isRecord(wanted)) return fields
+  const result = { ...before }
+  for (const [name, value] of Object.entries(wanted)) result[name] = overlaid(before[name], value)
+  return Array.isArray(fields) ? Object.values(result) : result
+}
+
 /** Returns the wanted fields that another manager has set to other values since `before` was applied. */
-function changedByOthers(wanted: unknown, current: unknown, before: unknown, path = ''): TakenField[] {
+function changedByOthers(given: unknown, found: unknown, applied: unknown, path = ''): TakenField[] {
+  const [wanted, current, before] = [given, found, applied].map(byType)
   if (current === undefined || isDeepStrictEqual(wanted, current) || isDeepStrictEqual(before, current)) return []
   if (!isRecord(wanted) || !isRecord(current)) return [{ field: path, manager: ANOTHER }]
   const last = isRecord(before) ? before : {}

@@ -5,6 +5,7 @@ import {
   type Ask,
   asTakenBack,
   called,
+  type FieldsWrite,
   GoneError,
   type MetadataWrite,
   type NoOpWrites,
@@ -37,7 +38,7 @@ import { type Memory, MemoryRefusal } from './memory.ts'
  * first?.object.kind // => 'ConfigMap'
  */
 export interface SimulatedWrite {
-  verb: 'create' | 'apply' | 'patch' | 'delete' | 'metadata' | 'status' | 'finalizers'
+  verb: 'create' | 'apply' | 'patch' | 'delete' | 'setFields' | 'giveBack' | 'metadata' | 'status' | 'finalizers'
   object: KubeObject
 }
 
@@ -132,7 +133,7 @@ class SimulatedDriver {
         if (this.#run.isDry) return { did: ask.do, isSkipped: true }
         return { did: ask.do, result: await this.#run.external?.perform(ask.input) }
       case 'write':
-        return { did: ask.do, results: ask.writes.map((write) => this.#tried(write)) }
+        return { did: ask.do, results: ask.writes.map((write) => this.#tried(() => this.#send(write))) }
       case 'writeStatus':
         return { did: ask.do, result: this.#patch('status', ask.object, ask.patch) }
       case 'writeMetadata':
@@ -144,6 +145,13 @@ class SimulatedDriver {
         const patch = { metadata: { finalizers: ask.finalizers, resourceVersion } }
         return { did: ask.do, result: this.#patch('finalizers', ask.object, patch) }
       }
+      case 'writeRecord': {
+        const { resourceVersion } = ask.object.metadata
+        const metadata = { annotations: { [ask.annotation]: ask.value ?? null }, resourceVersion }
+        return { did: ask.do, result: this.#patch('metadata', ask.object, { metadata }) }
+      }
+      case 'writeFields':
+        return { did: ask.do, results: ask.writes.map((write) => this.#tried(() => this.#writeFields(write))) }
       case 'wait':
         return { did: ask.do }
       case 'finish':
@@ -160,9 +168,9 @@ class SimulatedDriver {
     return { world, now: memory.now, seed: `${seed} ${object.metadata.uid}`, noOps: noOps.of(world) }
   }
 
-  #tried(write: Write): Written | { failed: unknown } {
+  #tried(send: () => Written): Written | { failed: unknown } {
     try {
-      return this.#send(write)
+      return send()
     } catch (error) {
       if (error instanceof Crash) throw error
       return { failed: error }
@@ -193,8 +201,23 @@ class SimulatedDriver {
     return this.#wrote(verb, object, memory.apply(counted(write, memory.takenBack(object))), found)
   }
 
+  #writeFields({ verb, fields, object, manager }: FieldsWrite): Written {
+    const { memory } = this.#run
+    this.#admit(verb, object)
+    const found = memory.find(object)
+    const what = `cannot set fields of ${called(object)}`
+    if (found === undefined) {
+      if (verb === 'giveBack') return { object: undefined, isOld: false }
+      throw new RefusedError(`${what}: it does not exist`, { reason: 'NotFound' })
+    }
+    const own = fields.status ? `${manager} status` : manager
+    const taken = memory.takenFields(object, own)
+    if (taken.length > 0) throw new RefusedError(`${what}: others have them`, { reason: 'FieldConflict', taken })
+    return this.#wrote(verb, object, memory.applyFields(object, own), found)
+  }
+
   /** Applies a merge patch, for the observed version only. */
-  #patch(verb: 'status' | 'finalizers', object: KubeObject, patch: object): Written {
+  #patch(verb: 'status' | 'finalizers' | 'metadata', object: KubeObject, patch: object): Written {
     const { memory } = this.#run
     const found = this.#before(verb, object)
     const after = memory.patch(object, patch)

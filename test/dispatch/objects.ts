@@ -81,6 +81,7 @@ export const child = (kind: string, name: string, more: { metadata?: object; [fi
 export const world = (object: KubeObject, ...owned: KubeObject[]): World => ({
   object,
   related: [],
+  patched: [],
   owned: owned.map((child) => ({
     resource: [PODS, CONFIG_MAPS, SECRETS, JOBS].find(({ kind }) => kind === child.kind)! as OwnedResource,
     object: child,

@@ -27,6 +27,7 @@ const RUN = keysOf<sdk.Run<sdk.Resource, never, never>>({
 })
 const OUTCOME = keysOf<sdk.ReconcileOutcome>({
   apply: true,
+  patch: true,
   status: true,
   conditions: true,
   metadata: true,

@@ -110,6 +110,35 @@ describe('the rights of a function', () => {
       expect(find(functionRbac(same), 'ClusterRole', 'fairlead-shop-related')).toEqual([])
   })
 
+  it('reach of a patched kind the fields that are declared, of its definition the one by name, and beyond namespaces what may be there', () => {
+    const Gateway = kind({ group: 'example.net', version: 'v1', kind: 'Gateway', plural: 'gateways' })
+    const patches = [
+      { ...Pod, within: 'Cluster' },
+      { ...Gateway, status: true },
+    ]
+    const objects = functionRbac(shop({ owns: [], related: [], patches, namespaces: ['a'] }))
+    expect(rights(find(objects, 'ClusterRole', 'fairlead-shop')[0])).toEqual([
+      'get,patch shops',
+      'patch shops/status',
+      'update shops/finalizers',
+      'get,patch pods',
+      'get gateways',
+      'patch gateways/status',
+      'get customresourcedefinitions=gateways.example.net',
+      'create,get,patch events',
+    ])
+    expect(rights(find(objects, 'ClusterRole', 'fairlead-shop-related')[0])).toEqual(['get,patch pods'])
+    expect(rights(find(objects, 'ClusterRole', 'fairlead-shop-watch')[0])).toEqual(
+      ['shops', 'pods', 'gateways'].map((resource) => `list,watch ${resource}`),
+    )
+    expect(rights(find(functionRbac(shop({ owns: [], related: [] })), 'ClusterRole', 'fairlead-shop')[0])).toEqual([
+      'get shops',
+      'patch shops/status',
+      'update shops/finalizers',
+      'create,get,patch events',
+    ])
+  })
+
   it('of a kind that is owned and related are those of both', () => {
     const both = functionRbac(shop({ owns: [Secret], related: [Secret] }))
     expect(rights(find(both, 'ClusterRole', 'fairlead-shop')[0])).toContain('create,delete,get,patch secrets')

@@ -124,6 +124,17 @@ export function succeeds(ask: Ask): Answer {
       const object = stored({ ...ask.object, metadata: { ...metadata, finalizers: ask.finalizers } })
       return { did: 'writeFinalizers', result: { object, isOld: false } }
     }
+    case 'writeRecord': {
+      const { metadata } = ask.object
+      const { [ask.annotation]: _, ...annotations } = metadata.annotations ?? {}
+      const recorded = { ...annotations, ...(ask.value !== undefined && { [ask.annotation]: ask.value }) }
+      return {
+        did: ask.do,
+        result: { object: stored({ ...ask.object, metadata: { ...metadata, annotations: recorded } }), isOld: false },
+      }
+    }
+    case 'writeFields':
+      return { did: ask.do, results: ask.writes.map(({ object }) => ({ object: stored(object), isOld: false })) }
     case 'wait':
       return { did: 'wait' }
     case 'finish':

@@ -35,6 +35,8 @@ const OUTCOMES = [
   { metadata: { labels: { size: 's' } } },
   { deleteObject: true },
   { effect: { kind: 'add' } },
+  { patch: [{ apiVersion: 'v1', kind: 'Node', metadata: { name: 'n' }, spec: { unschedulable: true } }] },
+  { patch: [] },
   { apply: [POD], effect: { kind: 'drop' } },
   { apply: 'nonsense' },
 ]
@@ -73,7 +75,15 @@ function anyAnswer(ask: Ask, random: () => number): Answer {
     case 'writeStatus':
       if (ask.mayBeDropped && random() < 0.2) return { did: 'writeStatus', result: 'dropped' }
       return succeeds(ask)
+    case 'writeFields':
+      return {
+        did: ask.do,
+        results: ask.writes.map((write) =>
+          random() < 0.2 ? (pick(FAILURES) as { failed: unknown }) : { object: stored(write.object), isOld },
+        ),
+      }
     case 'writeMetadata':
+    case 'writeRecord':
     case 'delete':
     case 'writeFinalizers':
     case 'wait':
@@ -89,6 +99,7 @@ it(`every run of ${RUNS} with any answers ends, and keeps the rules of a run; FA
     finalize: true,
     formerFinalizers: [OLD],
     writes: ['Metadata', 'Deletion'],
+    patches: [{ group: '', version: 'v1', resource: 'nodes', kind: 'Node' }],
     external: {},
   })
   const repeated: string[] = []

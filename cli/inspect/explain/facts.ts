@@ -18,7 +18,7 @@ import { functionRbac } from '#install'
 import { isForbidden, isNotFound, type KubeClient, type ListOptions, resourcePath } from '#kube'
 import { mapAtMost } from '#primitives'
 import { markedBy } from '#reconcile'
-import { identityOf, isOwnedBy, type ReconcilerSpec, relatedLookup } from '#spec'
+import { identityOf, isOwnedBy, patchedBy, type ReconcilerSpec, relatedLookup } from '#spec'
 import type { ExistingStreams } from '../existing-streams.ts'
 import { keyFor, orphansIn, type Row, toRow, withOrphan } from '../keys.ts'
 import { becauseOf, latestRuns, tookMs, waitedMs, writesIn } from '../runs.ts'
@@ -221,13 +221,23 @@ export async function withStuckPod(kube: KubeClient, one: Relative): Promise<Rel
 const WORKLOADS = new Set(['Deployment', 'StatefulSet', 'DaemonSet', 'ReplicaSet', 'Job'])
 const PODS: ResourceRef = { group: '', version: 'v1', resource: 'pods' }
 
-/** Returns the related objects that fields of the object name, whether they exist or not. */
-export async function namedIn(kube: KubeClient, object: KubeObject, spec: ReconcilerSpec): Promise<Relative[]> {
-  const wanted = spec.related.flatMap((related) => {
+/**
+ * Returns the related objects that fields of the object name, and those whose fields are set for it, whether they exist or
+ * not.
+ */
+export async function namedIn(
+  kube: KubeClient,
+  object: KubeObject,
+  spec: ReconcilerSpec,
+  identity: string,
+): Promise<Relative[]> {
+  const patched = patchedBy(object, identity).map(({ namespace, name, ...related }) => ({ related, namespace, name }))
+  const named = spec.related.flatMap((related) => {
     const { names, namespaces, clusterScoped } = relatedLookup(related, object)
     const places = namespaces ?? (clusterScoped ? [undefined] : [])
     return (names ?? []).flatMap((name) => places.map((namespace) => ({ related, namespace, name })))
   })
+  const wanted = [...named, ...patched]
   const found = await mapAtMost(AT_ONCE, wanted.slice(0, NAMES_READ), async ({ related, namespace, name }) => {
     const ref: ResourceRef = { group: related.group, version: related.version, resource: related.resource }
     const read = await unlessForbidden(async () => ({

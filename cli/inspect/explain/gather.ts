@@ -4,7 +4,15 @@ import { compareVersions } from '#events'
 import { type KubeClient, resourcePath, type ServedResource, servedResources } from '#kube'
 import { mapAtMost } from '#primitives'
 import { UsageError } from '#process/exit'
-import { finalizerOfReconciler, isRefused, RECONCILERS, type ReconcilerSpec, readReconciler, shardOf } from '#spec'
+import {
+  finalizerOfReconciler,
+  identityOf,
+  isRefused,
+  RECONCILERS,
+  type ReconcilerSpec,
+  readReconciler,
+  shardOf,
+} from '#spec'
 import type { ExistingStreams } from '../existing-streams.ts'
 import { reconcilersIn, watchedAs, watchedIn } from '../selection.ts'
 import {
@@ -136,7 +144,7 @@ async function situationOf(
       ]),
     kube && spec ? missingRightsOf(kube, reconciler, spec, target.namespace) : undefined,
     spec && object ? ownedOf(reconciler, spec, object, kube, streams) : [],
-    kube && spec && object ? namedIn(kube, object, spec) : [],
+    kube && spec && object ? namedIn(kube, object, spec, identityOf(name, spec)) : [],
   ])
   const [rows, isServed, lastRun, quietMs] = queue ?? []
   return {
@@ -244,7 +252,7 @@ const isSameKind = (a: Pick<ResourceRef, 'group' | 'resource'>, b: Pick<Resource
 /** Returns the kinds of a Reconciler, the primary kind first: users ask for it most often. */
 function declaredKinds(object: KubeObject): (ResourceRef & { kind: string })[] {
   const spec = readReconciler(object)
-  return isRefused(spec) ? primaryOf(object) : [spec.for, ...spec.owns, ...spec.related]
+  return isRefused(spec) ? primaryOf(object) : [spec.for, ...spec.owns, ...spec.related, ...(spec.patches ?? [])]
 }
 
 /** Returns the primary kind of a rejected Reconciler, if its spec contains one. */

@@ -85,7 +85,11 @@ const mayGet = async (ask: Ask, place: Place): Promise<boolean> =>
 function placesOf(spec: ReconcilerSpec, namespace: string | undefined): Place[] {
   const own = [spec.for, ...spec.owns].map((one) => ({ ...one, namespace }))
   const related = spec.related.map((one) => ({ ...one, namespace: crossesNamespaces(one) ? undefined : namespace }))
-  return [...own, ...related]
+  const patched = (spec.patches ?? []).map((one) => ({
+    ...one,
+    namespace: one.within === 'Cluster' ? undefined : namespace,
+  }))
+  return [...own, ...related, ...patched]
 }
 
 /** The kinds and namespaces of all objects that a record names. */
@@ -99,10 +103,13 @@ function placesIn({ namespace, laps, objects = {}, causes = [] }: RunRecord): Pl
   const named = [...Object.keys(objects), ...versions, ...causesNamed].map(placeOf)
   // An outcome that was refused may have incomplete objects.
   const applied = laps
-    .flatMap(({ outcome }): Partial<KubeObject>[] => outcome?.apply ?? [])
-    .map(({ kind = '', apiVersion = '', metadata }) => ({
+    .flatMap(({ outcome }): [object: Partial<KubeObject>, home: string | undefined][] => [
+      ...(outcome?.apply ?? []).map((one): [KubeObject, string | undefined] => [one, namespace]),
+      ...(outcome?.patch ?? []).map((one): [KubeObject, undefined] => [one, undefined]),
+    ])
+    .map(([{ kind = '', apiVersion = '', metadata }, home]) => ({
       ...placeOf(kindName(kind, apiVersion)),
-      namespace: metadata?.namespace ?? namespace,
+      namespace: metadata?.namespace ?? home,
     }))
   const refused = inputs.flatMap(({ refused: kinds = {} }) =>
     Object.entries(kinds).flatMap(([kind, all]) => all.map((one) => ({ ...placeOf(kind), namespace: one.namespace }))),
@@ -141,7 +148,12 @@ function distinct(places: readonly Place[]): Place[] {
 async function resourceOf(ask: Ask, { kind, group }: Place): Promise<ResourceRef> {
   const isCalled = (one: { kind: string; group: string }) =>
     one.kind === kind && (group === undefined || one.group === group)
-  const declared = [...(await specs(ask)).values()].flatMap((spec) => [spec.for, ...spec.owns, ...spec.related])
+  const declared = [...(await specs(ask)).values()].flatMap((spec) => [
+    spec.for,
+    ...spec.owns,
+    ...spec.related,
+    ...(spec.patches ?? []),
+  ])
   const found = declared.find(isCalled) ?? (await ask.data.served())?.find(isCalled)
   return found ?? { group: group ?? '*', version: '*', resource: '*' }
 }

@@ -1,0 +1,65 @@
+import { z } from 'zod'
+import type { KubeObject } from '#contracts'
+import { resourceRef } from './forms.ts'
+
+/* The annotation of a primary that lists the objects of others whose fields a reconciler has set for it. */
+
+/** The objects of one primary whose fields are set. 256 of them fit into the annotations of an object. */
+export const MOST_PATCHED = 256
+
+const name = z
+  .string()
+  .min(1)
+  .max(253)
+  .regex(/^(?!\.{1,2}$)[^/%]+$/)
+
+const patchedFields = z.object({
+  ...resourceRef,
+  namespace: name.optional(),
+  name,
+  /** The fields are those of the subresource `status`. */
+  status: z.literal(true).optional(),
+  /** A digest of the paths of the fields that were applied last. Left out: nothing is known to be applied. */
+  paths: z.string().max(32).optional(),
+  /** The last corrections of these fields: see Contest in reconcile/brake.ts. */
+  contest: z
+    .object({
+      times: z.int().min(0),
+      at: z.number(),
+      manager: z.string().max(128).optional(),
+      fields: z.array(z.string().max(128)).max(4),
+      /** The generation of the primary at the last correction. */
+      on: z.number().optional(),
+    })
+    .optional(),
+})
+
+/** An object whose fields a reconciler has set, or is about to set. */
+export type PatchedFields = z.output<typeof patchedFields>
+
+const record = z.object({ uid: z.string(), objects: z.array(patchedFields).max(MOST_PATCHED) })
+
+/** Returns the objects in a record. None if it is missing, was copied from another object, or is not valid. */
+export function recordIn({ annotations, uid }: KubeObject['metadata'], annotation: string): PatchedFields[] {
+  const text = annotations?.[annotation]
+  if (text === undefined) return []
+  try {
+    const { success, data } = record.safeParse(JSON.parse(text))
+    return success && data.uid === uid ? data.objects : []
+  } catch {
+    return []
+  }
+}
+
+/** Returns the names in a record of the objects of a resource. */
+export const recordedNames = (
+  { metadata }: KubeObject,
+  annotation: string,
+  { group, resource }: Pick<PatchedFields, 'group' | 'resource'>,
+): string[] => [
+  ...new Set(
+    recordIn(metadata, annotation)
+      .filter((one) => one.group === group && one.resource === resource)
+      .map((one) => one.name),
+  ),
+]

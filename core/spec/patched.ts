@@ -1,0 +1,60 @@
+import { hash } from 'node:crypto'
+import type { KubeObject } from '#contracts'
+import { keyName } from './names.ts'
+import { type PatchedFields, recordIn } from './patch-record.ts'
+import type { ReconcilerSpec, RelatedResource } from './reconciler.ts'
+
+export type PatchedResource = NonNullable<ReconcilerSpec['patches']>[number]
+
+/** The prefix of the names that patchRecordOf() and patchManagerOf() return. */
+export const PATCH_RECORDS = 'patched.fairlead.dev/'
+
+/** Returns the annotation of a primary that lists the objects whose fields the reconciler has set for it. */
+export const patchRecordOf = (identity: string): string => `${PATCH_RECORDS}${keyName(identity)}`
+
+/**
+ * Returns the field manager of the fields that the reconciler sets for this primary: 101 characters at most. Another
+ * primary has another one, so that each gives back its own fields only.
+ */
+export const patchManagerOf = (identity: string, { metadata: { uid = '' } }: KubeObject): string =>
+  `${patchRecordOf(identity)}/${hash('sha256', uid, 'base64url').slice(0, 16)}`
+
+/**
+ * Returns the record of a primary. It is empty if the annotation is missing, was copied from another object, or is not
+ * valid.
+ */
+export function patchedBy({ metadata }: KubeObject, identity: string): PatchedFields[] {
+  return recordIn(metadata, patchRecordOf(identity))
+}
+
+/** Returns the value of the annotation. Undefined: nothing is recorded. */
+export const patchRecord = ({ metadata: { uid } }: KubeObject, objects: PatchedFields[]): string | undefined =>
+  objects.length === 0 ? undefined : JSON.stringify({ uid, objects })
+
+/** Returns the patched kinds as relations: the record names the related objects. */
+export const patchRelations = (
+  { patches = [] }: Pick<ReconcilerSpec, 'patches'>,
+  identity: string,
+): RelatedResource[] =>
+  patches.map(({ group, version, resource, kind, within }) => {
+    const annotation = patchRecordOf(identity)
+    return {
+      group,
+      version,
+      resource,
+      kind,
+      within,
+      record: annotation,
+      byName: `metadata.annotations['${annotation}']`,
+    }
+  })
+
+/** Returns everything that objects of the Reconciler are related to: `related`, and the kinds that it patches. */
+export const relationsOf = (spec: ReconcilerSpec, identity: string): RelatedResource[] => [
+  ...spec.related,
+  ...patchRelations(spec, identity),
+]
+
+/** Whether the objects of the Reconciler carry its finalizer. */
+export const keepsFinalizer = ({ finalize, patches = [] }: Pick<ReconcilerSpec, 'finalize' | 'patches'>): boolean =>
+  finalize || patches.length > 0

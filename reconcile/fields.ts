@@ -1,0 +1,317 @@
+import { apiVersionOf, isRecord, type KubeObject, namespacedName } from '#contracts'
+import {
+  holdsFinalizer,
+  MOST_PATCHED,
+  type PatchedFields,
+  type PatchedResource,
+  patchedBy,
+  patchManagerOf,
+  patchRecord,
+  type ReconcilerSpec,
+} from '#spec'
+import { type Contest, counted, type Delayed, delayMs, lasting, missingFields, type TakenField } from './brake.ts'
+import { covers, fingerprint, sameJson, sorted } from './compare.ts'
+import { mapFaults } from './metadata.ts'
+import { fieldsTarget, type NoOps } from './no-ops.ts'
+import type { DesiredInput } from './outcome.ts'
+import { rfc3339 } from './status.ts'
+import { called, type Family, type World } from './world.ts'
+
+/*
+ * The fields that a function sets on objects of others. The patch record of the primary, the record below, lists these objects
+ * (docs/decisions/0095-fields-of-others.md):
+ *
+ *   not recorded  → record it, and observe again: the record is a relation
+ *   recorded      → if the paths differ, remove them from the record → setFields → record the paths
+ *   not wanted    → giveBack → remove it from the record
+ */
+
+/** Server-side apply of exactly these fields of an object of others, or of none of them. Never with force. */
+export interface FieldsWrite {
+  verb: 'setFields' | 'giveBack'
+  fields: PatchedFields
+  /** The object to apply. */
+  object: KubeObject
+  /** The field manager, which has no other fields. */
+  manager: string
+  /** Undefined: EVENTS does not have the object. It may exist. */
+  observed: KubeObject | undefined
+  fingerprint: string
+}
+
+/** What the writes of a pass have done that the record does not have yet, by fieldsId(). */
+export interface FieldsProgress {
+  givenBack: ReadonlySet<string>
+  /** The fields that other managers have: they were refused. */
+  taken: ReadonlyMap<string, readonly TakenField[]>
+}
+
+export const NO_PROGRESS: FieldsProgress = { givenBack: new Set(), taken: new Map() }
+
+/** A write that waits, and why. */
+export interface HeldFields {
+  write: FieldsWrite
+  message: string
+}
+
+export interface FieldsPlan {
+  /** The new value of the record; undefined in it: no record. Left out: the record is right. */
+  record: { value: string | undefined } | undefined
+  fields: FieldsWrite[]
+  /** Writes that are not tried again yet, because another manager has had the fields. */
+  held: HeldFields[]
+  delayed: Delayed[]
+  findings: string[]
+}
+
+interface Circumstances {
+  identity: string
+  now: Date
+  noOps: NoOps
+  progress: FieldsProgress
+  /** The primary is being deleted, or will be: nothing is set, and giveBackAll() comes later. */
+  isGoing: boolean
+}
+
+/** What the fields of others are planned for. */
+type Patching = Family & Pick<World, 'patched'>
+
+/** Returns the writes that are necessary for `patch` of the outcome. Undefined: everything stays as it is. */
+export function planFields(
+  { patches = [] }: Pick<ReconcilerSpec, 'patches'>,
+  world: Patching,
+  patch: readonly DesiredInput[] | undefined,
+  circumstances: Circumstances,
+): FieldsPlan {
+  const { identity, isGoing, progress } = circumstances
+  const stored = patchedBy(world.object, identity)
+  const { wanted, findings } = wantedFields(world, patches, isGoing ? [] : (patch ?? []))
+  const isKept = (one: PatchedFields) =>
+    isGoing || (patch === undefined && patches.some((declared) => isOfResource(one, declared)))
+  const plan: FieldsPlan = { record: undefined, fields: [], held: [], delayed: [], findings }
+  const next = stored.flatMap((one) => {
+    const object = wanted.get(fieldsId(one))
+    if (object !== undefined) return [setting(world, one, object, circumstances, plan)]
+    if (isKept(one)) return [one]
+    if (progress.givenBack.has(fieldsId(one))) return []
+    plan.fields.push(giveBackOf(world.object, one, identity))
+    return [one]
+  })
+  const known = new Set(stored.map(fieldsId))
+  for (const [id, object] of wanted) if (!known.has(id)) next.push(object.fields)
+  if (next.length > MOST_PATCHED)
+    findings.push(
+      `the function sets fields of ${next.length} objects, with those that are not given back yet: ${MOST_PATCHED} at most`,
+    )
+  if (!sameJson(next, stored)) plan.record = { value: patchRecord(world.object, next) }
+  return plan
+}
+
+/** Whether all that is recorded is given back before anything else is read or called. */
+export const isGivingBack = (object: KubeObject, identity: string): boolean =>
+  object.metadata.deletionTimestamp !== undefined &&
+  holdsFinalizer(object, identity) &&
+  patchedBy(object, identity).length > 0
+
+/** Returns the writes that give back all fields of the primary. */
+export const giveBackAll = (primary: KubeObject, identity: string): FieldsWrite[] =>
+  patchedBy(primary, identity).map((one) => giveBackOf(primary, one, identity))
+
+function giveBackOf(primary: KubeObject, fields: PatchedFields, identity: string): FieldsWrite {
+  const { kind, namespace, name } = fields
+  const object = { apiVersion: apiVersionOf(fields), kind, metadata: { name, ...(namespace && { namespace }) } }
+  const manager = patchManagerOf(identity, primary)
+  return { verb: 'giveBack', fields, object, manager, observed: undefined, fingerprint: '' }
+}
+
+interface WantedFields {
+  fields: PatchedFields
+  object: KubeObject
+}
+
+/** Decides about one recorded object. Adds its write to the plan, and returns what the record must have. */
+function setting(
+  world: Patching,
+  stored: PatchedFields,
+  wanted: WantedFields,
+  { identity, now, noOps, progress }: Circumstances,
+  plan: FieldsPlan,
+): PatchedFields {
+  const id = fieldsId(stored)
+  // The declared version replaces that of an earlier declaration.
+  const one: PatchedFields = { ...stored, ...wanted.fields }
+  const observed = world.patched.find((other) => isPlace(one, other))
+  const object = withTimes(wanted.object, observed, now)
+  const content = keyed(contentOf(object))
+  const paths = pathsOf(object)
+  const manager = patchManagerOf(identity, world.object)
+  const write: FieldsWrite = {
+    verb: 'setFields',
+    fields: one,
+    object,
+    manager,
+    observed,
+    fingerprint: fingerprint([manager, object]),
+  }
+  if (observed !== undefined) {
+    const { resourceVersion } = observed.metadata
+    if (noOps[fieldsTarget(observed, one)] === `${resourceVersion} ${write.fingerprint}`) return { ...one, paths }
+    if (one.paths === paths && covers(content, keyed(observed))) return one
+  }
+  const contest = lasting(one.contest, now)
+  const on = world.object.metadata.generation
+  const count = (taken: readonly TakenField[]): PatchedFields => {
+    const { times, at, manager, fields } = counted(contest, taken, now)
+    const by = { ...(manager !== undefined && { manager }), ...(on !== undefined && { on }) }
+    return { ...one, contest: { times, at, ...by, fields: fields.slice(0, 1) } }
+  }
+  const isCounted = contest?.at === now.getTime()
+  const taken = progress.taken.get(id)
+  if (taken !== undefined) return isCounted ? sent(one) : count(taken)
+  if (contest !== undefined && !isCounted && one.contest?.on === on) {
+    const until = new Date(contest.at + delayMs(contest))
+    if (until > now) {
+      if (contest.manager === undefined) plan.delayed.push({ until })
+      else plan.held.push({ write, message: messageOf(write, contest, until) })
+      return one
+    }
+  }
+  const missing = observed !== undefined && one.paths === paths ? missingFields(content, keyed(observed)) : []
+  // Counted before it is set again: the record is written first.
+  if (missing.length > 0 && !isCounted) return count(missing)
+  // If the run dies after the apply, the record must not state the paths before it.
+  if (one.paths !== undefined && one.paths !== paths) return { ...one, paths: undefined }
+  return sent(one)
+
+  function sent(entry: PatchedFields): PatchedFields {
+    plan.fields.push(write)
+    return entry
+  }
+}
+
+const messageOf = ({ object }: FieldsWrite, { manager, fields }: Contest, until: Date): string =>
+  `cannot set fields of ${called(object)}: ${JSON.stringify(manager)} has ${fields.join(', ')}; tried again after ${until.toISOString()}`
+
+/** Returns the wanted objects by fieldsId(), and the faults of the outcome. */
+function wantedFields(world: Patching, patches: readonly PatchedResource[], patch: readonly DesiredInput[]) {
+  const wanted = new Map<string, WantedFields>()
+  const findings: string[] = []
+  for (const input of patch) {
+    const object = asGiven(input)
+    const isStatus = 'status' in object
+    const declared = patches.find((one) => isDeclared(one, object, isStatus))
+    const faults = declared === undefined ? [undeclared(object, isStatus)] : faultsOf(world, object, declared)
+    findings.push(...faults)
+    if (declared === undefined || faults.length > 0 || Object.keys(contentOf(object)).length === 0) continue
+    const { group, version, resource, kind } = declared
+    const { namespace, name } = object.metadata
+    const place = { ...(namespace !== undefined && { namespace }), name, ...(isStatus && { status: true as const }) }
+    const fields = { group, version, resource, kind, ...place }
+    if (wanted.has(fieldsId(fields))) findings.push(`${called(object)} is in "patch" twice`)
+    wanted.set(fieldsId(fields), { fields, object })
+  }
+  return { wanted, findings }
+}
+
+function asGiven(input: DesiredInput): KubeObject {
+  const { retain: _, ...object } = input
+  return object as unknown as KubeObject
+}
+
+const isDeclared = (declared: PatchedResource, { apiVersion, kind }: KubeObject, isStatus: boolean): boolean =>
+  declared.kind === kind && apiVersionOf(declared) === apiVersion && (declared.status === true) === isStatus
+
+const isOfResource = (one: PatchedFields, { group, resource, status }: PatchedResource): boolean =>
+  one.group === group && one.resource === resource && one.status === status
+
+function undeclared(object: KubeObject, isStatus: boolean): string {
+  const how = isStatus ? 'with status: true' : 'without "status"'
+  return `the function sets fields of ${called(object)} (${object.apiVersion}), which it does not declare: add the kind to "patches" ${how}`
+}
+
+const IDENTIFYING = ['name', 'namespace']
+const SETTABLE = [...IDENTIFYING, 'labels', 'annotations']
+
+function faultsOf(world: Patching, object: KubeObject, { within, status }: PatchedResource): string[] {
+  const { metadata, apiVersion: _, kind: __, status: ___, ...content } = object
+  const what = `cannot set fields of ${called(object)}`
+  if (typeof metadata.name !== 'string') return [`the function returned a ${object.kind} in "patch" without a name`]
+  const home = world.object.metadata.namespace
+  if (within === 'Namespace' && home !== undefined && metadata.namespace !== undefined && metadata.namespace !== home)
+    return [`${what}: it is outside of namespace ${home}: declare the kind with within: 'Cluster'`]
+  if (isSame(world.object, object))
+    return [`${what}: it is the object of the function, which has "status" and "metadata" for this`]
+  if (world.owned.some((child) => isSame(child.object, object)))
+    return [`${what}: the function owns it: return the fields in "apply"`]
+  if ('stringData' in content)
+    return [`${what}: nobody would manage the keys of "stringData": return "data", in base64`]
+  const allowed = status === true ? IDENTIFYING : SETTABLE
+  const stray = Object.keys(metadata).filter((field) => !allowed.includes(field))
+  if (stray.length > 0) return [`${what}: metadata.${stray[0]} cannot be set: return ${allowed.join(', ')} only`]
+  if (status === true && Object.keys(content).length > 0)
+    return [`${what}: "status" and ${Object.keys(content)[0]} are in one object: return two`]
+  return mapFaults(metadata).map((fault) => `${what}: ${fault}`)
+}
+
+const isSame = (one: KubeObject, other: KubeObject): boolean =>
+  one.kind === other.kind &&
+  groupOf(one) === groupOf(other) &&
+  namespacedName(one.metadata) === namespacedName(other.metadata)
+
+const groupOf = ({ apiVersion }: KubeObject): string => apiVersion.split('/').slice(0, -1).join()
+
+const isPlace = ({ kind, group, namespace, name }: PatchedFields, object: KubeObject): boolean =>
+  object.kind === kind &&
+  groupOf(object) === group &&
+  object.metadata.name === name &&
+  object.metadata.namespace === namespace
+
+/** Returns the identity of one entry of a record. */
+export const fieldsId = ({ group, resource, namespace = '', name, status }: PatchedFields): string =>
+  JSON.stringify([group, resource, namespace, name, status === true])
+
+/** Equal for writes of the same content. */
+export const fieldsWriteId = ({ verb, fields, fingerprint: content }: FieldsWrite): string =>
+  `${verb} ${fieldsId(fields)} ${content}`
+
+/** Returns the object without the fields that identify it. */
+function contentOf(object: KubeObject): Record<string, unknown> {
+  const { apiVersion: _, kind: __, metadata, ...content } = object
+  const { labels, annotations } = metadata
+  const maps = { ...(labels && { labels }), ...(annotations && { annotations }) }
+  return { ...(Object.keys(maps).length > 0 && { metadata: maps }), ...content }
+}
+
+/** Fields that identify an item of a list in most kinds: those of conditions, and of containers. */
+const ITEM_KEYS = ['type', 'name'] as const
+
+/** Returns the field that identifies the items of a list, undefined if they have none. */
+const itemKeyOf = (list: readonly unknown[]): (typeof ITEM_KEYS)[number] | undefined =>
+  ITEM_KEYS.find((key) => list.length > 0 && list.every((item) => isRecord(item) && typeof item[key] === 'string'))
+
+/** Returns the value with a map in place of each list whose items have a type or a name: others may add items to it. */
+function keyed(value: unknown): unknown {
+  if (isRecord(value)) return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, keyed(one)]))
+  const key = Array.isArray(value) ? itemKeyOf(value) : undefined
+  if (!Array.isArray(value) || key === undefined) return value
+  return Object.fromEntries(value.map((item: Record<string, unknown>) => [item[key], keyed(item)]))
+}
+
+/** Returns a digest of the paths of all fields, without their values: it differs if a field is no longer set. */
+function pathsOf(object: KubeObject): string {
+  const shape = (value: unknown): unknown =>
+    isRecord(value) ? Object.fromEntries(Object.entries(value).map(([name, one]) => [name, shape(one)])) : 0
+  return fingerprint(sorted(shape(keyed(contentOf(object)))))
+}
+
+/** Adds `lastTransitionTime` to the conditions of a status that have none: the time of the last change of the status. */
+function withTimes(object: KubeObject, observed: KubeObject | undefined, now: Date): KubeObject {
+  const { conditions } = (object.status ?? {}) as { conditions?: unknown }
+  if (!Array.isArray(conditions) || itemKeyOf(conditions) !== 'type') return object
+  const { conditions: before = [] } = (observed?.status ?? {}) as { conditions?: Record<string, unknown>[] }
+  const dated = conditions.map((one: Record<string, unknown>) => {
+    const last = before.find(({ type, status }) => type === one['type'] && status === one['status'])
+    return { ...one, lastTransitionTime: one['lastTransitionTime'] ?? last?.['lastTransitionTime'] ?? rfc3339(now) }
+  })
+  return { ...object, status: { ...(object.status as object), conditions: dated } }
+}

@@ -1,0 +1,335 @@
+import { describe, expect, it } from 'vitest'
+import type { KubeObject } from '#contracts'
+import { Deployment, fieldsOf, Namespace, Node, reconciler, Secret } from '#sdk'
+import { patchedBy, patchManagerOf } from '#spec'
+import { lawsOf, type Scenario, type Simulation, simulate } from '#testing'
+import { Crash } from '../../sdk/testing/simulated-run.ts'
+import { Drain, drain, Gateway } from '../e2e/drain.ts'
+
+const node = (name: string): KubeObject => ({
+  apiVersion: 'v1',
+  kind: 'Node',
+  metadata: { name },
+  spec: { podCIDR: '10/8' },
+})
+const space = (name: string, team = 'red'): KubeObject => ({
+  apiVersion: 'v1',
+  kind: 'Namespace',
+  metadata: { name, labels: { team } },
+})
+const theirs = {
+  type: 'Accepted',
+  status: 'True',
+  reason: 'Accepted',
+  message: '',
+  lastTransitionTime: '2029-01-01T00:00:00Z',
+}
+const OTHERS: KubeObject[] = [
+  node('a'),
+  node('b'),
+  space('red-1'),
+  space('red-2'),
+  space('blue', 'blue'),
+  {
+    apiVersion: 'apps/v1',
+    kind: 'Deployment',
+    metadata: { name: 'web', namespace: 'default' },
+    spec: { paused: false },
+  },
+  {
+    apiVersion: 'example.net/v1',
+    kind: 'Gateway',
+    metadata: { name: 'edge', namespace: 'default' },
+    status: { conditions: [theirs] },
+  },
+]
+const ALL = { nodes: ['a', 'b'], team: 'red', replicas: 3, reachable: true }
+const object = (spec: object = { nodes: ['a'] }, name = 'd') =>
+  Drain.of({ metadata: { name, namespace: 'default' }, spec })
+const started = async (spec?: object): Promise<Simulation> => {
+  const world = simulate(drain, { objects: [object(spec), ...OTHERS] }) as Simulation
+  await world.runUntilIdle()
+  return world
+}
+const cordoned = (world: Simulation) =>
+  world.list(Node).flatMap(({ metadata, spec }) => (spec?.unschedulable === true ? [metadata.name] : []))
+const labelled = (world: Simulation) =>
+  world.list(Namespace).flatMap(({ metadata }) => (metadata.labels?.['draining'] === 'yes' ? [metadata.name] : []))
+const statusOf = (world: Simulation, type: string) =>
+  (
+    world.object?.status as { conditions?: { type: string; status: string; reason: string; message: string }[] }
+  )?.conditions?.find((one) => one.type === type)
+const gateway = (world: Simulation) =>
+  ((world.list(Gateway)[0] as KubeObject).status as { conditions: Record<string, string>[] }).conditions
+const sent = (world: Simulation) => world.writes.map(({ verb, object: { kind } }) => `${verb} ${kind}`)
+/** The objects of others as they were created, without what the cluster sets. */
+const untouched = (world: Simulation) =>
+  world.memory
+    .all()
+    .filter(({ kind }) => kind !== 'Drain')
+    .map(({ metadata: { name, namespace, labels }, ...others }) => ({
+      ...others,
+      metadata: { name, ...(namespace && { namespace }), ...(labels && { labels }) },
+    }))
+
+const scenario: Scenario = {
+  objects: [object(ALL), ...OTHERS],
+  steps: [
+    ['it drains another node', (world) => world.edit({ spec: { nodes: ['b'] } })],
+    ['a namespace comes', (world) => world.create(space('red-3'))],
+    ['it names another team', (world) => world.edit({ spec: { team: 'blue' } })],
+    ['it gives back', (world) => world.edit({ spec: { replicas: null, reachable: false } })],
+  ],
+}
+
+describe('a function that sets fields of others', () => {
+  it.each(lawsOf(drain, scenario))('%s', (_, holds) => holds())
+})
+
+describe('fields of others', () => {
+  it('are exactly those that are returned, by a manager of the primary', async () => {
+    const world = await started(ALL)
+    expect(cordoned(world)).toEqual(['a', 'b'])
+    expect(labelled(world)).toEqual(['red-1', 'red-2'])
+    expect(world.list(Deployment)[0]?.spec).toEqual({ paused: false, replicas: 3 })
+    expect(gateway(world).map(({ type, status }) => [type, status])).toEqual([
+      ['Accepted', 'True'],
+      ['Reachable', 'True'],
+    ])
+    expect(gateway(world)[0]).toEqual(theirs)
+    expect(patchManagerOf('x'.repeat(253), world.object!).length).toBeLessThanOrEqual(128)
+  })
+
+  it('are recorded before they are set, and the record knows when they are', async () => {
+    const world = await started()
+    expect(sent(world)).toEqual([
+      'finalizers Drain',
+      'metadata Drain',
+      'setFields Node',
+      'metadata Drain',
+      'status Drain',
+    ])
+  })
+
+  it('cause no write while nothing changes, also in another process', async () => {
+    const world = (await started(ALL)).copy()
+    world.patch(Node, { status: { phase: 'Running' } })
+    await world.runUntilIdle()
+    expect(world.writes).toEqual([])
+  })
+
+  it('keep the time of a condition until its status changes', async () => {
+    const world = await started(ALL)
+    const { lastTransitionTime } = gateway(world)[1] ?? {}
+    expect(lastTransitionTime).toBe('2030-01-01T00:00:00Z')
+    world.pass(60)
+    world.patch(Node, { status: {} })
+    await world.runUntilIdle()
+    expect(gateway(world)[1]).toMatchObject({ lastTransitionTime })
+    world.edit({ spec: { reachable: false } })
+    await world.runUntilIdle()
+    expect(gateway(world)[1]).toMatchObject({ status: 'False', lastTransitionTime: '2030-01-01T00:01:00Z' })
+  })
+
+  it('are given back when they are not returned any more, and when the object goes', async () => {
+    const world = await started(ALL)
+    world.edit({ spec: { nodes: ['b'], replicas: null } })
+    await world.runUntilIdle()
+    expect(cordoned(world)).toEqual(['b'])
+    expect(world.list(Deployment)[0]?.spec).toEqual({ paused: false })
+    world.delete()
+    await world.runUntilIdle()
+    expect(world.object).toBeUndefined()
+    expect(untouched(world)).toEqual(OTHERS)
+  })
+
+  it('are given back without a call of the function, before its finalizer', async () => {
+    const seen: string[] = []
+    const finalizing = {
+      ...drain,
+      finalize: () => {
+        seen.push('finalize')
+        return {}
+      },
+    }
+    const world = simulate(finalizing, { objects: [object(), ...OTHERS] }) as Simulation
+    await world.runUntilIdle()
+    world.before = ({ verb }) => void seen.push(verb)
+    world.delete()
+    await world.runUntilIdle()
+    expect(seen).toEqual(['giveBack', 'metadata', 'finalize', 'finalizers'])
+    expect(cordoned(world)).toEqual([])
+  })
+
+  it('that a run has added before it died are given back, although they are not returned any more', async () => {
+    const marks = reconciler({
+      name: 'marks',
+      for: Drain,
+      patches: [Node],
+      reconcile: ({ object: { spec } }) => ({
+        patch: [
+          fieldsOf(Node, {
+            metadata: { name: 'a', labels: Object.fromEntries(spec.nodes.map((name) => [name, 'x'])) },
+          }),
+        ],
+      }),
+    })
+    const labelsOf = (world: Simulation) => world.list(Node)[0]?.metadata.labels
+    const world = simulate(marks, { objects: [object({ nodes: ['one'] }), node('a')] }) as Simulation
+    await world.runUntilIdle()
+    let isSet = false
+    world.before = ({ verb }) => {
+      if (isSet) throw new Crash()
+      isSet = verb === 'setFields'
+    }
+    world.edit({ spec: { nodes: ['one', 'two'] } })
+    await expect(world.runUntilIdle()).rejects.toThrow(Crash)
+    expect(labelsOf(world)).toEqual({ one: 'x', two: 'x' })
+    const next = world.copy()
+    next.edit({ spec: { nodes: ['one'] } })
+    await next.runUntilIdle()
+    expect(labelsOf(next)).toEqual({ one: 'x' })
+  })
+
+  it('are given back when the object leaves the selection, and its finalizer goes', async () => {
+    const selecting = { ...drain, selector: 'serve=yes' }
+    const labelledDrain = { ...object(), metadata: { ...object().metadata, labels: { serve: 'yes' } } }
+    const world = simulate(selecting, { objects: [labelledDrain, ...OTHERS] }) as Simulation
+    await world.runUntilIdle()
+    expect(cordoned(world)).toEqual(['a'])
+    world.edit({ metadata: { labels: { serve: null } } })
+    await world.runUntilIdle()
+    expect(cordoned(world)).toEqual([])
+    expect(world.object?.metadata.finalizers ?? []).toEqual([])
+  })
+
+  it('of two objects of one function stay until both have given them back', async () => {
+    const first = await started()
+    const second = simulate(drain, { objects: [object(undefined, 'e')] }) as Simulation
+    // Both in one cluster: the second object is created beside the first.
+    first.create(object(undefined, 'e'))
+    const other = first.memory.find(object(undefined, 'e'))!
+    const manager = patchManagerOf('drain', other)
+    first.memory.applyFields(fieldsOf(Node, { metadata: { name: 'a' }, spec: { unschedulable: true } }), manager)
+    first.delete()
+    await first.runUntilIdle()
+    expect(cordoned(first)).toEqual(['a'])
+    first.memory.applyFields(fieldsOf(Node, { metadata: { name: 'a' } }), manager)
+    expect(cordoned(first)).toEqual([])
+    expect(second.object).toBeDefined()
+  })
+
+  it('are not taken from another manager: the condition says whose they are, and it is tried less and less often', async () => {
+    const world = await started()
+    world.patch(Node, { spec: { unschedulable: false } }, 'a')
+    let tries = 0
+    world.before = ({ verb }) => void (tries += verb === 'setFields' ? 1 : 0)
+    for (let seconds = 0; seconds < 600; seconds++) {
+      await world.run()
+      world.pass(1)
+    }
+    expect(tries).toBeLessThan(20)
+    expect(cordoned(world)).toEqual([])
+    expect(statusOf(world, 'Reconciled')).toMatchObject({ status: 'False', reason: 'FieldConflict' })
+    expect(statusOf(world, 'Reconciled')?.message).toContain('Node a')
+    world.delete()
+    await world.runUntilIdle()
+    expect(world.object).toBeUndefined()
+  })
+
+  it.each([
+    ['a Node', { spec: { unschedulable: null } }, Node, 'a'],
+    ['a status', { status: { conditions: [theirs] } }, Gateway, 'edge'],
+  ])(
+    'that others remove from %s are set again, less and less often, and the fight is shown',
+    async (_, patch, of, name) => {
+      let world = await started({ nodes: ['a'], reachable: true })
+      let sets = 0
+      for (let seconds = 0; seconds < 300; seconds++) {
+        world.patch(of, patch, name)
+        world = world.copy()
+        world.before = ({ verb }) => void (sets += verb === 'setFields' ? 1 : 0)
+        await world.runUntilIdle()
+        await world.advance(1)
+      }
+      expect(sets).toBeGreaterThan(5)
+      expect(sets).toBeLessThan(30)
+      expect(statusOf(world, 'Contested')).toMatchObject({ status: 'True' })
+    },
+  )
+
+  it('of an object that does not exist are a condition, and are set when it comes', async () => {
+    const world = await started({ nodes: ['late'] })
+    expect(statusOf(world, 'Reconciled')).toMatchObject({ status: 'False', reason: 'NotFound' })
+    world.create(node('late'))
+    await world.runUntilIdle()
+    expect(cordoned(world)).toEqual(['late'])
+    expect(statusOf(world, 'Reconciled')).toMatchObject({ status: 'True' })
+  })
+
+  it('stay recorded, and keep the finalizer, while they cannot be given back', async () => {
+    const world = await started(ALL)
+    world.refuse(Node)
+    world.delete()
+    await world.run()
+    expect(statusOf(world, 'Reconciled')).toMatchObject({ status: 'False', reason: 'Forbidden' })
+    expect(patchedBy(world.object!, 'drain').map(({ kind: of, name }) => `${of} ${name}`)).toEqual(['Node a', 'Node b'])
+    expect(labelled(world)).toEqual([])
+    world.admit()
+    await world.advance(2000)
+    expect(world.object).toBeUndefined()
+    expect(untouched(world)).toEqual(OTHERS)
+  })
+
+  it('are not recorded for a copy of the object', async () => {
+    const world = await started()
+    const { uid: _, ...copied } = world.object!.metadata
+    const copy = { ...world.object, metadata: { ...copied, name: 'copy' } } as KubeObject
+    expect(patchedBy({ ...copy, metadata: { ...copy.metadata, uid: 'other' } }, 'drain')).toEqual([])
+    expect(patchedBy(world.object!, 'drain')).toHaveLength(1)
+  })
+
+  const returning = async (patch: KubeObject[], patches = drain.patches ?? []) => {
+    const wrong = reconciler({ name: 'wrong', for: Drain, patches, reconcile: () => ({ patch }) })
+    const world = simulate(wrong, { objects: [object(), ...OTHERS] })
+    await world.run()
+    return world.failure?.message
+  }
+  it.each<[what: string, fields: KubeObject, said: string]>([
+    ['a kind that is not declared', fieldsOf(Secret, { metadata: { name: 's' } }), 'add the kind to "patches"'],
+    [
+      'a status of a kind without it',
+      fieldsOf(Node, { metadata: { name: 'a' }, status: { phase: 'x' } }),
+      'with status: true',
+    ],
+    [
+      'fields beside a status',
+      { ...fieldsOf(Gateway, { metadata: { name: 'e' }, status: {} }), spec: {} },
+      'return two',
+    ],
+    [
+      'a finalizer',
+      { ...node('a'), metadata: { name: 'a', finalizers: ['x/y'] } },
+      'metadata.finalizers cannot be set',
+    ],
+    [
+      'a key of Fairlead',
+      fieldsOf(Node, { metadata: { name: 'a', labels: { 'fairlead.dev/x': 'y' } } }),
+      'belongs to Fairlead',
+    ],
+    [
+      'another namespace',
+      fieldsOf(Deployment, { metadata: { name: 'w', namespace: 'kube-system' }, spec: {} }),
+      'within',
+    ],
+  ])('are refused: %s', async (_, fields, said) => {
+    const patches = [...(drain.patches ?? []), ...(said === 'in base64' ? [Secret] : [])]
+    expect(await returning([fields], patches)).toContain(said)
+  })
+
+  it('are refused on the object itself, and twice on one object', async () => {
+    const self = { ...object(), spec: { team: 'x' } }
+    expect(await returning([self], [{ ...Drain, kind: 'Drain' }])).toContain('"status" and "metadata"')
+    expect(await returning([node('a'), node('a')])).toContain('twice')
+  })
+})
