@@ -1,5 +1,5 @@
 import { isRecord, type KubeObject } from '#contracts'
-import { contestAnnotationOf, patchedBy } from '#spec'
+import { contestAnnotationOf, type PatchedFields, patchedBy } from '#spec'
 import { called, type Family } from './world.ts'
 
 /** How an apply counts the fields that it takes back from other managers. */
@@ -89,16 +89,17 @@ export interface Fights {
 
 const TOLD = 4
 
-/**
- * Returns the fights of a reconciler, or undefined if there are none. A conflict over fields of others is no fight: it is
- * a refused write.
- */
+/** Whether the reconciler sets these fields of others again. It does not take others: the write is refused. */
+export const isFight = ({ manager, fields }: Contest, before: PatchedFields['before'] = {}): boolean =>
+  manager === undefined || fields.every((field) => field.slice(1) in before)
+
+/** Returns the fights of a reconciler, or undefined if there are none. */
 export function fightsIn({ object, owned }: Family, identity: string, now: Date): Fights | undefined {
   const fights = [
     ...fightOver(object, contestOf(object, now, contestAnnotationOf(identity))),
     ...owned.flatMap((child) => fightOver(child.object, contestOf(child.object, now))),
-    ...patchedBy(object, identity).flatMap(({ kind, contest, ...metadata }) =>
-      contest?.manager === undefined ? fightOver({ kind, metadata }, lasting(contest, now)) : [],
+    ...patchedBy(object, identity).flatMap(({ kind, contest, before, ...metadata }) =>
+      contest && isFight(contest, before) ? fightOver({ kind, metadata }, lasting(contest, now)) : [],
     ),
   ]
   if (fights.length === 0) return undefined

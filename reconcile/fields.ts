@@ -8,8 +8,18 @@ import {
   patchManagerOf,
   patchRecord,
   type ReconcilerSpec,
+  valuesAt,
 } from '#spec'
-import { type Contest, counted, type Delayed, delayMs, lasting, missingFields, type TakenField } from './brake.ts'
+import {
+  type Contest,
+  counted,
+  type Delayed,
+  delayMs,
+  isFight,
+  lasting,
+  missingFields,
+  type TakenField,
+} from './brake.ts'
 import { covers, fingerprint, sameJson, sorted } from './compare.ts'
 import { mapFaults } from './metadata.ts'
 import { fieldsTarget, type NoOps } from './no-ops.ts'
@@ -26,12 +36,16 @@ import { called, type Family, type World } from './world.ts'
  *   not wanted    → giveBack → remove it from the record
  */
 
-/** Server-side apply of exactly these fields of an object of others, or of none of them. Never with force. */
+/** Server-side apply of exactly these fields of an object of others, or of none of them. */
 export interface FieldsWrite {
   verb: 'setFields' | 'giveBack'
   fields: PatchedFields
   /** The object to apply. */
   object: KubeObject
+  /** The values of before of the fields that may be taken over. Those that `object` does not have return to the object. */
+  before: NonNullable<PatchedFields['before']>
+  /** Whether fields in `before` are taken from other managers, as long as they have these values. */
+  isTaking: boolean
   /** The field manager, which has no other fields. */
   manager: string
   /** Undefined: EVENTS does not have the object. It may exist. */
@@ -71,6 +85,7 @@ interface Circumstances {
   progress: FieldsProgress
   /** The primary is being deleted, or will be: nothing is set, and giveBackAll() comes later. */
   isGoing: boolean
+  isConfidential: (resource: PatchedResource) => boolean
 }
 
 /** What the fields of others are planned for. */
@@ -83,9 +98,9 @@ export function planFields(
   patch: readonly DesiredInput[] | undefined,
   circumstances: Circumstances,
 ): FieldsPlan {
-  const { identity, isGoing, progress } = circumstances
+  const { identity, isGoing, progress, isConfidential } = circumstances
   const stored = patchedBy(world.object, identity)
-  const { wanted, findings } = wantedFields(world, patches, isGoing ? [] : (patch ?? []))
+  const { wanted, findings } = wantedFields(world, patches, isGoing ? [] : (patch ?? []), isConfidential)
   const isKept = (one: PatchedFields) =>
     isGoing || (patch === undefined && patches.some((declared) => isOfResource(one, declared)))
   const plan: FieldsPlan = { record: undefined, fields: [], held: [], delayed: [], findings }
@@ -94,15 +109,13 @@ export function planFields(
     if (object !== undefined) return [setting(world, one, object, circumstances, plan)]
     if (isKept(one)) return [one]
     if (progress.givenBack.has(fieldsId(one))) return []
-    plan.fields.push(giveBackOf(world.object, one, identity))
+    plan.fields.push(giveBackOf(world.object, one, identity, patches))
     return [one]
   })
   const known = new Set(stored.map(fieldsId))
-  for (const [id, object] of wanted) if (!known.has(id)) next.push(object.fields)
-  if (next.length > MOST_PATCHED)
-    findings.push(
-      `the function sets fields of ${next.length} objects, with those that are not given back yet: ${MOST_PATCHED} at most`,
-    )
+  const added = [...wanted].flatMap(([id, { fields }]) => (known.has(id) ? [] : [fields]))
+  // What is not wanted any more is given back before there is room for others.
+  next.push(...added.slice(0, Math.max(0, MOST_PATCHED - next.length)))
   if (!sameJson(next, stored)) plan.record = { value: patchRecord(world.object, next) }
   return plan
 }
@@ -114,19 +127,66 @@ export const isGivingBack = (object: KubeObject, identity: string): boolean =>
   patchedBy(object, identity).length > 0
 
 /** Returns the writes that give back all fields of the primary. */
-export const giveBackAll = (primary: KubeObject, identity: string): FieldsWrite[] =>
-  patchedBy(primary, identity).map((one) => giveBackOf(primary, one, identity))
+export const giveBackAll = (
+  primary: KubeObject,
+  identity: string,
+  { patches = [] }: Pick<ReconcilerSpec, 'patches'>,
+): FieldsWrite[] => patchedBy(primary, identity).map((one) => giveBackOf(primary, one, identity, patches))
 
-function giveBackOf(primary: KubeObject, fields: PatchedFields, identity: string): FieldsWrite {
+function giveBackOf(
+  primary: KubeObject,
+  fields: PatchedFields,
+  identity: string,
+  patches: readonly PatchedResource[],
+): FieldsWrite {
   const { kind, namespace, name } = fields
   const object = { apiVersion: apiVersionOf(fields), kind, metadata: { name, ...(namespace && { namespace }) } }
   const manager = patchManagerOf(identity, primary)
-  return { verb: 'giveBack', fields, object, manager, observed: undefined, fingerprint: '' }
+  const takes = patches.find((declared) => isOfResource(fields, declared))?.takes
+  const before = declaredBefore(fields, takes)
+  return { verb: 'giveBack', fields, object, before, isTaking: false, manager, observed: undefined, fingerprint: '' }
+}
+
+/** Returns the recorded values of before of fields that are still declared. The record is a text that users can edit. */
+const declaredBefore = ({ before = {} }: PatchedFields, takes: readonly string[] = []): FieldsWrite['before'] =>
+  Object.fromEntries(Object.entries(before).filter(([path]) => takes.includes(path)))
+
+/** Returns the values that return to the object: those of fields that are not set any more, and that `has` knows. */
+export function returnedBy({ before, object }: FieldsWrite, has: (path: string) => boolean): FieldsWrite['before'] {
+  const returned = Object.entries(before).filter(([path]) => valueAt(object, path) === undefined && has(path))
+  return Object.fromEntries(returned)
+}
+
+/** Whether a field may be taken over, and has the value that was recorded. `field`: `.spec.replicas`, or `.spec.replicas: …` */
+export function isAsBefore({ before, isTaking }: FieldsWrite, field: string, found: KubeObject): boolean {
+  const path = field.slice(1).replace(/: .*/s, '')
+  return isTaking && path in before && (valueAt(found, path) ?? null) === before[path]
+}
+
+const valueAt = (object: KubeObject, path: string): unknown => valuesAt(object, path)[0]
+
+/** Returns the object with these values, by path. A null leaves its field out. */
+export function withValues(object: KubeObject, values: FieldsWrite['before']): KubeObject {
+  const result = structuredClone(object) as unknown as Record<string, unknown>
+  for (const [path, value] of Object.entries(values)) {
+    if (value === null) continue
+    const steps = path.split('.')
+    const last = steps.pop() ?? path
+    let inner = result
+    for (const step of steps) {
+      const next = isRecord(inner[step]) ? inner[step] : {}
+      inner[step] = next
+      inner = next
+    }
+    inner[last] = value
+  }
+  return result as unknown as KubeObject
 }
 
 interface WantedFields {
   fields: PatchedFields
   object: KubeObject
+  takes: readonly string[] | undefined
 }
 
 /** Decides about one recorded object. Adds its write to the plan, and returns what the record must have. */
@@ -138,40 +198,53 @@ function setting(
   plan: FieldsPlan,
 ): PatchedFields {
   const id = fieldsId(stored)
+  const taken = progress.taken.get(id)
+  const observed = world.patched.find((other) => isPlace(stored, other))
+  const before = beforeOf(stored, wanted, observed, taken)
+  const { before: _, ...known } = stored
   // The declared version replaces that of an earlier declaration.
-  const one: PatchedFields = { ...stored, ...wanted.fields }
-  const observed = world.patched.find((other) => isPlace(one, other))
+  const one: PatchedFields = { ...known, ...wanted.fields, ...(Object.keys(before).length > 0 && { before }) }
+  const contest = lasting(one.contest, now)
+  const isCounted = contest?.at === now.getTime()
   const object = withTimes(wanted.object, observed, now)
   const content = keyed(contentOf(object))
   const paths = pathsOf(object)
   const manager = patchManagerOf(identity, world.object)
+  // A field is taken over when it has been refused and counted: so the first time as well.
+  const isTaking = isCounted && taken !== undefined && taken.every(({ field }) => field.slice(1) in before)
   const write: FieldsWrite = {
     verb: 'setFields',
     fields: one,
     object,
+    before,
+    isTaking,
     manager,
     observed,
-    fingerprint: fingerprint([manager, object]),
+    fingerprint: fingerprint([manager, object, before]),
   }
+  const returned = Object.keys(returnedBy(write, () => true))
   if (observed !== undefined) {
     const { resourceVersion } = observed.metadata
-    if (noOps[fieldsTarget(observed, one)] === `${resourceVersion} ${write.fingerprint}`) return { ...one, paths }
-    if (one.paths === paths && covers(content, keyed(observed))) return one
+    if (noOps[fieldsTarget(observed, one)] === `${resourceVersion} ${write.fingerprint}`) {
+      const left = Object.entries(before).filter(([path]) => !returned.includes(path))
+      const { before: __, ...set } = one
+      return { ...set, paths, ...(left.length > 0 && { before: Object.fromEntries(left) }) }
+    }
+    if (one.paths === paths && returned.length === 0 && covers(content, keyed(observed))) return one
   }
-  const contest = lasting(one.contest, now)
   const on = world.object.metadata.generation
   const count = (taken: readonly TakenField[]): PatchedFields => {
-    const { times, at, manager, fields } = counted(contest, taken, now)
+    // A field that is not taken over is why the write is refused.
+    const others = taken.filter(({ field }) => !(field.slice(1) in before))
+    const { times, at, manager, fields } = counted(contest, others.length > 0 ? others : taken, now)
     const by = { ...(manager !== undefined && { manager }), ...(on !== undefined && { on }) }
     return { ...one, contest: { times, at, ...by, fields: fields.slice(0, 1) } }
   }
-  const isCounted = contest?.at === now.getTime()
-  const taken = progress.taken.get(id)
   if (taken !== undefined) return isCounted ? sent(one) : count(taken)
   if (contest !== undefined && !isCounted && one.contest?.on === on) {
     const until = new Date(contest.at + delayMs(contest))
     if (until > now) {
-      if (contest.manager === undefined) plan.delayed.push({ until })
+      if (isFight(contest, before)) plan.delayed.push({ until })
       else plan.held.push({ write, message: messageOf(write, contest, until) })
       return one
     }
@@ -189,18 +262,43 @@ function setting(
   }
 }
 
+/**
+ * Returns the values of before of the fields that may be taken over, as the record must have them: those of the first
+ * time, and of the last change by another manager. A field that is not set any more keeps its value until it has returned.
+ */
+function beforeOf(
+  stored: PatchedFields,
+  { object, takes = [] }: WantedFields,
+  observed: KubeObject | undefined,
+  taken: readonly TakenField[] = [],
+): FieldsWrite['before'] {
+  const before = declaredBefore(stored, takes)
+  if (observed === undefined) return before
+  const isNew = (path: string) => !(path in before) || taken.some(({ field }) => field === `.${path}`)
+  const found = takes
+    .filter((path) => valueAt(object, path) !== undefined && isNew(path))
+    .map((path) => [path, valueAt(observed, path) ?? null])
+  return { ...before, ...Object.fromEntries(found) }
+}
+
 const messageOf = ({ object }: FieldsWrite, { manager, fields }: Contest, until: Date): string =>
   `cannot set fields of ${called(object)}: ${JSON.stringify(manager)} has ${fields.join(', ')}; tried again after ${until.toISOString()}`
 
 /** Returns the wanted objects by fieldsId(), and the faults of the outcome. */
-function wantedFields(world: Patching, patches: readonly PatchedResource[], patch: readonly DesiredInput[]) {
+function wantedFields(
+  world: Patching,
+  patches: readonly PatchedResource[],
+  patch: readonly DesiredInput[],
+  isConfidential: Circumstances['isConfidential'],
+) {
   const wanted = new Map<string, WantedFields>()
   const findings: string[] = []
   for (const input of patch) {
     const object = asGiven(input)
     const isStatus = 'status' in object
     const declared = patches.find((one) => isDeclared(one, object, isStatus))
-    const faults = declared === undefined ? [undeclared(object, isStatus)] : faultsOf(world, object, declared)
+    const faults =
+      declared === undefined ? [undeclared(object, isStatus)] : faultsOf(world, object, declared, isConfidential)
     findings.push(...faults)
     if (declared === undefined || faults.length > 0 || Object.keys(contentOf(object)).length === 0) continue
     const { group, version, resource, kind } = declared
@@ -208,8 +306,10 @@ function wantedFields(world: Patching, patches: readonly PatchedResource[], patc
     const place = { ...(namespace !== undefined && { namespace }), name, ...(isStatus && { status: true as const }) }
     const fields = { group, version, resource, kind, ...place }
     if (wanted.has(fieldsId(fields))) findings.push(`${called(object)} is in "patch" twice`)
-    wanted.set(fieldsId(fields), { fields, object })
+    wanted.set(fieldsId(fields), { fields, object, takes: declared.takes })
   }
+  if (wanted.size > MOST_PATCHED)
+    findings.push(`the function sets fields of ${wanted.size} objects for one object: ${MOST_PATCHED} at most`)
   return { wanted, findings }
 }
 
@@ -232,7 +332,13 @@ function undeclared(object: KubeObject, isStatus: boolean): string {
 const IDENTIFYING = ['name', 'namespace']
 const SETTABLE = [...IDENTIFYING, 'labels', 'annotations']
 
-function faultsOf(world: Patching, object: KubeObject, { within, status }: PatchedResource): string[] {
+function faultsOf(
+  world: Patching,
+  object: KubeObject,
+  declared: PatchedResource,
+  isConfidential: Circumstances['isConfidential'],
+): string[] {
+  const { within, status, takes = [] } = declared
   const { metadata, apiVersion: _, kind: __, status: ___, ...content } = object
   const what = `cannot set fields of ${called(object)}`
   if (typeof metadata.name !== 'string') return [`the function returned a ${object.kind} in "patch" without a name`]
@@ -250,6 +356,11 @@ function faultsOf(world: Patching, object: KubeObject, { within, status }: Patch
   if (stray.length > 0) return [`${what}: metadata.${stray[0]} cannot be set: return ${allowed.join(', ')} only`]
   if (status === true && Object.keys(content).length > 0)
     return [`${what}: "status" and ${Object.keys(content)[0]} are in one object: return two`]
+  const whole = takes.find((path) => typeof valueAt(object, path) === 'object')
+  if (whole !== undefined)
+    return [`${what}: ${whole} is not one value, so that "takes" cannot name it: name its fields`]
+  if (takes.length > 0 && isConfidential(declared))
+    return [`${what}: the kind is confidential, and a value of before would be in an annotation: leave out "takes"`]
   return mapFaults(metadata).map((fault) => `${what}: ${fault}`)
 }
 
@@ -271,8 +382,8 @@ export const fieldsId = ({ group, resource, namespace = '', name, status }: Patc
   JSON.stringify([group, resource, namespace, name, status === true])
 
 /** Equal for writes of the same content. */
-export const fieldsWriteId = ({ verb, fields, fingerprint: content }: FieldsWrite): string =>
-  `${verb} ${fieldsId(fields)} ${content}`
+export const fieldsWriteId = ({ verb, fields, fingerprint: content, isTaking }: FieldsWrite): string =>
+  `${verb} ${fieldsId(fields)} ${content} ${isTaking}`
 
 /** Returns the object without the fields that identify it. */
 function contentOf(object: KubeObject): Record<string, unknown> {

@@ -15,7 +15,7 @@ export {
   TooMuchStateError,
   UnsettledError,
 } from './errors.ts'
-export { type FieldsWrite, isGivingBack } from './fields.ts'
+export { type FieldsWrite, isAsBefore, isGivingBack, returnedBy, withValues } from './fields.ts'
 export { deepFreeze, isFinalizing } from './input.ts'
 export type { MetadataWrite } from './metadata.ts'
 export type { MetricChange } from './metrics.ts'

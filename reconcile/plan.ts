@@ -1,4 +1,4 @@
-import type { Effect, EventReport, KubeObject, ObjectMeta } from '#contracts'
+import type { Effect, EventReport, KubeObject, ObjectMeta, ResourceRef } from '#contracts'
 import type { Due } from '#queue/terms'
 import { keepsStatus, type OwnedResource, type ReconcilerSpec } from '#spec'
 import { braked, CONTESTED_ANNOTATION, type Delayed, fightsIn, isDelayed, missingFields, type Taking } from './brake.ts'
@@ -87,7 +87,7 @@ export interface Circumstances {
   /** Left out: this pass has set no fields of others. */
   progress?: FieldsProgress
   /** Whether the contents of the resource are confidential. Then they have no fingerprint either. */
-  isConfidential: (resource: OwnedResource) => boolean
+  isConfidential: (resource: ResourceRef) => boolean
 }
 
 /** Returns the writes that are necessary to reach the desired state of the outcome. */
@@ -111,7 +111,7 @@ export function plan(
   const isComplete = outcome.apply !== undefined && place === undefined
   const [removed] = desired.objects.flatMap(({ stage }) => (stage?.action === 'Remove' ? stage.number : []))
   const deletes = isComplete ? prune(world, desired.objects, isGoing) : []
-  const { delayed, ...fields } = planFields(spec, world, outcome.patch, { identity, now, noOps, progress, isGoing })
+  const { delayed, ...fields } = planFields(spec, world, outcome.patch, { ...circumstances, progress, isGoing })
   const planned = [...needed.map(({ write }) => write), ...delayed, ...(metadata ? [metadata] : [])]
   return {
     ...fields,

@@ -133,12 +133,13 @@ function pausePatch(object: KubeObject, now: Date): StatusPatch | undefined {
 
 /**
  * The rounds of a pass. Each calls the function, and sends the first writes that its outcome requires, in this order:
- * owned objects, the record of fields of others, these fields, the labels and annotations of the object, its status, its effect, and its deletion after all others.
- * The next round decides on the result.
+ * owned objects, the record of fields of others, these fields, the labels and annotations of the object, its status, its
+ * effect, and its deletion after all others. The next round decides on the result.
  */
 function* rounds(pass: Pass): Asking<End> {
   const { run } = pass
   const places = new Set<number>()
+  let ofFields = 0
   for (let round = 1; ; round++) {
     if (pass.excess !== undefined) throw failed(pass.excess)
     if (run.of.spec.external !== undefined && pass.external === undefined) {
@@ -149,9 +150,12 @@ function* rounds(pass: Pass): Asking<End> {
     let planned = feasible(pass, outcome)
     const { record, metadata, status, effect, requeue } = planned
     if (planned.stages.some((writes) => writes.length > 0)) planned = yield* writeOwned(pass, planned)
-    else if (record !== undefined) yield* writeRecord(pass, record.value)
-    else if (planned.fields.length > 0) planned = yield* writeFields(pass, planned)
-    else if (metadata !== undefined) planned = yield* writeMetadata(pass, planned, metadata)
+    else if (record !== undefined || planned.fields.length > 0) {
+      if (record !== undefined) yield* writeRecord(pass, record.value)
+      else planned = yield* writeFields(pass, planned)
+      // The records around a write of fields are no results on which the function decides.
+      if (ofFields++ < MAX_ROUNDS) round--
+    } else if (metadata !== undefined) planned = yield* writeMetadata(pass, planned, metadata)
     else if (status !== undefined) yield* writeStatus(pass, status)
     else if (effect !== undefined) {
       const isPerformed = yield* perform(pass, effect, planned)
@@ -294,7 +298,7 @@ function eventsOf(write: Write, { adopted }: Written): EventReport[] {
 function* giveBack(pass: Pass): Asking<void> {
   const { run, world } = pass
   const { identity, spec } = run.of
-  const refused = yield* sendFields(pass, giveBackAll(world.object, identity))
+  const refused = yield* sendFields(pass, giveBackAll(world.object, identity, spec))
   const left = patchedBy(world.object, identity).filter((one) => !pass.progress.givenBack.has(fieldsId(one)))
   if (left.length < patchedBy(world.object, identity).length) {
     const result = yield* sendRecord(pass, patchRecord(world.object, left))
@@ -344,6 +348,7 @@ function* sendFields(pass: Pass, writes: readonly FieldsWrite[]): Asking<Refused
     } else if (write.verb === 'giveBack') givenBack.add(id)
     else if (result.object !== undefined) {
       const { object } = result
+      taken.delete(id)
       pass.world = withPatched(pass.world, object)
       noteNoOp(pass, fieldsTarget(object, write.fields), `${object.metadata.resourceVersion} ${write.fingerprint}`)
     }

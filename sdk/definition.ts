@@ -141,6 +141,13 @@ export interface PatchedKind extends Kind<unknown> {
    */
   readonly status?: true
   /**
+   * Single values that are taken from other managers too: `['spec.replicas']`. The value of before returns when they are
+   * given back.
+   *
+   * @default a field that another manager has set to another value is refused
+   */
+  readonly takes?: readonly string[]
+  /**
    * Cluster: objects in all namespaces. Namespace: those in the namespace of the object, and cluster-scoped ones.
    *
    * @default 'Namespace'

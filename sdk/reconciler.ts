@@ -77,7 +77,7 @@ export const RELATED_OPTIONS = keysOf<Omit<RelatedKind, keyof Kind>>({
   within: true,
   metadataOnly: true,
 })
-const PATCHED_OPTIONS = keysOf<Omit<PatchedKind, keyof Kind>>({ status: true, within: true })
+const PATCHED_OPTIONS = keysOf<Omit<PatchedKind, keyof Kind>>({ status: true, takes: true, within: true })
 /** Keys of a kind or a resource. */
 const KIND_FIELDS = ['group', 'version', 'resource', 'kind', 'strategy', 'adopt', 'parse', 'of', 'outcomeStatus', 'crd']
 export const BACKOFF_OPTIONS = keysOf<Backoff>({ initialSeconds: true, maxSeconds: true, jitter: true })

@@ -89,8 +89,10 @@ function shown(
 ): string {
   const rows = removals.map(({ kind, name, result, because = '' }) => [kind, name, result, because])
   const waiting = held.map(
-    ({ reconciler, objects }) =>
-      `${objects.length} objects cannot be deleted without function ${reconciler}: ${objects.slice(0, SHOWN).join(', ')}${objects.length > SHOWN ? ', …' : ''}`,
+    ({ reconciler, objects, patching }) =>
+      `${objects.length} objects cannot be deleted without function ${reconciler}: ${objects.slice(0, SHOWN).join(', ')}${objects.length > SHOWN ? ', …' : ''}${
+        patching === 0 ? '' : `; for ${patching} of them it has set fields of others, which then stay`
+      }`,
   )
   const queued = Object.entries(keys ?? {}).map(
     ([name, count]) => `${count} keys of ${name} are queued or wait; bridges sweep them when it is gone`,

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject } from '#contracts'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
 import { type CustomResourceDefinition, definitionsOf, manifest, type Reconciler } from '#sdk'
-import { finalizerOf, finalizersWithout, identityOf } from '#spec'
+import { finalizerOf, finalizersWithout, identityOf, patchedBy } from '#spec'
 import type { Installed } from './install.ts'
 import {
   earlierRights,
@@ -36,6 +36,8 @@ export interface Held {
   finalizer: string
   /** `namespace/name`, or the name. */
   objects: string[]
+  /** How many of them have set fields of objects of others: these stay if the finalizers are released. */
+  patching: number
 }
 
 export interface UninstallPlan {
@@ -179,8 +181,11 @@ async function removalOf(kube: KubeClient, object: KubeObject, because?: string)
 export async function heldBy(kube: KubeClient, functions: readonly Reconciler[], team = false): Promise<Held[]> {
   const held: Held[] = []
   for (const one of functions) {
-    const objects = (await holdersOf(kube, one, team)).map(titleOf)
-    if (objects.length > 0) held.push({ reconciler: one.name, finalizer: finalizerOf(identity(one)), objects })
+    const holding = await holdersOf(kube, one, team)
+    const objects = holding.map(titleOf)
+    const patching = holding.filter((object) => patchedBy(object, identity(one)).length > 0).length
+    if (objects.length > 0)
+      held.push({ reconciler: one.name, finalizer: finalizerOf(identity(one)), objects, patching })
   }
   return held
 }

@@ -21,6 +21,11 @@ const patchedFields = z.object({
   status: z.literal(true).optional(),
   /** A digest of the paths of the fields that were applied last. Left out: nothing is known to be applied. */
   paths: z.string().max(32).optional(),
+  /**
+   * The values of before, by path, of fields that may be taken over: `{ 'spec.replicas': 3 }`. Null: there was none. They
+   * are recorded before the fields are set.
+   */
+  before: z.record(z.string().max(120), z.union([z.string().max(1024), z.number(), z.boolean()]).nullable()).optional(),
   /** The last corrections of these fields: see Contest in reconcile/brake.ts. */
   contest: z
     .object({

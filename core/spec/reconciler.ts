@@ -147,14 +147,35 @@ const eventPath = z
   .max(1000)
   .regex(FIELD_PATH, "write a path in a CloudEvent, such as subject, data.order.id or data['order-id']")
 
-const patched = z.object({
-  ...resourceRef,
-  status: z.literal(true).optional().describe('The fields of the subresource status. Left out: all fields but these.'),
-  within: z
-    .enum(['Namespace', 'Cluster'])
-    .default('Namespace')
-    .describe('Namespace: in the namespace of the primary, and cluster-scoped objects. Cluster: anywhere.'),
-})
+const takesNoStatus = 'takes is for the spec: the controller of the kind would set its status again'
+
+const patched = z
+  .object({
+    ...resourceRef,
+    status: z
+      .literal(true)
+      .optional()
+      .describe('The fields of the subresource status. Left out: all fields but these.'),
+    takes: z
+      .array(
+        z
+          .string()
+          .max(120)
+          .regex(/^spec(\.[A-Za-z][-\w]*)+$/, 'write a path in the spec to one value, such as spec.replicas'),
+      )
+      .min(1)
+      .max(16)
+      .optional()
+      .describe(
+        'Single values that are taken from other managers too: spec.replicas. The value of before returns when they are given back.',
+      ),
+    within: z
+      .enum(['Namespace', 'Cluster'])
+      .default('Namespace')
+      .describe('Namespace: in the namespace of the primary, and cluster-scoped objects. Cluster: anywhere.'),
+  })
+  .refine(({ status, takes }) => !(status && takes), { path: ['takes'], message: takesNoStatus })
+  .meta({ 'x-kubernetes-validations': [{ rule: '!has(self.status) || !has(self.takes)', message: takesNoStatus }] })
 
 /** Whether an object's metadata suffice to evaluate every requirement of a field selector. */
 export function isOfMetadata(fieldSelector: string): boolean {

@@ -1,10 +1,10 @@
-import { apiVersionOf, ConflictError, type KubeObject, type ResourceRef } from '#contracts'
+import { apiVersionOf, type KubeObject, type ResourceRef } from '#contracts'
 import { isNotFound, type KubeClient, resourcePath, servedResources } from '#kube'
-import { called, type FieldsWrite, RefusedError, type Written } from '#reconcile'
+import { called, type FieldsWrite, isAsBefore, RefusedError, returnedBy, type Written, withValues } from '#reconcile'
 import { PATCH_RECORDS, patchRecordOf } from '#spec'
 import { fieldsOfOthers, isStale, refusalOf, takenFrom, undefinedIfGone } from '../errors.ts'
 import { PRIORITY } from '../gate.ts'
-import { isObjectGone, type WriteRequests, type WritingRun } from './write-requests.ts'
+import { isObjectGone, moved, type WriteRequests, type WritingRun } from './write-requests.ts'
 import type { WriteThrough } from './write-through.ts'
 
 const CRDS: ResourceRef = {
@@ -14,8 +14,8 @@ const CRDS: ResourceRef = {
 }
 
 /**
- * Sets fields of objects of others, and gives them back, each by server-side apply without force, bound to the uid: it
- * never creates an object.
+ * Sets fields of objects of others, and gives them back, each by server-side apply that is bound to the uid: it never
+ * creates an object. It forces nothing but fields that the write may take over.
  */
 export class FieldsWriter {
   readonly #requests: WriteRequests
@@ -28,7 +28,10 @@ export class FieldsWriter {
     this.#run = run
   }
 
-  /** Rejects with a RefusedError, which names the other manager, the missing right, or what is not served. */
+  /**
+   * Rejects with a RefusedError, which names the other manager, the missing right, or what is not served, and with a
+   * ConflictError if the object has changed meanwhile.
+   */
   async write(write: FieldsWrite): Promise<Written> {
     try {
       return await (write.verb === 'giveBack' ? this.#giveBack(write) : this.#set(write))
@@ -39,8 +42,9 @@ export class FieldsWriter {
 
   /** EVENTS may have an older version, or not have the object yet: then the API server is asked. */
   async #set(write: FieldsWrite): Promise<Written> {
-    const { fields, object, observed } = write
-    if (observed !== undefined)
+    const { fields, object, observed, before } = write
+    // What an object had before is compared with the version that is written.
+    if (observed !== undefined && Object.keys(before).length === 0)
       try {
         return await this.#apply(write, fields, object, observed)
       } catch (error) {
@@ -53,23 +57,29 @@ export class FieldsWriter {
   }
 
   async #giveBack(write: FieldsWrite): Promise<Written> {
-    const { fields, object } = write
+    const { object } = write
     const live = await this.#findServed(write)
-    if (live?.found === undefined || !isManager(live.found, write)) return { object: live?.found, isOld: false }
-    try {
-      return await this.#apply(write, live.ref, { ...object, apiVersion: apiVersionOf(live.ref) }, live.found)
-    } catch (error) {
-      if (isStale(error) || isObjectGone(error, object))
-        throw new ConflictError(`${called(object)} has changed while fields of ${fields.resource} were given back`)
-      throw error
-    }
+    if (live?.found === undefined || entryOf(live.found, write) === undefined)
+      return { object: live?.found, isOld: false }
+    return this.#apply(write, live.ref, { ...object, apiVersion: apiVersionOf(live.ref) }, live.found)
   }
 
-  async #apply({ verb, fields, manager }: FieldsWrite, ref: ResourceRef, object: KubeObject, found: KubeObject) {
-    const bound = { ...object, metadata: { ...object.metadata, uid: found.metadata.uid } } as KubeObject
+  async #apply(write: FieldsWrite, ref: ResourceRef, object: KubeObject, found: KubeObject): Promise<Written> {
+    const { verb, fields, manager, before } = write
+    const { uid, resourceVersion } = found.metadata
+    const { fieldsV1 } = entryOf(found, write) ?? {}
+    const returned = returnedBy(write, (path) => hasField(fieldsV1, path.split('.')))
+    const isExact = Object.keys(before).length > 0
+    const bound = withValues(object, returned)
+    bound.metadata = { ...bound.metadata, uid, ...(isExact && { resourceVersion }) }
     const subresource = fields.status && 'status'
-    const target = { verb, ref, object: bound, observed: found, subresource } as const
-    return this.#through.passed(ref, await this.#requests.apply(target, PRIORITY.create, manager, () => false))
+    const target = { verb, ref, object: bound, observed: isExact ? undefined : found, subresource } as const
+    const mayTake = (others: readonly string[]) => others.every((text) => isAsBefore(write, text, found))
+    const after = await this.#requests.apply(target, PRIORITY.create, manager, mayTake)
+    const paths = Object.keys(returned).filter((path) => returned[path] !== null)
+    if (paths.length === 0) return this.#through.passed(ref, after)
+    const left = withoutFields(after, write, paths)
+    return this.#through.passed(ref, await this.#requests.patch({ verb, ref, object: bound }, left))
   }
 
   #find(ref: ResourceRef, { metadata }: KubeObject): Promise<KubeObject | undefined> {
@@ -120,9 +130,10 @@ export class FieldsWriter {
       const taken = takenFrom(error, manager)
       const isOurs = taken.some((one) => one.manager?.startsWith(PATCH_RECORDS))
       const whose = isOurs ? ` (${PATCH_RECORDS}NAME/… is Reconciler NAME for another of its objects)` : ''
-      const message = `${what}: others have them: ${fields.join('; ')}${whose}. Let the other manager leave them out, or do not return them`
+      const message = `${what}: others have them: ${fields.join('; ')}${whose}. Let the other manager leave them out, or do not return them${status ? '' : ', or name single values of the spec in "takes"'}`
       return new RefusedError(message, { reason: 'FieldConflict', taken, cause: error })
     }
+    if (isStale(error) || (verb === 'giveBack' && isObjectGone(error, object))) return moved(object, error)
     const refused = refusalOf(error, what)
     if (!(refused instanceof RefusedError)) return refused
     if (verb === 'setFields') {
@@ -135,18 +146,57 @@ export class FieldsWriter {
   }
 }
 
-/** Whether the manager of the write still has fields. `found`: as the API server has it. */
-function isManager({ metadata: { managedFields } }: KubeObject, { manager, fields }: FieldsWrite): boolean {
-  const all: unknown = managedFields
-  return (
-    Array.isArray(all) &&
-    all.some(
-      (one: { manager?: string; operation?: string; subresource?: string }) =>
-        one.manager === manager &&
-        one.operation === 'Apply' &&
-        (one.subresource === 'status') === (fields.status === true),
-    )
+interface ManagedFields {
+  manager?: string
+  operation?: string
+  subresource?: string
+  fieldsV1?: FieldSet
+}
+
+/** The form of `fieldsV1` in the API: `{ 'f:spec': { 'f:replicas': {} } }`. */
+interface FieldSet {
+  [name: string]: FieldSet
+}
+
+const managedFieldsOf = ({ metadata: { managedFields } }: KubeObject): ManagedFields[] =>
+  Array.isArray(managedFields) ? managedFields : []
+
+/** Returns the fields that the manager of the write has. `found`: as the API server has it. */
+const entryOf = (found: KubeObject, { manager, fields }: FieldsWrite): ManagedFields | undefined =>
+  managedFieldsOf(found).find(
+    (one) =>
+      one.manager === manager &&
+      one.operation === 'Apply' &&
+      (one.subresource === 'status') === (fields.status === true),
   )
+
+function hasField(fields: FieldSet | undefined, [step, ...others]: readonly string[]): boolean {
+  if (step === undefined || fields === undefined) return step === undefined
+  return hasField(fields[`f:${step}`], others)
+}
+
+/**
+ * Returns the patch by which the manager of the write lets go of fields, and they keep their values: they then belong to
+ * nobody, so that their owner can write them again without a conflict. An apply without them would remove them.
+ */
+function withoutFields(after: KubeObject, write: FieldsWrite, paths: readonly string[]): object {
+  const own = entryOf(after, write)
+  const left = paths.reduce<FieldSet | undefined>((all, path) => withoutField(all, path.split('.')), own?.fieldsV1)
+  const managedFields = managedFieldsOf(after).flatMap((one) =>
+    one !== own ? [one] : left === undefined ? [] : [{ ...one, fieldsV1: left }],
+  )
+  const { uid, resourceVersion } = after.metadata
+  // The API server ignores an empty list. One empty entry stands for it.
+  return { metadata: { uid, resourceVersion, managedFields: managedFields.length > 0 ? managedFields : [{}] } }
+}
+
+/** Returns undefined if nothing is left. */
+function withoutField(fields: FieldSet | undefined, [step, ...others]: readonly string[]): FieldSet | undefined {
+  if (fields === undefined || step === undefined) return undefined
+  const { [`f:${step}`]: inner, ...left } = fields
+  const rest = withoutField(inner, others)
+  const all = { ...left, ...(rest && { [`f:${step}`]: rest }) }
+  return Object.keys(all).length === 0 ? undefined : all
 }
 
 /** Whether there is a CustomResourceDefinition, of which no version may be served. */

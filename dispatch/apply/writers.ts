@@ -39,8 +39,8 @@ import { WriteThrough } from './write-through.ts'
  *     #refused           makes other answers a RefusedError, or leaves them as an error that may pass
  *   PrimaryWriter        status, finalizers, metadata and deletion of the primary
  *     #write             sends and stores in the same way
- *   FieldsWriter         fields of objects of others: dispatch/apply/fields-writer.ts
  *     #refused           if the primary is gone: GoneError; if it has changed: ConflictError, EVENTS has the new version
+ *   FieldsWriter         fields of objects of others: dispatch/apply/fields-writer.ts
  */
 
 export interface WritersDeps extends WriteRequestsDeps {

@@ -1,7 +1,7 @@
 import type { EventReport, KubeObject } from '#contracts'
 import type { KubeClient } from '#kube'
 import { type Difference, differences, NoOpWrites, WITHHELD } from '#reconcile'
-import { PATCH_RECORDS, retainerOf } from '#spec'
+import { retainerOf } from '#spec'
 import { undefinedIfGone } from '../errors.ts'
 import type { ReconciliationDeps } from '../run/dependencies.ts'
 import type { RunStep } from '../run/trail.ts'
@@ -27,8 +27,11 @@ export type DryRunStep =
  */
 export function dryRunDeps<Deps extends ReconciliationDeps>(deps: Deps, note: (step: DryRunStep) => void): Deps {
   const { kube, events, observe } = deps
-  /** The primary as it would be: later observations of the run begin with it. */
+  /** The uid of the primary, and the primary as it would be: later observations of the run begin with it. */
+  let primary: string | undefined
   let written: KubeObject | undefined
+  /** A change is told once, although each answer has only its own change: a later one has the former record of fields. */
+  const told = new Set<string>()
   const isConfidential = (path: string) => events.isReferenceOnly(resourceOf(path))
   return {
     ...deps,
@@ -41,19 +44,22 @@ export function dryRunDeps<Deps extends ReconciliationDeps>(deps: Deps, note: (s
       if (would === 'change' && found.length === 0) return
       const shown = isConfidential(path) ? found.map(withheld) : found
       const retained = retainerOf(object) && { retained: true as const }
-      note({ would, kind, namespace, name, differences: shown, ...retained })
+      const step = { would, kind, namespace, name, differences: shown, ...retained } as const
+      const text = JSON.stringify(step)
+      if (!told.has(text)) note(step)
+      told.add(text)
     }),
     events: {
       async observe(query) {
-        const found = await events.observe(query)
-        const isSame = written !== undefined && found.primary?.object.metadata.uid === written.metadata.uid
-        return isSame && found.primary
-          ? { ...found, primary: { ...found.primary, object: written as KubeObject } }
+        const found = await events.observe({ ...query, withView: false })
+        primary = found.primary?.object.metadata.uid
+        return found.primary && written?.metadata.uid === primary
+          ? { ...found, primary: { ...found.primary, object: written } }
           : found
       },
       isReferenceOnly: (ref) => events.isReferenceOnly(ref),
       async put(_ref, _verb, object) {
-        if (hasRecord(object)) written = object
+        if (object.metadata.uid === primary) written = object
         return { outcome: 'stored', sequence: 0, origin: undefined, formerOwners: [] }
       },
     },
@@ -103,10 +109,6 @@ function dryRunClient(kube: KubeClient, note: NoteChange): KubeClient {
       ),
   }
 }
-
-/** Whether fields of others are recorded on the object. */
-const hasRecord = ({ metadata: { annotations = {} } }: KubeObject): boolean =>
-  Object.keys(annotations).some((name) => name.startsWith(PATCH_RECORDS))
 
 const withheld = ({ path, ...values }: Difference): Difference =>
   /^\.(?:kind|apiVersion|metadata)\b/.test(path)

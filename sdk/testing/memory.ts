@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { ConflictError, controllerOf, isRecord, type KubeObject } from '#contracts'
 import type { TakenField } from '#reconcile'
+import { valuesAt } from '#spec'
 
 /** The fields that identify an object. */
 export interface Identity {
@@ -130,21 +131,28 @@ export class Memory {
 
   /**
    * Applies some fields by one of several managers. A field that it no longer sets is removed, unless another manager sets
-   * it too, or has changed it.
+   * it too, or has changed it. `sent`: with the values of fields that then belong to nobody.
    */
-  applyFields(wanted: KubeObject, manager: string): KubeObject {
+  applyFields(wanted: KubeObject, manager: string, sent = wanted): KubeObject {
     const before = this.find(wanted)
     if (before === undefined) throw new ConflictError(`${nameOf(wanted)} is gone`)
     const { uid = '' } = before.metadata
     const own = `${uid} ${manager}`
-    const fields = fieldsIn(wanted)
+    const fields = fieldsIn(sent)
     const others = [...this.#wanted].flatMap(([key, one]) =>
       key !== own && (key === uid || key.startsWith(`${uid} `)) ? [fieldsIn(one)] : [],
     )
     const last = this.#fieldsOf(before, manager)
-    if (Object.keys(fields).length === 0) this.#wanted.delete(own)
+    if (Object.keys(fieldsIn(wanted)).length === 0) this.#wanted.delete(own)
     else this.#wanted.set(own, wanted)
     return this.#replace(before, overlaid(without(before, last, [fields, ...others]), fields) as KubeObject)
+  }
+
+  /** Whether the manager has set this field, and nobody has changed it since. */
+  hasField(object: KubeObject, manager: string, path: string): boolean {
+    const last = this.#wanted.get(`${object.metadata.uid} ${manager}`)
+    const value = last && valuesAt(last, path)[0]
+    return value !== undefined && isDeepStrictEqual(value, valuesAt(object, path)[0])
   }
 
   /** Returns the names of the objects of which a manager with this prefix has fields. */

@@ -7,6 +7,7 @@ import {
   called,
   type FieldsWrite,
   GoneError,
+  isAsBefore,
   type MetadataWrite,
   type NoOpWrites,
   type Note,
@@ -15,10 +16,12 @@ import {
   RefusedError,
   reconciled,
   run as reconcileRun,
+  returnedBy,
   type TakenField,
   takeOver,
   type Write,
   type Written,
+  withValues,
 } from '#reconcile'
 import type { Reconciler } from '#sdk'
 import type { SimulatedExternal } from './external.ts'
@@ -201,7 +204,8 @@ class SimulatedDriver {
     return this.#wrote(verb, object, memory.apply(counted(write, memory.takenBack(object))), found)
   }
 
-  #writeFields({ verb, fields, object, manager }: FieldsWrite): Written {
+  #writeFields(write: FieldsWrite): Written {
+    const { verb, fields, object, manager } = write
     const { memory } = this.#run
     this.#admit(verb, object)
     const found = memory.find(object)
@@ -212,8 +216,10 @@ class SimulatedDriver {
     }
     const own = fields.status ? `${manager} status` : manager
     const taken = memory.takenFields(object, own)
-    if (taken.length > 0) throw new RefusedError(`${what}: others have them`, { reason: 'FieldConflict', taken })
-    return this.#wrote(verb, object, memory.applyFields(object, own), found)
+    if (!taken.every(({ field }) => isAsBefore(write, field, found)))
+      throw new RefusedError(`${what}: others have them`, { reason: 'FieldConflict', taken })
+    const returned = returnedBy(write, (path) => memory.hasField(found, own, path))
+    return this.#wrote(verb, object, memory.applyFields(object, own, withValues(object, returned)), found)
   }
 
   /** Applies a merge patch, for the observed version only. */

@@ -274,6 +274,34 @@ describe('a person sees', () => {
     expect(JSON.parse(await runRecord(all))).toEqual(RECORD)
   })
 
+  it('what a run set on objects of others only if they may get their kind in all namespaces it names', async () => {
+    const write = {
+      verb: 'setFields' as const,
+      kind: 'Node',
+      name: 'a',
+      differences: [{ path: '.x', after: 'confidential-value' }],
+    }
+    const node = { apiVersion: 'v1', kind: 'Node', metadata: { name: 'a' } }
+    const laps = [
+      { input: { object: null, owned: {}, related: {} } as never, outcome: { patch: [node] }, writes: [write] },
+    ]
+    const served = async () => [
+      { group: '', version: 'v1', kind: 'Node', resource: 'nodes', namespaced: false, aliases: [] },
+    ]
+    const shown = async (...allowed: string[]) => {
+      const given = ask('/runs/7', [], allows('get sites', 'get configmaps', ...allowed), ['7'])
+      const data = {
+        ...given.data,
+        run: async () => ({ ...RUN, record: { ...RECORD, laps } }),
+        runsOf: async () => [],
+        served,
+      }
+      return (await runPage({ ...given, data })).regions['laps']?.text ?? ''
+    }
+    expect(await shown()).not.toContain('confidential-value')
+    expect(await shown('get nodes')).toContain('confidential-value')
+  })
+
   it('what a run logged only if they may get all its kinds, and else how many lines there are', async () => {
     const lines = [
       {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
+import type { KubeObject } from '#contracts'
 import { resourcePath } from '#kube'
-import { RECONCILERS, RETAINED_FOR, retainedFor } from '#spec'
+import { finalizerOf, patchManagerOf, patchRecord, patchRecordOf, RECONCILERS, RETAINED_FOR, retainedFor } from '#spec'
 import { CONFIG_MAPS, configMap, PODS, pod, SECRETS, secret, silent, until, useFixture, WIDGETS } from './fixture.ts'
 import { createdFor } from './objects.ts'
 
@@ -114,6 +115,72 @@ describe('a reconciler in dry-run mode', () => {
 })
 
 describe('a dry run', () => {
+  it('shows the fields of others that would be set and given back, and touches neither them nor the record', async () => {
+    const patches = [CONFIG_MAPS, SECRETS]
+    const { steps, scene } = await dryRunScene('dry-patches', { owns: [], patches })
+    const { name: namespace } = scene
+    const widget = await scene.widget('w', () => ({}))
+    await scene.ended('w')
+    const manager = patchManagerOf(namespace, widget)
+    for (const [name, data] of [
+      ['theirs', { a: 'theirs' }],
+      ['given', { b: 'ours' }],
+    ] as const) {
+      const path = resourcePath(CONFIG_MAPS, namespace, name)
+      const map = { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name, namespace }, data }
+      await fixture.kube.apply(path, map, { fieldManager: name === 'given' ? manager : 'theirs' })
+      await scene.see(CONFIG_MAPS, name)
+    }
+    await fixture.kube.create(resourcePath(SECRETS, namespace), secret('s', {}))
+    await scene.see(SECRETS, 's')
+    const annotation = patchRecordOf(namespace)
+    const given = {
+      group: '',
+      version: 'v1',
+      resource: 'configmaps',
+      kind: 'ConfigMap',
+      namespace,
+      name: 'given',
+      paths: '',
+    }
+    const annotations = { [annotation]: patchRecord(widget, [given]) }
+    const finalizers = [finalizerOf(namespace)]
+    const path = resourcePath(WIDGETS, namespace, 'w')
+    const recorded = await fixture.kube.patch<KubeObject>(path, { metadata: { annotations, finalizers } }, 'merge')
+    await scene.see(WIDGETS, 'w')
+    const before = await Promise.all(['theirs', 'given'].map((one) => scene.get(CONFIG_MAPS, one)))
+    const fields = (kind: string, name: string, data: object) => ({
+      apiVersion: 'v1',
+      kind,
+      metadata: { name, namespace },
+      data,
+    })
+    for (const [patch, shown] of [
+      [[], ['change given .data']],
+      [
+        [fields('ConfigMap', 'theirs', { c: 'ours' }), fields('Secret', 's', { password: 'aHVudGVyMg==' })],
+        ['change theirs .data.c', 'change s .data'],
+      ],
+    ] as const) {
+      steps.length = 0
+      scene.behave('w', () => ({ patch: [...patch] }))
+      expect(await scene.run('w')).toMatchObject({ result: 'success' })
+      const changes = steps.flatMap(({ would, name, differences }) =>
+        ((differences as { path: string }[] | undefined) ?? []).map((one) => `${would} ${String(name)} ${one.path}`),
+      )
+      for (const one of shown)
+        expect(
+          changes.some((change) => change.startsWith(one)),
+          `${one} in ${changes}`,
+        ).toBe(true)
+    }
+    expect(JSON.stringify(steps)).not.toMatch(/aHVudGVyMg|hunter2/)
+    expect(await Promise.all(['theirs', 'given'].map((one) => scene.get(CONFIG_MAPS, one)))).toEqual(before)
+    expect(await scene.get(WIDGETS, 'w')).toEqual(recorded)
+    expect(scene.writes('w')).toEqual([])
+    await scene.stop()
+  })
+
   it('shows what would be adopted, and what would begin to be retained, be retained from the start, and be given up', async () => {
     const { steps, scene } = await dryRunScene('dry-retained')
     const path = resourcePath(CONFIG_MAPS, scene.name)

@@ -121,6 +121,27 @@ it('gives it what it created before objects were marked, over the size limit too
   await hasSeen('looks', large, value('foreign-map'))
 })
 
+it('sets a key of a Secret of others, tells of a conflict over it, and gives it back', async () => {
+  const theirs = resourcePath(SECRETS, 'default', 'theirs')
+  const dataOf = async () => (await kube.get<KubeObject & { data?: Record<string, string> }>(theirs)).data
+  const made = { apiVersion: 'v1', kind: 'Secret', metadata: { name: 'theirs' }, data: { own: base64(value('own')) } }
+  await kube.apply(theirs, made, { fieldManager: 'them' })
+  await create('lent', 'lend')
+  await until(async () => (await dataOf())?.['key'] === base64(value('lent')))
+  await hasSeen('lent', value('lent'))
+  await kube.patch(theirs, { data: { key: base64(value('taken')) } }, 'merge', { fieldManager: 'thief' })
+  await hasFailed('lent')
+  const { conditions } = await statusOf('lent')
+  expect(conditions).toMatchObject([
+    { reason: 'FieldConflict', message: expect.stringMatching(/\.data\.key: conflict with "thief"/) },
+  ])
+  await kube.patch(theirs, { data: { key: null } }, 'merge', { fieldManager: 'thief' })
+  await until(async () => (await dataOf())?.['key'] === base64(value('lent')))
+  await kube.delete(resourcePath(VAULTS, 'default', 'lent'))
+  await until(async () => (await dataOf())?.['key'] === undefined)
+  expect(await dataOf()).toEqual({ own: base64(value('own')) })
+})
+
 it('tells of failures without the values that were in them', async () => {
   await create('throws', 'throw')
   await create('refuses', 'refuse')

@@ -1,4 +1,4 @@
-import { Deployment, fieldsOf, kind, Namespace, Node, reconciler, resource, Service, z } from 'fairlead'
+import { Deployment, fieldsOf, kind, Namespace, Node, reconciler, resource, Service, StatefulSet, z } from 'fairlead'
 
 /** A kind of others, whose status has conditions. */
 export const Gateway = kind({ group: 'example.net', version: 'v1', kind: 'Gateway', plural: 'gateways' })
@@ -15,6 +15,8 @@ export const Drain = resource({
     team: z.string().optional(),
     /** Of the Deployment `web`. */
     replicas: z.int32().optional(),
+    /** The replicas of the StatefulSet `db`, which are taken from their owner. */
+    size: z.int32().optional(),
     /** Of the Service `web`. */
     note: z.string().optional(),
     /** Of the Gateway `edge`. */
@@ -25,15 +27,22 @@ export const Drain = resource({
 
 const Team = { ...Namespace, within: 'Cluster', selector: 'team' } as const
 
-/** Sets fields of five kinds of others. */
+/** Sets fields of six kinds of others. */
 export const drain = reconciler({
   name: 'drain',
   for: Drain,
   related: [Team],
-  patches: [Node, Namespace, Deployment, Service, { ...Gateway, status: true }],
+  patches: [
+    Node,
+    Namespace,
+    Deployment,
+    Service,
+    { ...StatefulSet, takes: ['spec.replicas'] },
+    { ...Gateway, status: true },
+  ],
   backoff: { initialSeconds: 0.1, maxSeconds: 1 },
   reconcile({ object: { spec, metadata }, related }) {
-    const { nodes, team, replicas, note, reachable } = spec
+    const { nodes, team, replicas, size, note, reachable } = spec
     const { namespace = '' } = metadata
     const web = { name: 'web', namespace }
     const status = reachable === true ? 'True' : 'False'
@@ -46,6 +55,9 @@ export const drain = reconciler({
           fieldsOf(Namespace, { metadata: { name, labels: { draining: 'yes' } } }),
         ),
         ...(replicas === undefined ? [] : [fieldsOf(Deployment, { metadata: web, spec: { replicas } })]),
+        ...(size === undefined
+          ? []
+          : [fieldsOf(StatefulSet, { metadata: { name: 'db', namespace }, spec: { replicas: size } })]),
         ...(note === undefined
           ? []
           : [fieldsOf(Service, { metadata: { ...web, annotations: { 'example.com/note': note } } })]),

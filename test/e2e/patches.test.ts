@@ -4,7 +4,7 @@ import { request } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { buffer } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
-import { Deployment, kind, Namespace, Node, Service } from 'fairlead'
+import { Deployment, kind, Namespace, Node, Service, StatefulSet } from 'fairlead'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parse, stringify } from 'yaml'
 import type { KubeObject, ResourceRef } from '#contracts'
@@ -67,6 +67,13 @@ const gatewayCrd = {
 }
 
 const labels = { app: 'web' }
+const template = { metadata: { labels }, spec: { containers: [{ name: 'c', image: 'busybox' }] } }
+const statefulSet = {
+  apiVersion: 'apps/v1',
+  kind: 'StatefulSet',
+  metadata: { name: 'db' },
+  spec: { serviceName: 'db', selector: { matchLabels: labels }, template },
+}
 const theirs = {
   type: 'Accepted',
   status: 'True',
@@ -160,7 +167,6 @@ beforeAll(async () => {
     ['blue-1', 'blue'],
   ])
     await world.kube.create(resourcePath(Namespace), { metadata: { name, labels: { team } } })
-  const template = { metadata: { labels }, spec: { containers: [{ name: 'c', image: 'busybox' }] } }
   // Its owner leaves out the replicas, as the documentation of server-side apply tells to.
   await world.kube.apply(
     resourcePath(Deployment, 'default', 'web'),
@@ -260,6 +266,29 @@ describe('fields of others, with the generated rights only', () => {
     const acted = (await world.cluster.audit()).filter(({ actedAs }) => actedAs === ACCOUNT)
     expect(acted.filter(({ code }) => code === 403)).toEqual([])
     expect(acted.some(({ verb, resource }) => verb === 'patch' && resource === 'nodes')).toBe(true)
+    const explained = await command(['explain', 'drain/all', '-o', 'json'], world.env)
+    expect(explained.stdout).toMatch(/"named": \[[^]*"kind": "Node",[^]*"name": "a"/)
+    const listed = await command(['runs', 'ls', '-o', 'json'], world.env)
+    const numbers = (JSON.parse(listed.stdout) as { run: number }[]).map(({ run }) => String(run))
+    const records = await command(['runs', 'get', ...numbers], world.env)
+    expect(records.stdout).toMatch(/"verb":"setFields","kind":"Node","name":"a"/)
+  })
+
+  it('are shown by a dry run, which sets nothing, and named by an uninstallation', async () => {
+    const before = await Promise.all([get(Node, 'b'), get(Drain, 'all', 'default')])
+    await edit('all', { nodes: ['b'] })
+    const shown = await command(['run', 'drain', 'all', '--dry-run', '-f', FUNCTION], world.env)
+    expect(shown).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/change Node b\n *~ .spec: \{\} → \{"unschedulable":true\}/),
+    })
+    expect(shown.stdout.match(/change Node a\n *- .spec.unschedulable: true/g)).toHaveLength(1)
+    expect(await get(Node, 'b')).toEqual(before[0])
+    await edit('all', { nodes: ['a'] })
+    const { metadata } = await get(Drain, 'all', 'default')
+    expect(metadata.annotations).toEqual(before[1].metadata.annotations)
+    const planned = await command(['uninstall', '-f', FUNCTION, '--dry-run'], world.env)
+    expect(planned.stdout).toContain('for 1 of them it has set fields of others, which then stay')
   })
 
   it('are set again when others remove them, and on what comes later; nothing is written while nothing differs', async () => {
@@ -331,6 +360,39 @@ describe('fields of others, with the generated rights only', () => {
     await until(async () => (await isCordoned('b')) && !(await isCordoned('a')), { leastMs: 50 })
     await remove('killed')
     expect(await isCordoned('b')).toBe(false)
+  })
+
+  it('are taken from their owner if that is declared, also again, and get the value that the owner set last', async () => {
+    await using running = await up()
+    const path = resourcePath(StatefulSet, 'default', 'db')
+    const applied = (replicas: number) =>
+      world.kube.apply(
+        path,
+        { ...statefulSet, spec: { ...statefulSet.spec, replicas } },
+        { fieldManager: 'their-pipeline' },
+      )
+    const size = async () => ((await get(StatefulSet, 'db', 'default')).spec as { replicas?: number }).replicas
+    await applied(5)
+    await create('taken', { size: 0 })
+    await until(async () => (await size()) === 0, { leastMs: 50 })
+    await expect(applied(5)).rejects.toThrow(/conflict with "patched.fairlead.dev\/drain\//)
+    await until(async () => (await recorded('taken')).includes('"paths"'))
+    await world.kube.patch(path, { spec: { replicas: 7 } }, 'merge', { fieldManager: 'their-scaler' })
+    await until(async () => (await recorded('taken')).includes('"spec.replicas":7') && (await size()) === 0, {
+      leastMs: 50,
+    })
+    const before = running.logs.length
+    await edit('taken', { size: 7 })
+    await until(async () => (await size()) === 7, { leastMs: 50 })
+    const isRun = ({ step, key }: { step?: string; key?: string }) => step === 'finished' && key === 'default/taken'
+    await until(() => Promise.resolve(running.logs.slice(before).some(isRun)), { leastMs: 50 })
+    await remove('taken')
+    expect([await size(), await managers(StatefulSet, 'db', 'default')]).toEqual([
+      7,
+      expect.not.arrayContaining([expect.stringContaining('patched.')]),
+    ])
+    await applied(6)
+    expect(await size()).toBe(6)
   })
 
   it('that may not be given back keep the object, whose condition names the right; then it goes', async () => {

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { z } from 'zod'
-import { ConfigMap, reconciler, resource, Secret, TerminalError } from '#sdk'
+import { ConfigMap, fieldsOf, reconciler, resource, Secret, TerminalError } from '#sdk'
 
 /** A kind with a password of its own, and a function that does with it whatever goes wrong in real ones. */
 const Vault = resource({
@@ -10,7 +10,7 @@ const Vault = resource({
   plural: 'vaults',
   spec: z.object({
     password: z.string(),
-    act: z.enum(['keep', 'look', 'throw', 'refuse', 'mistype', 'misplace', 'undeclare']),
+    act: z.enum(['keep', 'look', 'throw', 'refuse', 'mistype', 'misplace', 'undeclare', 'lend']),
   }),
   status: z.object({ seen: z.array(z.string()).optional() }),
 })
@@ -25,6 +25,7 @@ export const vault = reconciler({
   name: 'vault',
   for: Vault,
   owns: [Secret, ConfigMap],
+  patches: [Secret],
   backoff: { initialSeconds: 3600, maxSeconds: 3600 },
   reconcile({ object, owned }) {
     const { act, password } = object.spec
@@ -53,6 +54,13 @@ export const vault = reconciler({
         return { apply: [Secret.of({ metadata, stringData: { pin: Number(password) as never } })] }
       case 'misplace':
         return { apply: Secret.of({ metadata, stringData: { password } }) as never }
+      case 'lend':
+        return {
+          patch: [
+            fieldsOf(Secret, { metadata: { name: 'theirs', namespace: 'default' }, data: { key: btoa(password) } }),
+          ],
+          ...seen,
+        }
       case 'undeclare': {
         const items = [Secret.of({ metadata, stringData: { token: reversed(password) } })]
         return { apply: [{ apiVersion: 'v1', kind: 'List', metadata, items }] }

@@ -44,6 +44,9 @@ const FAILURES = [
   fails(new ConflictError('moved')),
   fails(new GoneError('gone')),
   fails(new RefusedError('no', { reason: 'Forbidden' })),
+  fails(
+    new RefusedError('theirs', { reason: 'FieldConflict', taken: [{ field: '.spec.unschedulable', manager: 'x' }] }),
+  ),
   fails(new TerminalError('bad')),
   fails(new Error('away'), { retryAfterSeconds: undefined }),
 ]
@@ -99,7 +102,7 @@ it(`every run of ${RUNS} with any answers ends, and keeps the rules of a run; FA
     finalize: true,
     formerFinalizers: [OLD],
     writes: ['Metadata', 'Deletion'],
-    patches: [{ group: '', version: 'v1', resource: 'nodes', kind: 'Node' }],
+    patches: [{ group: '', version: 'v1', resource: 'nodes', kind: 'Node', takes: ['spec.unschedulable'] }],
     external: {},
   })
   const repeated: string[] = []

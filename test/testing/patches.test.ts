@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
-import { Deployment, fieldsOf, Namespace, Node, reconciler, Secret } from '#sdk'
-import { patchedBy, patchManagerOf } from '#spec'
+import { Deployment, fieldsOf, manifest, Namespace, Node, reconciler, Secret } from '#sdk'
+import { MOST_PATCHED, patchedBy, patchManagerOf } from '#spec'
 import { lawsOf, type Scenario, type Simulation, simulate } from '#testing'
 import { Crash } from '../../sdk/testing/simulated-run.ts'
 import { Drain, drain, Gateway } from '../e2e/drain.ts'
@@ -281,6 +281,21 @@ describe('fields of others', () => {
     expect(untouched(world)).toEqual(OTHERS)
   })
 
+  it('of as many other objects as there is room for are set when the former ones are given back', async () => {
+    const all = Array.from({ length: 2 * MOST_PATCHED }, (_, index) => `n-${index}`)
+    const [former, later] = [all.slice(0, MOST_PATCHED), all.slice(MOST_PATCHED)]
+    const world = simulate(drain, { objects: [object({ nodes: former }), ...all.map(node)] }) as Simulation
+    await world.runUntilIdle()
+    expect(cordoned(world)).toEqual(former)
+    world.edit({ spec: { nodes: later } })
+    await world.runUntilIdle()
+    expect(cordoned(world)).toEqual(later)
+    world.edit({ spec: { nodes: all } })
+    await world.run()
+    expect(world.failure?.message).toContain(`${MOST_PATCHED} at most`)
+    expect(cordoned(world)).toEqual(later)
+  })
+
   it('are not recorded for a copy of the object', async () => {
     const world = await started()
     const { uid: _, ...copied } = world.object!.metadata
@@ -318,6 +333,16 @@ describe('fields of others', () => {
       'belongs to Fairlead',
     ],
     [
+      'the record of another object',
+      fieldsOf(Node, { metadata: { name: 'a', annotations: { 'patched.fairlead.dev/x': '{}' } } }),
+      'belongs to Fairlead',
+    ],
+    [
+      'keys of a Secret that nobody would manage',
+      { ...fieldsOf(Secret, { metadata: { name: 's' } }), stringData: { a: 'b' } },
+      'in base64',
+    ],
+    [
       'another namespace',
       fieldsOf(Deployment, { metadata: { name: 'w', namespace: 'kube-system' }, spec: {} }),
       'within',
@@ -331,5 +356,158 @@ describe('fields of others', () => {
     const self = { ...object(), spec: { team: 'x' } }
     expect(await returning([self], [{ ...Drain, kind: 'Drain' }])).toContain('"status" and "metadata"')
     expect(await returning([node('a'), node('a')])).toContain('twice')
+  })
+})
+
+describe('fields that are taken over', () => {
+  const scale = reconciler({
+    name: 'scale',
+    for: Drain,
+    patches: [{ ...Deployment, takes: ['spec.replicas'] }],
+    reconcile: ({ object: { spec } }) => ({
+      patch:
+        spec.replicas === undefined
+          ? []
+          : [
+              fieldsOf(Deployment, {
+                metadata: { name: 'web', namespace: 'default', labels: { by: 'scale' } },
+                spec: { replicas: spec.replicas },
+              }),
+            ],
+    }),
+  })
+  const web = (spec: object): KubeObject => ({
+    apiVersion: 'apps/v1',
+    kind: 'Deployment',
+    metadata: { name: 'web', namespace: 'default' },
+    spec: { paused: false, ...spec },
+  })
+  const scaled = async (theirs: object, replicas = 0) => {
+    const world = simulate(scale, { objects: [object({ replicas }), web(theirs)] }) as Simulation
+    await world.runUntilIdle()
+    return world
+  }
+  const deployment = (world: Simulation) => world.list(Deployment)[0] as KubeObject
+  const ends: [string, (world: Simulation) => void][] = [
+    ['when they are not returned any more', (world) => world.edit({ spec: { replicas: null } })],
+    ['when the object goes', (world) => world.delete()],
+  ]
+
+  describe.each(ends)('%s', (_, end) => {
+    it.each<[string, object, (world: Simulation) => void, object]>([
+      ['get the value of before', { replicas: 5 }, () => {}, { replicas: 5 }],
+      [
+        'get it also if the function has returned it last',
+        { replicas: 5 },
+        (world) => world.edit({ spec: { replicas: 5 } }),
+        { replicas: 5 },
+      ],
+      [
+        'get the one that another manager has set meanwhile',
+        { replicas: 5 },
+        (world) => world.patch(Deployment, { spec: { replicas: 7 } }),
+        { replicas: 7 },
+      ],
+      ['are removed if there was none', {}, () => {}, {}],
+    ])('%s', async (_what, before, meanwhile, after) => {
+      const world = await scaled(before)
+      expect(deployment(world)).toMatchObject({ spec: { replicas: 0 }, metadata: { labels: { by: 'scale' } } })
+      meanwhile(world)
+      await world.runUntilIdle()
+      end(world)
+      await world.runUntilIdle()
+      expect(deployment(world)).toMatchObject({ spec: { paused: false, ...after } })
+      expect(deployment(world).spec).toEqual({ paused: false, ...after })
+      expect(world.memory.withFieldsOf('patched.')).toEqual([])
+    })
+  })
+
+  it('belong to nobody afterwards: another manager changes them, and the function does not', async () => {
+    const world = await scaled({ replicas: 5 })
+    world.edit({ spec: { replicas: null } })
+    await world.runUntilIdle()
+    world.patch(Deployment, { spec: { replicas: 6 } })
+    world.delete()
+    await world.runUntilIdle()
+    expect(deployment(world).spec).toEqual({ paused: false, replicas: 6 })
+  })
+
+  it('have their value of before after a death at each write', async () => {
+    let deaths = 0
+    for (let isDead = true; isDead; deaths++) {
+      const world = simulate(scale, { objects: [object({ replicas: 0 }), web({ replicas: 5 })] }) as Simulation
+      let writes = 0
+      world.before = () => {
+        if (writes++ === deaths) throw new Crash()
+      }
+      isDead = await world.runUntilIdle().then(
+        () => false,
+        (error: unknown) => error instanceof Crash,
+      )
+      const next = world.copy()
+      next.delete()
+      await next.runUntilIdle()
+      expect(deployment(next).spec).toEqual({ paused: false, replicas: 5 })
+    }
+    expect(deaths).toBeGreaterThan(6)
+  })
+
+  it('are taken back less and less often, and the fight is shown', async () => {
+    let world = await scaled({ replicas: 5 })
+    let sets = 0
+    for (let seconds = 0; seconds < 300; seconds++) {
+      world.patch(Deployment, { spec: { replicas: 5 } })
+      world = world.copy()
+      world.before = ({ verb }) => void (sets += verb === 'setFields' ? 1 : 0)
+      await world.runUntilIdle()
+      await world.advance(1)
+    }
+    expect(sets).toBeGreaterThan(5)
+    expect(sets).toBeLessThan(60)
+    expect(statusOf(world, 'Contested')).toMatchObject({
+      status: 'True',
+      message: expect.stringMatching(/Deployment default\/web: "another manager" has changed .spec.replicas/),
+    })
+  })
+
+  it('are those that are declared, whatever the record says, and no others', async () => {
+    const world = await scaled({ replicas: 5 })
+    const annotation = 'patched.fairlead.dev/scale'
+    const record = JSON.parse(world.object?.metadata.annotations?.[annotation] ?? '') as { objects: object[] }
+    const objects = record.objects.map((one) => ({ ...one, before: { 'spec.paused': true, 'spec.replicas': 5 } }))
+    world.edit({ metadata: { annotations: { [annotation]: JSON.stringify({ ...record, objects }) } } })
+    world.patch(Deployment, { metadata: { labels: { by: 'another' } } })
+    await world.run()
+    expect(statusOf(world, 'Reconciled')).toMatchObject({ status: 'False', reason: 'FieldConflict' })
+    world.delete()
+    await world.runUntilIdle()
+    expect(deployment(world)).toMatchObject({
+      spec: { paused: false, replicas: 5 },
+      metadata: { labels: { by: 'another' } },
+    })
+  })
+
+  it.each([
+    ['a kind whose contents are confidential', Secret, { type: 'x' }, 'confidential'],
+    ['more than one value', Deployment, { spec: { replicas: { a: 1 } } }, 'is not one value'],
+  ])('are not those of %s', async (_, of, fields, said) => {
+    const taking = reconciler({
+      name: 'wrong',
+      for: Drain,
+      patches: [{ ...of, takes: ['spec.replicas'] }],
+      reconcile: () => ({
+        patch: [{ ...fieldsOf(of, { metadata: { name: 'web', namespace: 'default' } }), ...fields }],
+      }),
+    })
+    const world = simulate(taking, { objects: [object(), web({})] })
+    await world.run()
+    expect(world.failure?.message).toContain(said)
+  })
+
+  it('are refused in a declaration: of the status, and other than paths in the spec', () => {
+    const taking = (more: object) => () =>
+      manifest(reconciler({ name: 'wrong', for: Drain, patches: [{ ...Deployment, ...more }], reconcile: () => ({}) }))
+    expect(taking({ takes: ['metadata.name'] })).toThrow('spec.replicas')
+    expect(taking({ takes: ['spec.replicas'], status: true })).toThrow('takes is for the spec')
   })
 })

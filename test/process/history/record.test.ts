@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from 'vitest'
 import type { RunRecord } from '#contracts'
-import type { EndedRun } from '#dispatch'
+import type { EndedRun, TrailWrite } from '#dispatch'
 import { reconciled } from '#reconcile'
 import { inputChanges, writesText } from '../../../cli/inspect/runs.ts'
 import { type HistoryDeps, RunHistory } from '../../../cli/process/history.ts'
@@ -8,6 +8,15 @@ import { recordOf, sizeOf } from '../../../cli/process/run-record.ts'
 import { configMap, endedRun, input, logged, round, secret, website } from './runs.ts'
 
 const FACTS = { process: 'vm-1', cpuMs: 3 }
+const CONFIG_MAPS = {
+  group: '',
+  version: 'v1',
+  resource: 'configmaps',
+  kind: 'ConfigMap',
+  within: 'Namespace' as const,
+}
+const SECRETS = { ...CONFIG_MAPS, resource: 'secrets', kind: 'Secret' }
+const isSecret = ({ resource }: { resource: string }) => resource === 'secrets'
 const PASSWORD = 'correct-horse-battery'
 const inBase64 = (text: string) => Buffer.from(text).toString('base64')
 const { of: declaring } = endedRun()
@@ -111,6 +120,27 @@ describe('a record', () => {
     ])
   })
 
+  it('has the fields that were set on objects of others and given back, and of a Secret none of the values', () => {
+    const key = { ...secret(''), metadata: secret(PASSWORD).metadata }
+    const of = reconciled('website', { ...declaring.spec, patches: [CONFIG_MAPS, SECRETS] }, isSecret)
+    const fields = { ...secret(PASSWORD), metadata: { name: 'key', namespace: 'shop' } }
+    const map = configMap('c', '1', { a: '1' })
+    const writes: TrailWrite[] = [
+      { verb: 'setFields', object: fields, before: key, after: secret(PASSWORD) },
+      { verb: 'setFields', object: map, before: map, after: configMap('c', '2', { a: '2' }) },
+      { verb: 'giveBack', object: map, before: undefined, after: configMap('c', '3') },
+    ]
+    const returned = { patch: [fields, map] }
+    const record = recordOf(endedRun({ of, rounds: [round({ returned, writes })] }), FACTS)
+    expect(record.laps[0]?.outcome?.patch).toMatchObject([{ data: { password: '(withheld)' } }, { data: { a: '1' } }])
+    expect(record.laps[0]?.writes.map(({ verb, kind, differences }) => [verb, kind, differences])).toEqual([
+      ['setFields', 'Secret', [{ path: '.data.password', before: '(withheld)', after: '(withheld)' }]],
+      ['setFields', 'ConfigMap', [{ path: '.data.a', before: '1', after: '2' }]],
+      ['giveBack', 'ConfigMap', undefined],
+    ])
+    expect(JSON.stringify(record)).not.toMatch(new RegExp(`${PASSWORD}|${inBase64(PASSWORD)}`))
+  })
+
   describe('of an outcome that was refused has nothing of a Secret or of a reference-only kind, declared or not', () => {
     const made = {
       apiVersion: 'v1',
@@ -122,6 +152,8 @@ describe('a record', () => {
     const { apiVersion: _, ...untyped } = made
     it.each<[string, unknown]>([
       ['a Secret', { apply: [made] }],
+      ['fields of a Secret', { patch: [encoded] }],
+      ['fields of a Secret that are not in a list', { patch: encoded }],
       ['a Secret in base64', { apply: [encoded] }],
       ['a kind of FAIRLEAD_REFERENCE_ONLY', { apply: [{ ...made, apiVersion: 'example.com/v1', kind: 'Vault' }] }],
       ['another version of a declared kind', { apply: [{ ...made, apiVersion: 'v1beta1' }] }],
