@@ -330,7 +330,7 @@ describe('built-in functions', () => {
       )
 
   /** The API server deletes a CRD after it has answered. */
-  const untilNone = () => vi.waitFor(async () => expect(await ofFunctions()).toEqual([]), { timeout: 15_000 })
+  const untilNone = () => vi.waitFor(async () => expect(await ofFunctions()).toEqual([]), { timeout: 60_000 })
 
   it('are installed only by name: install alone installs the platform', async () => {
     await command(['uninstall', '--builtin', 'all', '--crds'], env)
@@ -354,7 +354,7 @@ describe('built-in functions', () => {
     const account = 'system:serviceaccount:fairlead-system:fairlead-etcd'
     const may = (namespace: string) =>
       kubectl(['auth', 'can-i', 'delete', 'secrets', '-n', namespace, '--as', account]).catch(() => 'no')
-    await vi.waitFor(async () => expect((await may('etcd-there')).trim()).toBe('yes'), { timeout: 15_000 })
+    await vi.waitFor(async () => expect((await may('etcd-there')).trim()).toBe('yes'), { timeout: 60_000 })
     expect((await may('default')).trim()).toBe('no')
     const namespaces = ['get', 'reconcilers', '-o', 'jsonpath={.items[*].spec.for.namespaces[*]}']
     expect(await kubectl(namespaces)).toBe('etcd-there etcd-there etcd-there')

@@ -53,7 +53,7 @@ export function demos() {
       env: { PATH: process.env['PATH'], HOME: process.env['HOME'], TMPDIR: temporary, ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
     })
-    const demo = { child, out: '', err: '', exited: once(child, 'exit') }
+    const demo = { child, out: '', err: '', exited: once(child, 'exit'), closed: once(child, 'close') }
     child.stdout.on('data', (chunk: Buffer) => (demo.out += chunk.toString()))
     child.stderr.on('data', (chunk: Buffer) => (demo.err += chunk.toString()))
     return demo
@@ -62,7 +62,7 @@ export function demos() {
   /** The lives that it shows, in plain lines: each whole, with its log. Returns its error output. */
   async function shows(logs: string[], options: string[] = [], env: Record<string, string> = {}): Promise<string> {
     const demo = start(options, env)
-    const [code] = await demo.exited
+    const [code] = await demo.closed
     const { out, err } = demo
     expect({ code, out, err }).toMatchObject({ code: 0 })
     expect(out + err).not.toContain('\u001B')

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { resourcePath } from '#kube'
 import { RECONCILERS } from '#spec'
+import { freePorts } from '../../packages/lab/ports.ts'
 import { borrowCluster } from '../support/borrowed.ts'
 import { type FairleadProcess, type LogLine, startFairlead } from '../support/fairlead.ts'
 import { at, until, type World, worldOn } from './world.ts'
@@ -21,7 +22,9 @@ describe('the function of Ats, served over HTTP by a process of its own', () => 
     until(async () => (await world.pods()).some(({ metadata }) => metadata.name === `${name}-pod`))
 
   beforeAll(async () => {
-    ;[world, port] = await Promise.all([worldOn(borrowCluster({ nats: true })), serveAt(0)])
+    // No other process takes it while the function is away.
+    const [free = 0] = await freePorts(1)
+    ;[world, port] = await Promise.all([worldOn(borrowCluster({ nats: true })), serveAt(free)])
     const invoke = { http: { url: `http://127.0.0.1:${port}` }, pull: null }
     await world.kube.patch(resourcePath(RECONCILERS, undefined, 'at'), { spec: { invoke } }, 'merge')
     up = startFairlead(['up', '--builtin', 'all'], world.env)

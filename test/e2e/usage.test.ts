@@ -61,7 +61,9 @@ it('all rows together are what the process has used, within 5 %, and who compute
       )
     return sum
   }
-  await until(async () => (await metrics())('controller_runtime_active_workers') === 0)
+  const isIdle = (sum: (name: string) => number) =>
+    sum('controller_runtime_active_workers') === 0 && sum('workqueue_depth') === 0
+  await until(async () => isIdle(await metrics()))
   const sum = await metrics()
   expectNear(1000 * sum('fairlead_usage_cpu_seconds_total'), cpuMsOf(up.pid))
   expectNear(sum('fairlead_usage_requests_total'), sum('rest_client_requests_total'))

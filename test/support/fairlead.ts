@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 
 export const BIN = fileURLToPath(new URL('../../cli/bin.js', import.meta.url))
@@ -31,6 +32,8 @@ export interface FairleadProcess extends AsyncDisposable {
   kill(signal: NodeJS.Signals): void
   exited: Promise<{ code: number | null; signal: NodeJS.Signals | null; at: number }>
 }
+
+const LAST_LINES_MS = 2000
 
 /** `fairlead …` as a process of its own, with the log of every run; killed at the end of the block. */
 export function startFairlead(args: string[], env: Record<string, string>, bin = BIN): FairleadProcess {
@@ -77,8 +80,12 @@ export function startFairlead(args: string[], env: Record<string, string>, bin =
 async function exitOf(
   child: ChildProcess,
 ): Promise<{ code: number | null; signal: NodeJS.Signals | null; at: number }> {
+  const closed = once(child, 'close')
   const [code, signal] = (await once(child, 'exit')) as [number | null, NodeJS.Signals | null]
-  return { code, signal, at: Date.now() }
+  const at = Date.now()
+  // Its last lines may come later. A process that it has started may hold the pipe open.
+  await Promise.race([closed, sleep(LAST_LINES_MS, undefined, { ref: false })])
+  return { code, signal, at }
 }
 
 function parseLine(text: string): LogLine {
