@@ -386,9 +386,7 @@ describe.skipIf(whyNoBrowser() !== undefined)('the console in a browser', () => 
     expect(browser.complaints()).toEqual([])
   })
 
-  it('acts on the keys that are ticked, only with writes, and reports each on its object', {
-    timeout: 150_000,
-  }, async () => {
+  it('acts on the keys that are ticked, only with writes, and reports each on its object', async () => {
     await open('/queue?reconciler=site&name=wrong', '1 parked')
     expect(await browser.page.evaluate('document.querySelector("[data-act], .pick")')).toBeNull()
     writes.on = true

@@ -51,7 +51,7 @@ export type Store = EventStore & { js: JetStream }
 export async function openStore(
   url: string,
   options: Partial<EventStoreOptions> = {},
-  timeoutMs = 1000,
+  timeoutMs = 10_000,
 ): Promise<Store & AsyncDisposable> {
   const js = await connectJetStream({ servers: url, name: 'test', timeoutMs })
   const store = await openEventStore(js, { cluster: 'test', log: silent, ...options })

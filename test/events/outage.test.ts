@@ -35,7 +35,7 @@ describe('when the server dies', () => {
 
   it('repeats a publish whose answer was lost, and the version is there once', async () => {
     await using nats = await startTestNats()
-    await using store = await openStore(nats.url)
+    await using store = await openStore(nats.url, {}, 1000)
     await store.put(PODS, 'added', object('p', 1))
     nats.signal('SIGSTOP')
     const put = store.put(PODS, 'modified', object('p', 2))

@@ -36,8 +36,8 @@ afterAll(async () => {
 
 const as = (user: string, password: string) =>
   nats.url.replace('://', `://${encodeURIComponent(user)}:${encodeURIComponent(password)}@`)
-const connected = (user: string): Promise<JetStream> =>
-  connectJetStream({ servers: as(user, 'x'), name: 'test', timeoutMs: 500, inboxPrefix: '_INBOX.events' })
+const connected = (user: string, timeoutMs = 60_000): Promise<JetStream> =>
+  connectJetStream({ servers: as(user, 'x'), name: 'test', timeoutMs, inboxPrefix: '_INBOX.events' })
 
 describe('a user with the permissions of docs/events.md', () => {
   it('sees what is watched, what is stored, and every change', async () => {
@@ -55,7 +55,7 @@ describe('a user with the permissions of docs/events.md', () => {
   })
 
   it('can publish nothing there', async () => {
-    await using js = await connected('look')
+    await using js = await connected('look', 500)
     await expect(js.publish('k8s._.v1.pods.shop._.a', 'x', {})).rejects.toThrow(/no answer|permission|unknown/i)
     expect(
       (await store.observe({ primary: { ref: PODS, namespace: 'shop', name: 'a' } })).primary?.resourceVersion,

@@ -116,14 +116,19 @@ describe('storing versions', () => {
 
 describe('deletions', () => {
   it('are found until their time is over, and then gone', async () => {
-    await using store = await open({ ...fresh(), tombstoneSeconds: 1 })
-    await store.put(PODS, 'added', object('p', 5))
-    expect(await store.put(PODS, 'deleted', object('p', 6))).toMatchObject({ outcome: 'stored' })
-    expect((await store.observe(podNamed('p'))).primary).toBeUndefined()
-    expect(await collected(store.identities(PODS))).toMatchObject([{ deleted: true, resourceVersion: '6' }])
-    expect(await store.put(PODS, 'added', object('p', 5))).toMatchObject({ outcome: 'newer' })
-    await until(async () => (await collected(store.identities(PODS))).length === 0)
-    expect(await store.put(PODS, 'added', object('p', 7))).toMatchObject({ outcome: 'stored' })
+    const opened = async (tombstoneSeconds: number) => {
+      const store = await open({ ...fresh(), tombstoneSeconds })
+      await store.put(PODS, 'added', object('p', 5))
+      expect(await store.put(PODS, 'deleted', object('p', 6))).toMatchObject({ outcome: 'stored' })
+      expect((await store.observe(podNamed('p'))).primary).toBeUndefined()
+      return store
+    }
+    await using during = await opened(3600)
+    expect(await collected(during.identities(PODS))).toMatchObject([{ deleted: true, resourceVersion: '6' }])
+    expect(await during.put(PODS, 'added', object('p', 5))).toMatchObject({ outcome: 'newer' })
+    await using after = await opened(1)
+    await until(async () => (await collected(after.identities(PODS))).length === 0)
+    expect(await after.put(PODS, 'added', object('p', 7))).toMatchObject({ outcome: 'stored' })
   })
 
   it('that a list has found replace the version last seen, and no newer one', async () => {

@@ -159,7 +159,7 @@ it(`after any sequence of declarations the permissions are those of a fresh inst
     expect(after).toEqual({ installed: await installed(), rights: await rights() })
     await uninstalled(functions)
   }
-}, 120_000)
+})
 
 describe('a declaration with fewer permissions', () => {
   const wide = declared('shop', { related: [{ ...Secret, within: 'Cluster' }], namespaces: ['a', 'b'] })

@@ -238,7 +238,8 @@ describe('a watch', () => {
     const namespace = await newNamespace('kinds')
     const all = resourcePath(CONFIG_MAPS, namespace)
     const one = resourcePath(CONFIG_MAPS, namespace, 'a')
-    const events = kube.watch(all, { timeoutSeconds: 1, labelSelector: 'x=y', allowBookmarks: false })
+    const options = { labelSelector: 'x=y', allowBookmarks: false }
+    const events = kube.watch(all, options)
     const next = async () => (await events.next()).value?.type
     const first = next()
     const labels = { x: 'y' }
@@ -248,7 +249,9 @@ describe('a watch', () => {
     expect(await next()).toBe('MODIFIED')
     await kube.delete(one)
     expect(await next()).toBe('DELETED')
-    expect(await events.next()).toEqual({ done: true, value: undefined })
+    await events.return()
+    const short = kube.watch(all, { ...options, timeoutSeconds: 1 })
+    expect(await short.next()).toEqual({ done: true, value: undefined })
   })
 
   it('is expired when the history from its version on is gone, and so is a list between two pages', async () => {

@@ -389,7 +389,7 @@ describe('an identity provider', () => {
     const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', script])
     expect(stdout).toMatch(/^ClusterAccessError .* uses the auth-provider oidc, which needs the package @kubernetes/)
     expect(stdout).toMatch(/it cannot be loaded \(Cannot find package .*images leave it out; use a credentials plugin/)
-  }, 30_000)
+  })
 })
 
 describe('outside of a pod', () => {

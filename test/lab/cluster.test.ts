@@ -56,7 +56,8 @@ describe('a whole cluster', () => {
     const token = (await k('create', 'token', 'default')).trim()
     await writeFile(join(cluster.dir, 'sa'), withToken(await k('config', 'view', '--raw', '-o', 'json'), token))
     const asAccount = (...args: string[]): Promise<string> => kubectl(join(cluster.dir, 'sa'), ...args)
-    expect(await asAccount('get', 'configmaps', '-o', 'name')).toContain('kube-root-ca.crt')
+    // The API server knows a role a moment after it has stored it.
+    await until(() => asAccount('get', 'configmaps', '-o', 'name').then((out) => out.includes('kube-root-ca.crt')))
     await expect(asAccount('get', 'secrets')).rejects.toThrow('Forbidden')
   })
 

@@ -14,7 +14,7 @@ import { withLock } from '../../packages/lab/lock.ts'
 const PACKAGE = fileURLToPath(new URL('..', import.meta.resolve('@sparticuz/chromium')))
 /** Beside those of Playwright, which uses no sandbox: the browser shows only the pages of tests. */
 const FLAGS = ['--no-zygote', '--disable-gpu', '--disable-webgl']
-const PATIENCE_MS = 20_000
+const PATIENCE_MS = 120_000
 
 /** A headless Chromium that shows one page. */
 export interface Browser extends AsyncDisposable {
