@@ -1,7 +1,9 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { z } from 'zod'
 import { keptStatus } from '#contracts'
-import { RULES, type StructuralSchema, usesOldSelf, type ValidationRule, withObjectRules } from './rules.ts'
+import { withRules } from './admission.ts'
+import type { Rule } from './builders.ts'
+import { RULES, type StructuralSchema, usesOldSelf, type ValidationRule } from './rules.ts'
 import { toStructural } from './structural.ts'
 
 /**
@@ -51,6 +53,13 @@ export interface ResourceOptions<Spec extends z.ZodObject, Status extends z.ZodO
   status: Status
   /** CEL rules on the whole object: `self.metadata.name`, `self.spec`, `self.status`. */
   validations?: readonly ValidationRule[]
+  /**
+   * Rules of builders: `immutable('.spec.zone')`, `onlyGroups(['admins'], ['DELETE'])`. The API server checks them, in the
+   * CustomResourceDefinition where it can, and in a policy otherwise.
+   *
+   * @default []
+   */
+  rules?: readonly Rule[]
   /** The fields that `kubectl scale` and autoscalers read and write. */
   scale?: Scale
   /** The columns that `kubectl get` shows between NAME and AGE. */
@@ -231,7 +240,7 @@ type Options = ResourceOptions<z.ZodObject, z.ZodObject>
 
 function versionOf(
   one: Pick<ServedVersion, 'version' | 'spec' | 'status' | 'validations'>,
-  { status, validations, scale, columns = [] }: Options,
+  { status, validations, rules = [], scale, columns = [] }: Options,
   storage: boolean,
 ): CrdVersion {
   return {
@@ -240,7 +249,7 @@ function versionOf(
     storage,
     subresources: { status: {}, ...(scale && { scale: scaleSubresource(scale) }) },
     additionalPrinterColumns: [...columns.map(printerColumn), AGE],
-    schema: { openAPIV3Schema: objectSchema({ status, validations, ...one }) },
+    schema: { openAPIV3Schema: objectSchema({ status, validations, rules, ...one }) },
   }
 }
 
@@ -269,18 +278,19 @@ const printerColumn = ({ path, type = 'string', ...column }: Column): PrinterCol
   jsonPath: path,
 })
 
-interface ObjectSchemas extends Pick<Options, 'spec' | 'status'> {
+interface ObjectSchemas extends Pick<Options, 'spec' | 'status' | 'rules'> {
   validations?: readonly ValidationRule[] | undefined
 }
 
-function objectSchema({ spec, status, validations }: ObjectSchemas): StructuralSchema {
+/** The schema of the whole object, with its rules. */
+export function objectSchema({ spec, status, validations, rules = [] }: ObjectSchemas): StructuralSchema {
   const specSchema = toStructural(spec, 'spec')
   const schema = {
     type: 'object',
     ...(specSchema.required && { required: ['spec'] }),
     properties: { spec: specSchema, status: statusSchema(status) },
   }
-  return validations === undefined ? schema : withObjectRules(schema, validations)
+  return withRules(schema, rules, validations)
 }
 
 /** No field of a status is required: conditions may be written before the function has written its first status. */
@@ -332,6 +342,7 @@ const BOUNDS: [keyword: string, isTighter: Tighter][] = [
   ['maximum', lower],
   ['maxLength', lower],
   ['maxItems', lower],
+  ['maxProperties', lower],
   ['exclusiveMinimum', other],
   ['exclusiveMaximum', other],
   ['multipleOf', other],

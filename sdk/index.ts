@@ -26,6 +26,25 @@ export {
   TerminalError,
 } from '#contracts'
 export {
+  atLeastOneOf,
+  atMost,
+  atMostOneOf,
+  defaultFrom,
+  exactlyOneOf,
+  immutable,
+  labelled,
+  named,
+  notDeletedWhile,
+  onlyGroups,
+  onlyGrows,
+  type Rule,
+  type RuleOptions,
+  reserved,
+  setOnce,
+  together,
+  unique,
+} from './builders.ts'
+export {
   ConfigMap,
   CronJob,
   Deployment,
@@ -70,7 +89,8 @@ export {
 } from './kinds.ts'
 export type { ReconcileOutcome } from './outcome.ts'
 export { type Readiness, readinessOf } from './readiness.ts'
-export { manifest, type ReconcilerManifest, reconciler } from './reconciler.ts'
-export { definitionsOf, type Parsed, type Resource, resource } from './resource.ts'
+export { manifest, policiesOf, type ReconcilerManifest, reconciler } from './reconciler.ts'
+export { definitionsOf, isResource, type Parsed, type Resource, resource } from './resource.ts'
+export type { AdmittedWrite, FieldPath, Violation } from './rule.ts'
 export type { ValidationRule } from './rules.ts'
 export { removeStages, type Stage, type Staged, type StageOptions, stages } from './stages.ts'

@@ -1,4 +1,4 @@
-import { apiVersionOf, type Effect } from '#contracts'
+import { apiVersionOf, type Effect, type KubeObject } from '#contracts'
 import { type Backoff, RECONCILERS, type ReconcilerSpec, reconcilerSpec, SYSTEM_NAMESPACE } from '#spec'
 import type { ExternalSystem, PatchedKind, Reconciler, ReconcilerOptions, RelatedKind } from './definition.ts'
 import type { Kind } from './kinds.ts'
@@ -79,7 +79,22 @@ export const RELATED_OPTIONS = keysOf<Omit<RelatedKind, keyof Kind>>({
 })
 const PATCHED_OPTIONS = keysOf<Omit<PatchedKind, keyof Kind>>({ status: true, takes: true, within: true })
 /** Keys of a kind or a resource. */
-const KIND_FIELDS = ['group', 'version', 'resource', 'kind', 'strategy', 'adopt', 'parse', 'of', 'outcomeStatus', 'crd']
+const KIND_FIELDS = [
+  'group',
+  'version',
+  'resource',
+  'kind',
+  'strategy',
+  'adopt',
+  'parse',
+  'of',
+  'outcomeStatus',
+  'crd',
+  'rules',
+  'codeChecks',
+  'admit',
+  'policies',
+]
 export const BACKOFF_OPTIONS = keysOf<Backoff>({ initialSeconds: true, maxSeconds: true, jitter: true })
 
 const RUN_RATE_OPTIONS = keysOf<NonNullable<Reconciler['runRate']>>({ perSecond: true, burst: true })
@@ -224,3 +239,23 @@ export function manifest(
 }
 
 const resourceOf = ({ group, version, resource, kind }: Kind<unknown>) => ({ group, version, resource, kind })
+
+/**
+ * Returns the policies of the rules of the resources that functions reconcile, as far as a CustomResourceDefinition
+ * cannot have them, with their bindings. They are in force for everyone but the account of the function.
+ *
+ * @example
+ * import { onlyGroups, policiesOf, reconciler, resource, z } from 'fairlead'
+ * const Disk = resource({
+ *   group: 'example.com', version: 'v1', kind: 'Disk', plural: 'disks', rules: [onlyGroups(['admins'], ['DELETE'])],
+ *   spec: z.object({}), status: z.object({}),
+ * })
+ * const disk = reconciler({ name: 'disk', for: Disk, reconcile: () => undefined })
+ * policiesOf([disk]).map(({ kind }) => kind) // => ['ValidatingAdmissionPolicy', 'ValidatingAdmissionPolicyBinding']
+ */
+export const policiesOf = (functions: readonly Reconciler[]): KubeObject[] =>
+  functions.flatMap((one) => {
+    if (!isResource(one.for)) return []
+    const { name, namespace } = manifest(one).spec.serviceAccount ?? {}
+    return one.for.policies(one.name, name && `system:serviceaccount:${namespace}:${name}`)
+  })

@@ -1,8 +1,11 @@
 import { z } from 'zod'
 import { apiVersionOf, type KeptStatus, type KubeObject, keptStatus, type ObjectMeta, TerminalError } from '#contracts'
-import { type CustomResourceDefinition, crdOf, type ResourceOptions } from './crd.ts'
+import { admitted, policies } from './admission.ts'
+import type { Rule } from './builders.ts'
+import { type CustomResourceDefinition, crdOf, objectSchema, type ResourceOptions } from './crd.ts'
 import type { Kind } from './kinds.ts'
 import { explain, keysOf, refuseUnknown } from './options.ts'
+import type { AdmittedWrite, Violation } from './rule.ts'
 
 /**
  * An object that has passed its schema. Every field of `status` may be missing: a new object has none.
@@ -39,6 +42,17 @@ export interface Resource<Spec extends z.ZodObject = z.ZodObject, Status extends
   of(body: { metadata: ObjectMeta; spec: z.input<Spec>; status?: Partial<z.input<Status>> & KeptStatus }): KubeObject
   /** Returns the CustomResourceDefinition. Throws an Error with the path for a schema that it cannot express. */
   crd(): CustomResourceDefinition
+  /** The rules of the declaration. */
+  readonly rules: readonly Rule[]
+  /** The fields of the spec with checks in code (`.refine()`), which only a run makes. */
+  readonly codeChecks: readonly string[]
+  /** Returns the object as the API server stores it after the defaults of rules, and what the rules refuse. */
+  admit(write: AdmittedWrite): { object: KubeObject | undefined; violations: Violation[] }
+  /**
+   * Returns the policies of the rules that the definition cannot have, with their bindings. `name`: that of the function,
+   * whose `account` they do not check.
+   */
+  policies(name: string, account?: string): KubeObject[]
 }
 
 /**
@@ -58,7 +72,9 @@ export function resource<Spec extends z.ZodObject, Status extends z.ZodObject>(
   options: ResourceOptions<Spec, Status>,
 ): Resource<Spec, Status> {
   refuseWrongResource(options)
-  const { group, version, kind, plural, spec, status } = options
+  const { group, version, kind, plural, spec, status, rules = [], served = [], scope = 'Namespaced', scale } = options
+  const versions = [version, ...served.map((one) => one.version)]
+  let whole: ReturnType<typeof objectSchema> | undefined
   refuseKeptFields(kind, status)
   const schema = z.looseObject({ spec, status: observedStatus(status) })
   return Object.freeze({
@@ -71,10 +87,21 @@ export function resource<Spec extends z.ZodObject, Status extends z.ZodObject>(
     parse: (object: KubeObject) => parse(schema, object) as Parsed<Spec, Status>,
     of: (body: object) => ({ apiVersion: apiVersionOf(options), kind, ...body }) as KubeObject,
     crd: () => crdOf(options),
+    rules,
+    codeChecks: codeChecksOf(spec),
+    admit: (write: AdmittedWrite) => admitted((whole ??= objectSchema(options)), rules, write),
+    policies: (name: string, account?: string) =>
+      policies(name, { group, plural, scope, versions, rules, scale: scale?.spec }, account),
   })
 }
 
-/** Whether the kind is a custom resource that its author defines with resource(). */
+/**
+ * Whether the kind is a custom resource that its author defines with `resource()`.
+ *
+ * @example
+ * import { ConfigMap, isResource } from 'fairlead'
+ * isResource(ConfigMap) // => false
+ */
 export const isResource = (kind: Kind<unknown>): kind is Resource => 'crd' in kind
 
 /**
@@ -132,6 +159,7 @@ export const RESOURCE_OPTIONS = keysOf<ResourceOptions<z.ZodObject, z.ZodObject>
   spec: true,
   status: true,
   validations: true,
+  rules: true,
   scale: true,
   columns: true,
 })
@@ -167,6 +195,11 @@ const values = z.object({
         validations: z.unknown().optional(),
         deprecated: z.string().optional(),
       }),
+    )
+    .optional(),
+  rules: z
+    .array(
+      z.custom<Rule>((one) => Object.isFrozen(one) && typeof one === 'object', 'call a builder, such as immutable()'),
     )
     .optional(),
   scale: z
@@ -212,6 +245,15 @@ function refuseSchemas(schemas: Given, where: string): void {
   }
 }
 
+function codeChecksOf(spec: z.ZodObject): string[] {
+  const found: string[] = []
+  refuseForeign(spec, 'spec', ({ checks }, path) => {
+    const isCode = ({ _zod }: z.core.$ZodCheck): boolean => _zod.def.check === 'custom'
+    if ((checks as z.core.$ZodCheck[] | undefined)?.some(isCode)) found.push(path)
+  })
+  return found
+}
+
 /** Fields of a definition that contain a schema, and what each adds to the path. */
 const PARTS = {
   element: '[]',
@@ -224,13 +266,19 @@ const PARTS = {
 } as const
 
 /** Throws an Error with the path for a part that is not a schema of this zod. Later errors would not name the path. */
-function refuseForeign(schema: unknown, path: string, seen = new Set<unknown>()): void {
+function refuseForeign(
+  schema: unknown,
+  path: string,
+  each: (def: Record<string, unknown>, path: string) => void = () => {},
+  seen = new Set<unknown>(),
+): void {
   if (seen.has(schema)) return
   seen.add(schema)
   if (!(schema instanceof z.core.$ZodType)) throw new Error(`${path} is not a schema of the z that fairlead exports`)
   const def = schema._zod.def as unknown as Record<string, unknown>
-  for (const [name, field] of Object.entries(def['shape'] ?? {})) refuseForeign(field, `${path}.${name}`, seen)
-  for (const [part, step] of Object.entries(PARTS)) if (part in def) refuseForeign(def[part], path + step, seen)
-  for (const list of [def['options'], def['items']])
-    if (Array.isArray(list)) for (const one of list) refuseForeign(one, path, seen)
+  each(def, path)
+  const visit = (part: unknown, at: string): void => refuseForeign(part, at, each, seen)
+  for (const [name, field] of Object.entries(def['shape'] ?? {})) visit(field, `${path}.${name}`)
+  for (const [part, step] of Object.entries(PARTS)) if (part in def) visit(def[part], path + step)
+  for (const list of [def['options'], def['items']]) if (Array.isArray(list)) for (const one of list) visit(one, path)
 }

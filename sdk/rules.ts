@@ -146,6 +146,7 @@ export const COPIED = [
   'multipleOf',
   'minItems',
   'maxItems',
+  'maxProperties',
   'required',
 ]
 

@@ -145,7 +145,7 @@ function refuseKeywords(json: JsonSchema, path: string): void {
 }
 
 /** Throws for a pattern that RE2 cannot compile: the API server uses RE2. */
-function refusePattern(pattern: string | undefined, path: string): void {
+export function refusePattern(pattern: string | undefined, path: string): void {
   if (pattern === undefined) return
   const withoutEscapedBackslashes = pattern.replaceAll('\\\\', '')
   if (/\(\?(?:[=!]|<[=!])/.test(withoutEscapedBackslashes))

@@ -5,6 +5,7 @@ import type { KubeObject } from '#contracts'
 import { parseReference } from '#image'
 import {
   bundlePackage,
+  functionPolicies,
   functionRbac,
   functionsChart,
   type KnativeOptions,
@@ -26,19 +27,48 @@ import {
   namableFunctions,
   type Selection,
 } from '#process/functions'
-import { type CustomResourceDefinition, definitionsOf, manifest, type Reconciler } from '#sdk'
+import { type CustomResourceDefinition, definitionsOf, isResource, manifest, type Reconciler } from '#sdk'
 import { examplesIn, objectsIn } from './manifests.ts'
 
 export type CrdsOptions = Selection & { platform: boolean; compatibleWith: string[]; new: string[] }
 export type ManifestsOptions = Selection & { to: string; force: boolean }
 export type KnativeOfOptions = Selection & OfImage & Omit<KnativeOptions, 'modules' | 'shard'>
 
-/** Returns the CustomResourceDefinitions of the functions, for `kubectl apply --server-side -f -`. */
+/** Returns the CustomResourceDefinitions of the functions and the policies of their rules, for `kubectl apply --server-side -f -`. */
 export async function generateCrds(options: CrdsOptions): Promise<string> {
   const functions = await (options.platform ? loadFunctions : demandFunctions)(options)
   await refuseBreakingChanges(functions, options)
-  const crds = definitionsOf(functions)
-  return (await yamlOf([...(options.platform ? [reconcilerCrd()] : []), ...crds])).trimEnd()
+  const objects = [...(options.platform ? [reconcilerCrd()] : []), ...definitionsWithPolicies(functions)]
+  return (await withReport(functions, objects)).trimEnd()
+}
+
+const definitionsWithPolicies = (functions: readonly Reconciler[]): object[] => [
+  ...definitionsOf(functions),
+  ...functions.flatMap(functionPolicies),
+]
+
+const CHECKED_BY = {
+  schema: 'the schema',
+  definition: 'the CustomResourceDefinition',
+  policy: 'a ValidatingAdmissionPolicy',
+  mutation: 'a MutatingAdmissionPolicy (Kubernetes 1.36)',
+}
+
+/** Returns the objects as YAML, after a comment that names what checks each rule, and why. */
+async function withReport(functions: readonly Reconciler[], objects: readonly object[]): Promise<string> {
+  const lines = functions.flatMap(({ for: kind }) => {
+    if (!isResource(kind)) return []
+    const rules = kind.rules.map((rule) => {
+      const because = 'because' in rule ? `, because ${rule.because}` : ''
+      return `${kind.kind}: ${rule.title}: ${CHECKED_BY[rule.in]}${because}`
+    })
+    const inCode = kind.codeChecks.map(
+      (path) =>
+        `${kind.kind}: ${path} has a check in code: runs make it, and no write is refused, which needs a webhook`,
+    )
+    return [...rules, ...inCode]
+  })
+  return `${[...new Set(lines)].map((line) => `# ${line}\n`).join('')}${await yamlOf(objects)}`
 }
 
 /**
@@ -83,19 +113,19 @@ export async function generateManifests(
   }
   const reconcilers = functions.map((one) => labelled(manifest(one), shard))
   const objects = {
-    'crds.yaml': definitionsOf(functions),
     'rbac.yaml': reconcilers.flatMap(functionRbac),
     'reconcilers.yaml': reconcilers,
   }
-  const files = new Map<string, string>()
+  const definitions = await withReport(functions, definitionsWithPolicies(functions))
+  const files = new Map([['crds.yaml', definitions]])
   for (const [name, content] of Object.entries(objects)) files.set(name, await yamlOf(content))
   const kustomization = join(to, 'kustomization.yaml')
   const kept = await readFile(kustomization, 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOENT') throw error
   })
-  if (kept === undefined) files.set('kustomization.yaml', await kustomizationOf(Object.keys(objects)))
-  for (const name of Object.keys(objects))
-    if (kept?.includes(name) === false)
+  if (kept === undefined) files.set('kustomization.yaml', await kustomizationOf([...files.keys()]))
+  for (const name of files.keys())
+    if (name !== 'kustomization.yaml' && kept?.includes(name) === false)
       warn(`fairlead generate: ${kustomization} does not name ${name}, so kubectl apply -k does not apply it`)
   return writeFiles(to, files)
 }

@@ -5,7 +5,7 @@ import { definitionsOf, manifest, type Reconciler, type ReconcilerManifest } fro
 import { RECONCILERS } from '#spec'
 import { yamlOf } from './chart/templated.ts'
 import { labelled } from './install.ts'
-import { functionRbac } from './rbac.ts'
+import { functionPolicies, functionRbac } from './rbac.ts'
 
 /**
  * A bundle of the format registry+v1 with all functions, by the paths in it; beside manifests and metadata also the
@@ -350,6 +350,11 @@ function bundledFunction(one: Reconciler, namespace: string): BundledFunction {
   if (one.namespaces !== undefined)
     throw new UsageError(
       `function ${one.name} is for some namespaces alone, and OLM binds rights in all of them or in that of the operator: install it by a chart, fairlead generate chart`,
+    )
+  const [policy] = functionPolicies(one)
+  if (policy !== undefined)
+    throw new UsageError(
+      `function ${one.name} has rules that need a ${policy.kind}, which OLM does not install: install it by a chart, fairlead generate chart`,
     )
   const url = `http://${serviceOf(one)}.${namespace}.svc`
   const plain = manifest(one, { invoke: { http: { url } } })

@@ -18,14 +18,15 @@ import {
   FIELD_MANAGER,
   found,
   holders,
+  isServed,
   pathOf,
   type StoredReconciler,
   storedReconcilers,
   storedUnder,
 } from './installed-objects.ts'
-import { functionRbac, platformRbac, teamRbac } from './rbac.ts'
+import { functionPolicies, functionRbac, platformRbac, teamRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
-import { earlierOfTeam, ofTeam, refusedToTeam } from './team.ts'
+import { earlierOfTeam, ofTeam, refusedToTeam, refusePolicies } from './team.ts'
 
 const ESTABLISHED_WITHIN_MS = 30_000
 const WATCHABLE_WITHIN_MS = 10_000
@@ -59,8 +60,8 @@ export interface Installed {
 }
 
 /**
- * Applies accounts and RBAC, then CRDs, and the Reconcilers when the CRDs are served. Then deletes the accounts and RBAC
- * of earlier versions of these functions that they no longer need. Repeating it changes nothing.
+ * Applies policies, accounts and RBAC, then CRDs, and the Reconcilers when the CRDs are served. Then deletes the policies,
+ * accounts and RBAC of earlier versions of these functions that they no longer need. Repeating it changes nothing.
  * Unless forced, rejects before the first write if a definition would break stored objects.
  */
 export async function install(
@@ -74,6 +75,9 @@ export async function install(
     return team ? ofTeam(whole) : whole
   })
   const own = definitionsOf(functions)
+  const policies = functions.flatMap(functionPolicies)
+  if (team) refusePolicies(functions)
+  else await refuseUnserved(kube, policies)
   if (team) await rehearse(kube, [...manifests, ...own, ...manifests.flatMap(teamRbac)])
   // The definition of Reconcilers needs no check: tests keep it compatible, and differently worded rules would look
   // stricter.
@@ -81,7 +85,7 @@ export async function install(
   const crds = team ? own : [reconcilerCrd(), ...own]
   const installed: Installed[] = []
   const stored = await storedReconcilers(kube)
-  const rights: KubeObject[] = []
+  const rights: KubeObject[] = [...policies]
   for (const one of manifests) rights.push(...(await rightsOf(kube, one, stored.get(one.metadata.name), team)))
   // Listed before the first write: a user who may not list changes nothing.
   const names = functions.map(({ name }) => name)
@@ -122,6 +126,14 @@ async function rehearse(
 
 const isDefinition = (object: KubeObject | CustomResourceDefinition): object is CustomResourceDefinition =>
   object.kind === 'CustomResourceDefinition'
+
+async function refuseUnserved(kube: KubeClient, policies: readonly KubeObject[]): Promise<void> {
+  for (const { kind, metadata } of policies)
+    if (kind === 'MutatingAdmissionPolicy' && !(await isServed(kube, kind)))
+      throw new ClusterAccessError(
+        `the API server has no ${kind}, which ${metadata.name} is: rules of defaultFrom() need Kubernetes 1.36, leave them out`,
+      )
+}
 
 /** Returns the Reconciler with the label of the shard that serves it. */
 export const labelled = (one: ReconcilerManifest, shard: string | undefined) =>

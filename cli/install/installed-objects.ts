@@ -13,6 +13,7 @@ import { LABELS, platformRbac, roleNamesOf } from './rbac.ts'
 
 export const CRDS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'customresourcedefinitions' }
 const RBAC = { group: 'rbac.authorization.k8s.io', version: 'v1' }
+const ADMISSION = { group: 'admissionregistration.k8s.io', version: 'v1' }
 export const FIELD_MANAGER = 'fairlead-install'
 
 /** The resources that can be installed, keyed by kind. */
@@ -25,6 +26,10 @@ const RESOURCES: Record<string, ResourceRef> = {
   Role: { ...RBAC, resource: 'roles' },
   RoleBinding: { ...RBAC, resource: 'rolebindings' },
   CustomResourceDefinition: CRDS,
+  ValidatingAdmissionPolicy: { ...ADMISSION, resource: 'validatingadmissionpolicies' },
+  ValidatingAdmissionPolicyBinding: { ...ADMISSION, resource: 'validatingadmissionpolicybindings' },
+  MutatingAdmissionPolicy: { ...ADMISSION, resource: 'mutatingadmissionpolicies' },
+  MutatingAdmissionPolicyBinding: { ...ADMISSION, resource: 'mutatingadmissionpolicybindings' },
   Reconciler: RECONCILERS,
 }
 
@@ -128,11 +133,20 @@ export async function storedReconcilers(kube: KubeClient): Promise<Map<string, S
   return stored
 }
 
-/** The kinds that functionRbac() returns. */
-const KINDS = ['RoleBinding', 'ClusterRoleBinding', 'ClusterRole', 'ServiceAccount']
+/** The kinds that functionRbac() and functionPolicies() return. */
+const KINDS = [
+  'ValidatingAdmissionPolicyBinding',
+  'ValidatingAdmissionPolicy',
+  'MutatingAdmissionPolicyBinding',
+  'MutatingAdmissionPolicy',
+  'RoleBinding',
+  'ClusterRoleBinding',
+  'ClusterRole',
+  'ServiceAccount',
+]
 
 /**
- * Returns the accounts, roles and bindings that an earlier installation of these functions has left, and that are not
+ * Returns the accounts, roles, policies and bindings that an earlier installation of these functions has left, and that are not
  * in `generated`: bindings first, accounts last. Objects of others are left out: what install() has not applied, or has
  * applied for another function, and accounts that another Reconciler names or that are Fairlead's own.
  */
@@ -152,7 +166,8 @@ export async function earlierRights(
     if (label === undefined) return isNamed && isInstalled(object)
     const owner = owners.get(label)
     // A copy of a role has its label too.
-    return owner !== undefined && (isInstalled(object) || roleNamesOf(owner).includes(object.metadata.name))
+    const generatedNames = owner === undefined ? [] : [...roleNamesOf(owner), `fairlead-${owner}-rules`]
+    return owner !== undefined && (isInstalled(object) || generatedNames.includes(object.metadata.name))
   }
   const others = [...stored.values()].filter(({ metadata }) => !functions.includes(metadata.name))
   const isUsed = ({ kind, metadata }: KubeObject): boolean =>
@@ -172,9 +187,18 @@ async function labelled(kube: KubeClient, kind: string): Promise<KubeObject[]> {
     .map((pair) => pair.join('='))
     .join()
   const namespace = kind === 'ServiceAccount' ? SYSTEM_NAMESPACE : undefined
-  for await (const { items } of kube.list(collectionOf(kind, namespace), { labelSelector })) objects.push(...items)
+  try {
+    for await (const { items } of kube.list(collectionOf(kind, namespace), { labelSelector })) objects.push(...items)
+  } catch (error) {
+    // An API server of before does not have the kind.
+    if (!isNotFound(error)) throw error
+  }
   return objects
 }
+
+/** Whether the API server has the kind. */
+export const isServed = async (kube: KubeClient, kind: string): Promise<boolean> =>
+  (await found(kube, `${collectionOf(kind, undefined)}?limit=1`)) !== undefined
 
 /** Returns the accounts that the stored declarations name, if install() has made them. They have no label of a function. */
 async function declaredAccounts(

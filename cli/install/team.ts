@@ -1,7 +1,7 @@
 import { type KubeObject, resourceName } from '#contracts'
 import { ApiError, isForbidden, isNotFound, type KubeClient } from '#kube'
 import { UsageError } from '#process/exit'
-import type { ReconcilerManifest } from '#sdk'
+import { isResource, type Reconciler, type ReconcilerManifest } from '#sdk'
 import { crossesNamespaces, RECONCILER_LABEL, SYSTEM_NAMESPACE } from '#spec'
 import { found, isInstalled, pathOf, type StoredReconciler } from './installed-objects.ts'
 import { teamRbac } from './rbac.ts'
@@ -32,6 +32,16 @@ export function ofTeam<Manifest extends ReconcilerManifest>(one: Manifest): Mani
   const isDefault = given === undefined || given.namespace === SYSTEM_NAMESPACE
   const serviceAccount = isDefault ? { name: `fairlead-${metadata.name}`, namespace: home } : given
   return { ...one, spec: { ...spec, serviceAccount } }
+}
+
+/** Throws UsageError for rules that need a policy of the cluster. */
+export function refusePolicies(functions: readonly Reconciler[]): void {
+  for (const one of functions)
+    for (const rule of isResource(one.for) ? one.for.rules : [])
+      if (rule.in === 'policy' || rule.in === 'mutation')
+        throw new UsageError(
+          `--team installs no policies, which hold in the whole cluster, and the rule "${rule.title}" of ${one.for.kind} needs one because ${rule.because}: have the platform team install function ${one.name}, or leave the rule out`,
+        )
 }
 
 /**

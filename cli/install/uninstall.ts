@@ -17,7 +17,7 @@ import {
   storedUnder,
   titleOf,
 } from './installed-objects.ts'
-import { functionRbac, platformRbac, teamRbac } from './rbac.ts'
+import { functionPolicies, functionRbac, platformRbac, teamRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
 import { earlierOfTeam, ofTeam } from './team.ts'
 
@@ -77,7 +77,10 @@ export async function planUninstall(
       await add([object])
     return { removals, held: await heldBy(kube, functions, team) }
   }
-  const rights = manifests.flatMap((one) => functionRbac(one)).filter((object) => !isOfPlatform(object))
+  const rights = [
+    ...manifests.flatMap((one) => functionRbac(one)).filter((object) => !isOfPlatform(object)),
+    ...functions.flatMap(functionPolicies),
+  ]
   for (const object of [...(await earlierRights(kube, names, rights, stored)), ...rights.toReversed()])
     await add([object], usedBy(others, object))
   const needed = neededBy(others)

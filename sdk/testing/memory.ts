@@ -22,12 +22,15 @@ export class MemoryRefusal extends Error {
 
 /**
  * The part of an API server that the correctness of a reconciler depends on: identities, generations, preconditions,
- * merge patches, server-side apply, finalizers and garbage collection. It has no schemas, defaults and admission.
+ * merge patches, server-side apply, finalizers and garbage collection. It has no schemas and defaults; `admit` has the
+ * rules of admission.
  */
 export class Memory {
   now: Date
   /** Called before each change by a client. It may throw. */
   beforeChange: () => void = () => {}
+  /** Called before each write with the object before it. Returns what is stored. It may throw. */
+  admit: (object: KubeObject, old?: KubeObject) => KubeObject = (object) => object
   readonly #objects = new Map<string, KubeObject>()
   readonly #wanted = new Map<string, KubeObject>()
   readonly #births = new Map<string, number>()
@@ -66,13 +69,14 @@ export class Memory {
     this.beforeChange()
     const birth = (this.#births.get(key) ?? 0) + 1
     this.#births.set(key, birth)
+    const admitted = this.admit(object)
     const metadata = {
       ...object.metadata,
       uid: `${object.kind}/${object.metadata.name}#${birth}`,
       generation: 1,
       creationTimestamp: this.#time(),
     }
-    return this.#store(asStored({ ...structuredClone(object), metadata }))
+    return this.#store(asStored({ ...structuredClone(admitted), metadata }))
   }
 
   apply(object: KubeObject): KubeObject {
@@ -83,8 +87,9 @@ export class Memory {
     const before = current === undefined ? this.create(wanted) : current
     if (uid !== undefined && before.metadata.uid !== uid) throw new ConflictError(`${nameOf(object)} is another one`)
     const after = applied(before, this.#wanted.get(before.metadata.uid ?? ''), wanted) as KubeObject
+    const stored = this.#replace(before, after)
     this.#wanted.set(before.metadata.uid ?? '', wanted)
-    return this.#replace(before, after)
+    return stored
   }
 
   /** Returns the last applied configuration of an object. */
@@ -119,8 +124,9 @@ export class Memory {
       if (Object.keys(map).length > 0) metadata[field] = map
       else delete metadata[field]
     }
+    const stored = this.#replace(before, { ...before, metadata })
     this.#wanted.set(known, wanted)
-    return this.#replace(before, { ...before, metadata })
+    return stored
   }
 
   /** Returns the fields that other managers have set to other values. Server-side apply refuses them. */
@@ -202,6 +208,7 @@ export class Memory {
   #replace(before: KubeObject, after: KubeObject): KubeObject {
     const { metadata } = after
     if (isDeepStrictEqual(before, after)) return before
+    this.admit(after, before)
     this.beforeChange()
     const generation = (before.metadata.generation ?? 1) + (isDeepStrictEqual(before.spec, after.spec) ? 0 : 1)
     const stored = this.#store({ ...after, metadata: { ...metadata, generation } })

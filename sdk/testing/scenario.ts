@@ -121,6 +121,8 @@ export class Trial {
     const { steps: _, ...options } = this.scenario
     const world = new Simulation(this.reconciler, { ...options, ...changes })
     world.draw = 'the same in each run'
+    // Laws delete and pause objects as Kubernetes itself does.
+    world.groups = undefined
     return world
   }
 

@@ -10,7 +10,8 @@ import {
 } from '#contracts'
 import { dueDate } from '#queue/terms'
 import { EffectError, NoOpWrites, RefusedError, UnsettledError } from '#reconcile'
-import type { Kind, ObservedBy, Reconciler, Resource } from '#sdk'
+import type { AdmittedWrite, Kind, ObservedBy, Reconciler, Resource } from '#sdk'
+import { admitted } from './admitted.ts'
 import { changesBetween, NeverIdle } from './broken.ts'
 import { type ExternalModel, type SimulatedExternal, simulatedExternal } from './external.ts'
 import { decided, decidedTwice, invokeOf, isOfKind, timeOf } from './given.ts'
@@ -30,7 +31,7 @@ import { reconcileOnce, type SimulatedRun, type SimulatedWrite } from './simulat
  * world.object?.status?.ready // => 1
  */
 export interface SimulationOptions<For extends Kind<unknown> = Kind<unknown>, State = unknown> {
-  /** The first object is reconciled; the others exist beside it. */
+  /** The first object is reconciled; the others exist beside it. They may be older than a rule that they break. */
   objects: readonly KubeObject[]
   /**
    * The time at the start.
@@ -120,6 +121,13 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
   /** Whether the last failure has a consequence of its own, instead of a retry with backoff. */
   #isMeant = false
   #isPlaying = false
+  /**
+   * The groups of the user who edits, creates and deletes objects, for rules such as `onlyGroups`. Undefined: policies do
+   * not check these writes, as those of Kubernetes itself.
+   */
+  groups: readonly string[] | undefined = []
+  /** Whether a user writes, and not the function or another client. */
+  #isUser = false
   /** True: the rest of the cluster does nothing. */
   isAlone = false
   /** True: the whole cluster makes one change between two runs, as in `oneByOne`. */
@@ -150,8 +158,12 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     this.clusterTimer = from?.clusterTimer
     this.isAlone = from?.isAlone ?? false
     this.isStepwise = from?.isStepwise ?? false
+    this.groups = from === undefined ? [] : from.groups
+    let isOlder = from === undefined
+    this.memory.admit = (object, old) => this.#admitted({ object, ...(old && { old }) }, isOlder)
     if (from !== undefined) return
     for (const object of options.objects) this.memory.create(object)
+    isOlder = false
     this.#playCluster()
   }
 
@@ -205,19 +217,36 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
 
   /** Merges the patch into the reconciled object as a user. */
   edit(patch: object): void {
-    this.memory.patch(this.#primary, patch)
+    this.#asUser(() => this.memory.patch(this.#primary, patch))
     this.#playCluster()
   }
 
   create(object: KubeObject): void {
-    this.memory.create(object)
+    this.#asUser(() => this.memory.create(object))
     this.#playCluster()
   }
 
   /** Deletes objects. Without a kind: the reconciled object. Without a name: all objects of the kind. */
   delete(kind?: Kind<unknown>, name?: string): void {
-    for (const object of kind === undefined ? [this.#primary] : this.#named(kind, name)) this.memory.delete(object)
+    for (const object of kind === undefined ? [this.#primary] : this.#named(kind, name)) {
+      const old = this.memory.find(object)
+      if (old !== undefined) this.#asUser(() => this.#admitted({ old }))
+      this.memory.delete(object)
+    }
     this.#playCluster()
+  }
+
+  #asUser(write: () => unknown): void {
+    this.#isUser = true
+    try {
+      write()
+    } finally {
+      this.#isUser = false
+    }
+  }
+
+  #admitted(write: Pick<AdmittedWrite, 'object' | 'old'>, isOlder = false): KubeObject {
+    return admitted(this.#reconciler, this.#isUser ? { ...write, groups: this.groups } : write, isOlder)
   }
 
   /**

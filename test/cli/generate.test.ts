@@ -20,13 +20,13 @@ const SDK = join(import.meta.dirname, '../../sdk/index.ts')
 
 let modules = 0
 
-async function shop(field: string): Promise<string> {
+async function shop(field: string, rules = ''): Promise<string> {
   const file = join(dir, `shop${++modules}.ts`)
   await writeFile(
     file,
-    `import { reconciler, resource, z } from ${JSON.stringify(SDK)}
+    `import { immutable, onlyGroups, reconciler, resource, z } from ${JSON.stringify(SDK)}
      const Shop = resource({ group: 'example.com', version: 'v1', kind: 'Shop', plural: 'shops',
-       spec: z.object({ ${field} }), status: z.object({}) })
+       spec: z.object({ ${field} }), status: z.object({}), rules: [${rules}] })
      export const shop = reconciler({ name: 'shop', for: Shop, reconcile: () => undefined })`,
   )
   return file
@@ -45,6 +45,50 @@ describe('fairlead generate crds', () => {
     const { stdout } = await command([...functions, '--platform'])
     expect(stdout).toContain('name: reconcilers.fairlead.dev')
     expect(stdout).toContain('name: shops.example.com')
+  })
+
+  it('names what checks each rule, and why, and prints the policies', async () => {
+    const rules = "immutable('.spec.size'), onlyGroups(['admins'], ['DELETE'])"
+    const file = await shop('size: z.int32(), cron: z.string().refine(() => true)', rules)
+    const { stdout } = await command(['generate', 'crds', '-f', file])
+    expect(stdout.split('\n').slice(0, 3)).toEqual([
+      '# Shop: immutable .spec.size: the CustomResourceDefinition',
+      '# Shop: onlyGroups admins DELETE: a ValidatingAdmissionPolicy, because it reads the groups of the user',
+      '# Shop: spec.cron has a check in code: runs make it, and no write is refused, which needs a webhook',
+    ])
+    const kinds = parseAllDocuments(stdout).map((one) => (one.toJS() as KubeObject).kind)
+    const policy = 'ValidatingAdmissionPolicy'
+    expect(kinds).toEqual(['CustomResourceDefinition', policy, `${policy}Binding`])
+    const to = join(dir, 'with-policies')
+    await command(['generate', 'manifests', '-f', file, '--to', to])
+    expect(await readFile(join(to, 'crds.yaml'), 'utf8')).toBe(stdout)
+    const chart = join(dir, 'chart-with-policies')
+    await command([
+      'generate',
+      'chart',
+      '-f',
+      file,
+      '--module',
+      'shop.ts',
+      '--to',
+      chart,
+      '--image',
+      'example.com/shop:1',
+    ])
+    expect(await readFile(join(chart, 'templates/shop.yaml'), 'utf8')).toContain(`kind: ${policy}Binding`)
+    const about = join(dir, 'package.json')
+    await writeFile(
+      about,
+      JSON.stringify({ name: 'shops', version: '1.0.0', description: 'Shops.', author: 'A <a@b.c>' }),
+    )
+    const example = join(dir, 'shop.json')
+    await writeFile(example, JSON.stringify({ apiVersion: 'example.com/v1', kind: 'Shop', metadata: { name: 'a' } }))
+    const bundle = ['--package', about, '--examples', example, '--module', 'shop.ts', '--image', 'example.com/shop:1']
+    const { code, stderr } = await command(['generate', 'bundle', '-f', file, '--to', join(dir, 'bundle'), ...bundle])
+    expect({ code, stderr }).toEqual({
+      code: 2,
+      stderr: expect.stringContaining(`need a ${policy}, which OLM does not`),
+    })
   })
 
   it('refuses what a CustomResourceDefinition cannot say, by path', async () => {

@@ -40,6 +40,7 @@ const OUTCOME = keysOf<sdk.ReconcileOutcome>({
 })
 const INNER = [
   ...keysOf<sdk.ServedVersion>({ version: true, spec: true, status: true, validations: true, deprecated: true }),
+  ...keysOf<sdk.RuleOptions>({ when: true, message: true }),
   ...keysOf<sdk.Scale>({ spec: true, status: true, selector: true }),
   ...keysOf<sdk.Column>({ name: true, path: true, type: true, description: true, priority: true }),
   ...BACKOFF_OPTIONS,
@@ -55,7 +56,7 @@ const INNER = [
   ...keysOf<sdk.Rollout>({ ready: true, isComplete: true, isStuck: true }),
 ]
 
-const PARTS = ['schema', 'options', 'outcome', 'ownership', 'related', 'errors', 'configuration', 'running']
+const PARTS = ['schema', 'rules', 'options', 'outcome', 'ownership', 'related', 'errors', 'configuration', 'running']
 const REFERENCE = ['functions', ...PARTS.map((part) => `functions/${part}`)]
 
 let reference: string

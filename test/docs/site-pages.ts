@@ -27,8 +27,8 @@ export const SECTIONS: Record<string, string[]> = {
   ].map(guide),
   Reference: [
     doc('functions'),
-    ...['schema', 'options', 'outcome', 'ownership', 'related', 'errors', 'configuration', 'running'].map((page) =>
-      doc(`functions/${page}`),
+    ...['schema', 'rules', 'options', 'outcome', 'ownership', 'related', 'errors', 'configuration', 'running'].map(
+      (page) => doc(`functions/${page}`),
     ),
     ...['external', 'http-functions', 'cli', 'events', 'versions'].map(doc),
     'sdk/testing/README.md',

@@ -2,7 +2,21 @@ import { isDeepStrictEqual } from 'node:util'
 import { describe, expect, expectTypeOf, it } from 'vitest'
 import { z } from 'zod'
 import type { KubeObject } from '#contracts'
-import { ConfigMap, Pod, type ReconcileOutcome, RetryAfterError, type Run, reconciler, resource, Secret } from '#sdk'
+import {
+  ConfigMap,
+  defaultFrom,
+  immutable,
+  notDeletedWhile,
+  onlyGroups,
+  Pod,
+  type ReconcileOutcome,
+  RetryAfterError,
+  type Run,
+  reconciler,
+  resource,
+  Secret,
+  setOnce,
+} from '#sdk'
 import { lawsOf, outcomeOf, ownedBy, type Scenario, type Simulation, simulate } from '#testing'
 
 const Shop = resource({
@@ -613,5 +627,56 @@ describe('a simulated run decides whether the object is its own, as a dispatcher
     const world = simulate(mapper, { objects: [corner({ data: { a: '1' } })] })
     expect((await world.dryRun()).map(({ verb, object }) => [verb, object.kind])).toEqual([['apply', 'ConfigMap']])
     expect([world.list(ConfigMap), world.writes]).toEqual([[], []])
+  })
+})
+
+describe('rules, which the API server would check', () => {
+  const Disk = resource({
+    group: 'example.com',
+    version: 'v1',
+    kind: 'Disk',
+    plural: 'disks',
+    spec: z.object({ zone: z.string(), host: z.string().optional(), kept: z.boolean().optional() }),
+    status: z.object({ claim: z.string() }),
+    rules: [
+      immutable('.spec.zone'),
+      setOnce('.status.claim'),
+      defaultFrom('.spec.host', '.metadata.name'),
+      onlyGroups(['admins'], ['DELETE']),
+      notDeletedWhile('.spec.kept', true),
+    ],
+  })
+  const home = (spec: object = {}) =>
+    Disk.of({ metadata: { name: 'home', namespace: 'default' }, spec: { zone: 'a', ...spec } })
+  const disk = reconciler({ name: 'disk', for: Disk, reconcile: () => ({ status: { claim: 'c' } }) })
+
+  it('refuse what a user does, and fill in what a user leaves out', async () => {
+    const world = simulate(disk, { objects: [home()] })
+    await world.runUntilIdle()
+    expect(world.object).toMatchObject({ spec: { host: 'home' }, status: { claim: 'c' } })
+    expect(() => world.edit({ spec: { zone: 'b' } })).toThrow(
+      'Disk home is refused: spec.zone: spec.zone cannot be changed',
+    )
+    expect(() => world.delete()).toThrow('only admins may delete it')
+    world.groups = ['admins']
+    world.edit({ spec: { kept: true } })
+    expect(() => world.copy().delete()).toThrow('it cannot be deleted while spec.kept is true')
+    world.edit({ spec: { kept: null } })
+    world.delete()
+    expect(world.object).toBeUndefined()
+  })
+
+  it('refuse what the function writes, which shows it as any refusal', async () => {
+    let runs = 0
+    const moving = reconciler({ name: 'disk', for: Disk, reconcile: () => ({ status: { claim: `c${++runs}` } }) })
+    const world = simulate(moving, { objects: [home()] })
+    await world.run()
+    await world.run()
+    expect(world.failure?.message).toContain('status.claim is set once')
+    expect(world.object?.status).toMatchObject({ claim: 'c1' })
+  })
+
+  it('stop no law, whose disturbances are those of Kubernetes', async () => {
+    for (const [, holds] of lawsOf(disk, { objects: [home({ kept: true })] })) await holds()
   })
 })

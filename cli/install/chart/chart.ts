@@ -3,7 +3,7 @@ import { join, relative } from 'node:path'
 import type { KubeObject } from '#contracts'
 import { definitionsOf, manifest, type Reconciler } from '#sdk'
 import { SHARD_LABEL } from '#spec'
-import { consoleRbac, consoleWritesRbac, functionRbac, platformRbac } from '../rbac.ts'
+import { consoleRbac, consoleWritesRbac, functionPolicies, functionRbac, platformRbac } from '../rbac.ts'
 import { reconcilerCrd } from '../reconciler.ts'
 import { ratesOf, withTeams } from './teams.ts'
 import {
@@ -451,7 +451,11 @@ async function templateOf(one: Reconciler): Promise<string> {
     '{{- end }}',
   )
   const metadata = { ...reconciler.metadata, labels }
-  const objects = [...functionRbac(reconciler), { ...reconciler, metadata, spec: { ...reconciler.spec, invoke } }]
+  const objects = [
+    ...functionRbac(reconciler),
+    ...functionPolicies(one),
+    { ...reconciler, metadata, spec: { ...reconciler.spec, invoke } },
+  ]
   const definitions = definitionsOf([one])
   const kinds = definitions.length === 0 ? '' : `---\n${await definitionTemplates(definitions)}`
   const guards = definitions.map(({ metadata }) => guardOf(one.name, metadata.name, values)).join('')

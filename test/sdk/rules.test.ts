@@ -1,0 +1,317 @@
+import { describe, expect, it } from 'vitest'
+import {
+  atLeastOneOf,
+  atMost,
+  atMostOneOf,
+  defaultFrom,
+  exactlyOneOf,
+  immutable,
+  labelled,
+  named,
+  notDeletedWhile,
+  onlyGroups,
+  onlyGrows,
+  type Resource,
+  type Rule,
+  reserved,
+  resource,
+  setOnce,
+  together,
+  unique,
+  z,
+} from '#sdk'
+
+const spec = z.object({
+  name: z.string(),
+  'a-b': z.string().optional(),
+  in: z.object({ for: z.string().optional() }).optional(),
+  size: z.int32().optional(),
+  ratio: z.number().optional(),
+  limit: z.int32().nullable().optional(),
+  any: z.any().meta({ 'x-kubernetes-preserve-unknown-fields': true }).optional(),
+  login: z.object({ host: z.string().optional() }).optional(),
+  labels: z.record(z.string(), z.string()).optional(),
+  ports: z.array(z.object({ name: z.string().max(63), port: z.int32(), host: z.string().max(63).optional() })).max(10),
+  bare: z.array(z.object({ name: z.string().optional() })).optional(),
+  tags: z.array(z.string()).optional(),
+})
+const shop = (rules: readonly Rule[], more: object = {}): Resource =>
+  resource({
+    group: 'example.com',
+    version: 'v1',
+    kind: 'Shop',
+    plural: 'shops',
+    spec,
+    status: z.object({ bound: z.string() }),
+    rules,
+    ...more,
+  })
+const rootOf = (kind: Resource) => kind.crd().spec.versions[0]?.schema.openAPIV3Schema
+const specOf = (kind: Resource) => rootOf(kind)?.properties?.['spec']
+const RULES = 'x-kubernetes-validations'
+
+describe('a rule of a definition', () => {
+  it.each<[string, Rule, object]>([
+    [
+      'immutable',
+      immutable('.spec.size'),
+      {
+        rule: '(has(self.spec) && has(self.spec.size)) == (has(oldSelf.spec) && has(oldSelf.spec.size)) && (!(has(self.spec) && has(self.spec.size)) || self.spec.size == oldSelf.spec.size)',
+        message: 'spec.size cannot be changed',
+        reason: 'FieldValueForbidden',
+        fieldPath: '.spec.size',
+      },
+    ],
+    [
+      'setOnce, of a field with a reserved name',
+      setOnce('.spec.in.for', { message: 'once' }),
+      {
+        rule: '!(has(oldSelf.spec) && has(oldSelf.spec.__in__) && has(oldSelf.spec.__in__.__for__)) || (has(self.spec) && has(self.spec.__in__) && has(self.spec.__in__.__for__) && self.spec.__in__.__for__ == oldSelf.spec.__in__.__for__)',
+        message: 'once',
+        reason: 'FieldValueForbidden',
+        fieldPath: '.spec.in.for',
+      },
+    ],
+    [
+      'named, which objects of before need not be',
+      named(/^[a-z']+$/),
+      {
+        rule: String.raw`oldSelf.hasValue() || (self.metadata.name.matches('^[a-z\']+$'))`,
+        message: "the name has to match ^[a-z']+$",
+        fieldPath: '.metadata.name',
+        optionalOldSelf: true,
+      },
+    ],
+  ])('on the whole object: %s', (_, rule, expected) => {
+    expect(rootOf(shop([rule]))?.[RULES]).toEqual([expected])
+  })
+
+  it.each<[Rule, string]>([
+    [exactlyOneOf(['.spec.size', '.spec.ratio']), '[has(self.size), has(self.ratio)].filter(one, one).size() == 1'],
+    [atMostOneOf(['.spec.size', '.spec.ratio']), '!(has(self.size) && has(self.ratio))'],
+    [together(['.spec.size', '.spec.in.for']), 'has(self.size) == (has(self.__in__) && has(self.__in__.__for__))'],
+    [
+      atLeastOneOf(['.spec.size'], { when: ['.spec.ratio', 2] }),
+      '!(has(self.ratio) && self.ratio == 2.0) || (has(self.size))',
+    ],
+    [atLeastOneOf([".spec['a-b']"], { when: '.spec.size' }), '!has(self.size) || (has(self.a__dash__b))'],
+    [atMost('.spec.size', '.spec.ratio'), '!(has(self.size) && has(self.ratio)) || self.size <= self.ratio'],
+  ])('is on the object that has its fields, so that others may change beside them: $title', (rule, cel) => {
+    expect(specOf(shop([rule]))?.[RULES]).toEqual([expect.objectContaining({ rule: cel })])
+  })
+
+  it('is on the record, or on the element of a list', () => {
+    const rules = [
+      reserved('.spec.labels', ['app', 'etcd_*']),
+      unique('.spec.ports', 'name'),
+      unique('.spec.tags'),
+      onlyGrows('.spec.ports[].port'),
+    ]
+    const { labels, ports, tags } = specOf(shop(rules))?.properties ?? {}
+    expect(labels?.[RULES]).toMatchObject([{ rule: "self.all(key, key != 'app' && !key.startsWith('etcd_'))" }])
+    expect(ports).toMatchObject({ 'x-kubernetes-list-type': 'map', 'x-kubernetes-list-map-keys': ['name'] })
+    expect(ports?.items?.[RULES]).toMatchObject([
+      { rule: '!has(oldSelf.port) || (has(self.port) && self.port >= oldSelf.port)' },
+    ])
+    expect(tags).toMatchObject({ 'x-kubernetes-list-type': 'set' })
+  })
+
+  it('makes the spec required if an object without it breaks the rule', () => {
+    const optional = (rules: Rule[]) =>
+      rootOf(shop(rules, { spec: z.object({ a: z.string().optional(), b: z.string().optional() }) }))?.required
+    expect(optional([])).toBeUndefined()
+    expect(optional([atMostOneOf(['.spec.a', '.spec.b'])])).toBeUndefined()
+    expect(optional([exactlyOneOf(['.spec.a', '.spec.b'])])).toEqual(['spec'])
+  })
+
+  it('is in each version that is served, and stands beside other validations', () => {
+    const served = [{ version: 'v1beta1', spec }]
+    const validations = [{ rule: 'self.spec.name != self.metadata.name' }]
+    const { versions } = shop([immutable('.spec.name')], { served, validations }).crd().spec
+    for (const { schema } of versions) expect(schema.openAPIV3Schema[RULES]).toHaveLength(2)
+  })
+
+  it.each<[() => Rule[], string]>([
+    [() => [immutable('.spec.sise')], 'rules: immutable .spec.sise: the schema has no field spec.sise'],
+    [() => [immutable('.spec.any')], 'spec.any has no type, so CEL cannot read it'],
+    [() => [immutable('.metadata.labels')], 'labels have labelled()'],
+    [() => [onlyGrows('.spec.name')], 'spec.name is string: it has to be integer or number'],
+    [() => [onlyGrows('.spec.limit')], 'spec.limit may be null, which has no order'],
+    [
+      () => [immutable('.spec.ports[].port')],
+      "elements of spec.ports cannot be found again after a write: add unique('.spec.ports', KEY)",
+    ],
+    [() => [unique('.spec.ports')], 'the elements of spec.ports are objects: name their key'],
+    [
+      () => [unique('.spec.bare', 'name')],
+      'spec.bare[].name may be left out, so it cannot be the key: make it required',
+    ],
+    [() => [unique('.spec.name')], 'spec.name is not a list'],
+    [() => [atMost('.spec.size', '.spec.ports[].port')], 'the fields are in different elements'],
+    [() => [defaultFrom('.spec.size', '.metadata.name')], 'spec.size is integer, and metadata.name is string'],
+    [() => [onlyGroups(['a'], '.spec.sise')], 'the schema has no field spec.sise'],
+    [() => [immutable('spec.size' as '.spec')], '"spec.size" is not the path of a field: write .spec.size'],
+    [() => [named(/a(?=b)/)], 'looks around in its pattern'],
+    [() => [named(/a/i)], 'has flags'],
+    [() => [onlyGroups(['a'], '.status.bound')], 'protects a field of the spec'],
+    [() => [{} as Rule], 'call a builder, such as immutable()'],
+  ])('says what is wrong with it: %s', (rules, message) => {
+    expect(() => shop(rules()).crd()).toThrow(message)
+  })
+
+  it('names the list that has no limit before the API server refuses the cost, and a limit that fits', () => {
+    const of = (ports: z.ZodType) =>
+      shop([unique('.spec.ports', 'name'), immutable('.spec.ports[].host')], { spec: z.object({ ports }) })
+    const port = z.object({ name: z.string().max(63), host: z.string().max(253).optional() })
+    expect(() => of(z.array(port)).crd()).toThrow(
+      /immutable .spec.ports\[\].host: it would cost the API server too much to check: give spec.ports .max\(N\), with N of at most \d+$/,
+    )
+    of(z.array(port).max(1000)).crd()
+    const open = z.object({ name: z.string().max(63), host: z.string().optional() })
+    expect(() => of(z.array(open).max(1000)).crd()).toThrow(/at most \d+, and spec.ports\[\].host a .max\(\)$/)
+  })
+})
+
+describe('admit()', () => {
+  const at = (spec: object, metadata: object = {}) =>
+    shop([]).of({ metadata: { name: 'a', ...metadata }, spec: spec as never })
+  const base = { name: 'a', ports: [] }
+  const pathsOf = (rules: Rule[], write: Parameters<Resource['admit']>[0]) =>
+    shop(rules)
+      .admit(write)
+      .violations.map(({ path }) => path)
+
+  it.each<[string, Rule[], object | undefined, object, string[]]>([
+    ['a field that is set later', [immutable('.spec.size')], base, { ...base, size: 1 }, ['spec.size']],
+    ['a field that is set once', [setOnce('.spec.size')], base, { ...base, size: 1 }, []],
+    ['a field that is left out again', [setOnce('.spec.size')], { ...base, size: 1 }, base, ['spec.size']],
+    ['a number that shrinks', [onlyGrows('.spec.size')], { ...base, size: 2 }, { ...base, size: 1 }, ['spec.size']],
+    [
+      'a broken rule on fields that stay',
+      [atMost('.spec.size', '.spec.ratio')],
+      { ...base, size: 2, ratio: 1 },
+      { ...base, size: 2, ratio: 1 },
+      [],
+    ],
+    [
+      'a broken rule beside a change',
+      [atMost('.spec.size', '.spec.ratio')],
+      { ...base, size: 2, ratio: 1 },
+      { ...base, name: 'b', size: 2, ratio: 1 },
+      ['spec'],
+    ],
+    [
+      'elements in another order',
+      [unique('.spec.ports', 'name'), immutable('.spec.ports[].port')],
+      {
+        ...base,
+        ports: [
+          { name: 'a', port: 1 },
+          { name: 'b', port: 2 },
+        ],
+      },
+      {
+        ...base,
+        ports: [
+          { name: 'b', port: 2 },
+          { name: 'a', port: 3 },
+        ],
+      },
+      ['spec.ports[1].port'],
+    ],
+    ['an element twice', [unique('.spec.tags')], undefined, { ...base, tags: ['a', 'b', 'a'] }, ['spec.tags[2]']],
+    ['a reserved key', [reserved('.spec.labels', ['a*'])], undefined, { ...base, labels: { ab: '' } }, ['spec.labels']],
+  ])('%s', (_, rules, old, object, paths) => {
+    expect(pathsOf(rules, { object: at(object), ...(old && { old: at(old) }) })).toEqual(paths)
+  })
+
+  it('asks policies only about users', () => {
+    const rules = [labelled('team', /^a$/), onlyGroups(['admins'], '.spec.size'), notDeletedWhile('.spec.size', 1)]
+    const one = at({ ...base, size: 1 }, { labels: { team: 'a' } })
+    const other = at({ ...base, size: 2 }, { labels: { team: 'b' } })
+    expect(pathsOf(rules, { object: other, old: one })).toEqual([])
+    expect(pathsOf(rules, { object: other, old: one, groups: [] })).toEqual(['', 'spec.size'])
+    expect(pathsOf(rules, { object: other, old: one, groups: ['admins'] })).toEqual([''])
+    expect(pathsOf(rules, { object: other, groups: [] })).toEqual([''])
+    expect(pathsOf(rules, { old: one, groups: [] })).toEqual(['spec.size'])
+    expect(pathsOf(rules, { old: other, groups: [] })).toEqual([])
+  })
+
+  it('fills in what is left out at creation, and nothing else', () => {
+    const kind = shop([defaultFrom('.spec.login.host', '.metadata.name')])
+    expect(kind.admit({ object: at(base) }).object?.spec).toEqual({ ...base, login: { host: 'a' } })
+    expect(kind.admit({ object: at({ ...base, login: { host: 'b' } }) }).object?.spec).toEqual({
+      ...base,
+      login: { host: 'b' },
+    })
+    expect(kind.admit({ object: at(base), old: at(base) }).object?.spec).toEqual(base)
+  })
+})
+
+describe('the policies of a resource', () => {
+  it('match its own resource alone, in all its versions, and fail closed', () => {
+    const served = [{ version: 'v1beta1', spec }]
+    const rules = [
+      onlyGroups(['admins', "o'neil"], ['CREATE', 'DELETE']),
+      defaultFrom('.spec.login.host', '.spec.name'),
+    ]
+    const [check, bound, fill] = shop(rules, { served }).policies('shop', 'system:serviceaccount:s:fairlead-shop')
+    const match = {
+      apiGroups: ['example.com'],
+      apiVersions: ['v1', 'v1beta1'],
+      resources: ['shops'],
+      scope: 'Namespaced',
+    }
+    expect(check).toMatchObject({
+      kind: 'ValidatingAdmissionPolicy',
+      metadata: { name: 'fairlead-shop-rules' },
+      spec: {
+        failurePolicy: 'Fail',
+        matchConstraints: { resourceRules: [{ ...match, operations: ['CREATE', 'DELETE'] }] },
+        matchConditions: [{ expression: expect.stringContaining("'system:serviceaccount:s:fairlead-shop'") }],
+        validations: [
+          {
+            expression: String.raw`request.userInfo.groups.exists(group, group in ['admins', 'o\'neil'])`,
+            message: "only admins or o'neil may create or delete it",
+          },
+        ],
+      },
+    })
+    expect(bound?.spec).toEqual({ policyName: 'fairlead-shop-rules', validationActions: ['Deny', 'Audit'] })
+    expect(fill).toMatchObject({
+      kind: 'MutatingAdmissionPolicy',
+      spec: {
+        failurePolicy: 'Fail',
+        matchConstraints: { resourceRules: [{ ...match, operations: ['CREATE'] }] },
+      },
+    })
+  })
+
+  it('protect a size from kubectl scale too', () => {
+    const scale = { spec: '.spec.size', status: '.status.bound' }
+    const rules = [onlyGroups(['admins'], '.spec.size'), labelled('team', /a/)]
+    const [{ spec: policy } = {}] = shop(rules, { scale }).policies('shop') as {
+      spec?: { matchConstraints: object; validations: { expression: string }[] }
+    }[]
+    expect(policy?.matchConstraints).toMatchObject({
+      resourceRules: [{}, { resources: ['shops/scale'], operations: ['UPDATE'] }],
+    })
+    expect(policy?.validations.map(({ expression }) => expression)).toEqual([
+      expect.stringMatching(
+        /^has\(request.subResource\) && request.subResource == 'scale' \? .*spec.replicas.* : .*spec.size/,
+      ),
+      expect.stringMatching(/scale' \? true : \(request.operation in|scale' \? true : \(/),
+    ])
+  })
+
+  it('are none if the definition has all rules', () => {
+    expect(shop([immutable('.spec.name'), unique('.spec.tags')]).policies('shop')).toEqual([])
+  })
+})
+
+it('the fields with checks in code are known, since only a run makes them', () => {
+  const checked = shop([], {
+    spec: z.object({ a: z.string().refine(() => true), b: z.array(z.object({ c: z.int32() }).refine(() => true)) }),
+  })
+  expect(checked.codeChecks).toEqual(['spec.a', 'spec.b[]'])
+})
