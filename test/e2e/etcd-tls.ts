@@ -107,7 +107,9 @@ export function tlsOnNode(etcds: EtcdClusters): void {
 
   it('is refused together with Secrets of the user, and users are refused without TLS', async () => {
     const both = { auto: {}, static: { member: { peerSecret: 'p' } } }
-    await expect(etcds.create('x', { size: 1, TLS: both })).rejects.toThrow('auto and static exclude each other')
+    await expect(etcds.create('x', { size: 1, TLS: both })).rejects.toThrow(
+      'spec.TLS.auto and spec.TLS.static exclude each other',
+    )
     await expect(etcds.create('x', { size: 1, auth: { enabled: true } })).rejects.toThrow('auth needs TLS to clients')
   })
 

@@ -1,4 +1,4 @@
-import { resource, z } from 'fairlead'
+import { named, resource, unique, z } from 'fairlead'
 
 const image = (name: string) => z.string().min(1).default(name)
 
@@ -32,9 +32,9 @@ export const TenantDatabase = resource({
     lastBackup: z.string().optional().describe('The day of the last complete backup, such as 20300101.'),
     nextBackup: z.iso.datetime().optional(),
   }),
-  validations: [
-    { rule: 'self.metadata.name.matches("^[a-z]([-a-z0-9]{0,29}[a-z0-9])?$")', message: 'it is the name of a Service' },
-    { rule: 'self.spec.teams.all(t, self.spec.teams.exists_one(u, u == t))', message: 'a team is named twice' },
+  rules: [
+    named(/^[a-z]([-a-z0-9]{0,29}[a-z0-9])?$/, { message: 'it is the name of a Service' }),
+    unique('.spec.teams'),
   ],
   columns: [
     { name: 'Phase', path: '.status.phase' },

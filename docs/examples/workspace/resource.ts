@@ -1,4 +1,4 @@
-import { resource, z } from 'fairlead'
+import { named, resource, z } from 'fairlead'
 
 /** A namespace for a team, with its limits, for as long as the team needs it. */
 export const Workspace = resource({
@@ -24,9 +24,9 @@ export const Workspace = resource({
     expiresAt: z.iso.datetime().optional(),
   }),
   validations: [
-    { rule: 'self.metadata.name.matches("^[a-z0-9-]{1,63}$")', message: 'a namespace cannot have this name' },
     { rule: 'self.metadata.name != self.spec.template.namespace', message: 'its template is in another namespace' },
   ],
+  rules: [named(/^[a-z0-9-]{1,63}$/, { message: 'a namespace cannot have this name' })],
   columns: [
     { name: 'Phase', path: '.status.phase' },
     { name: 'Expires', path: '.status.expiresAt', type: 'date' },

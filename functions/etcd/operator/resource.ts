@@ -1,4 +1,4 @@
-import { resource, z } from 'fairlead'
+import { atMostOneOf, named, reserved, resource, together, z } from 'fairlead'
 import { agentImage } from '../restore/index.ts'
 
 const days = (least: number, most: number) => z.int32().min(least).max(most)
@@ -51,18 +51,7 @@ const ofKubernetes = z.looseObject({})
 const secretName = z.string().min(1).max(253)
 
 const PodPolicy = z.object({
-  labels: z
-    .record(z.string(), z.string())
-    .meta({
-      'x-kubernetes-validations': [
-        {
-          rule: "self.all(key, key != 'app' && !key.startsWith('etcd_'))",
-          message: 'the labels app and etcd_* are those of the function: remove them from spec.pod.labels',
-        },
-      ],
-    })
-    .optional()
-    .describe('Not app, and no key that begins with etcd_.'),
+  labels: z.record(z.string(), z.string()).optional().describe('Not app, and no key that begins with etcd_.'),
   annotations: z.record(z.string(), z.string()).optional().describe('Not etcd.version.'),
   nodeSelector: z.record(z.string(), z.string()).optional(),
   affinity: ofKubernetes.optional(),
@@ -93,22 +82,23 @@ export const EtcdCluster = resource({
   shortNames: ['etcd', 'etcdclus'],
   validations: [
     {
-      rule: 'self.metadata.name.size() <= 52',
-      message: 'the name of an EtcdCluster has 52 characters at most',
-      fieldPath: '.metadata.name',
-    },
-    {
       rule:
         '!has(self.spec.auth) || !self.spec.auth.enabled || (has(self.spec.TLS) && (has(self.spec.TLS.auto) || ' +
         '(has(self.spec.TLS.static) && has(self.spec.TLS.static.operatorSecret))))',
       message: 'auth needs TLS to clients: their certificates name the user',
       fieldPath: '.spec.auth',
     },
-    {
-      rule: "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-      message: 'the name of an EtcdCluster is the name of its Service: a-z, 0-9 and -, and a letter first',
-      fieldPath: '.metadata.name',
-    },
+  ],
+  rules: [
+    named(/^[a-z]([-a-z0-9]{0,50}[a-z0-9])?$/, {
+      message:
+        'the name of an EtcdCluster is the name of its Service: 52 characters at most of a-z, 0-9 and -, a letter first',
+    }),
+    reserved('.spec.pod.labels', ['app', 'etcd_*'], {
+      message: 'the labels app and etcd_* are those of the function: remove them from spec.pod.labels',
+    }),
+    atMostOneOf(['.spec.TLS.auto', '.spec.TLS.static']),
+    together(['.spec.TLS.static.operatorSecret', '.spec.TLS.static.member.serverSecret']),
   ],
   spec: z.object({
     size: z.int32().min(1).max(7).describe('How many members there are to be.'),
@@ -147,20 +137,7 @@ export const EtcdCluster = resource({
               .optional()
               .describe('Secret with etcd-client.crt, etcd-client.key, etcd-client-ca.crt.'),
           })
-          .meta({
-            'x-kubernetes-validations': [
-              {
-                rule: 'has(self.operatorSecret) == (has(self.member) && has(self.member.serverSecret))',
-                message: 'operatorSecret and member.serverSecret need each other',
-              },
-            ],
-          })
           .optional(),
-      })
-      .meta({
-        'x-kubernetes-validations': [
-          { rule: '!(has(self.auto) && has(self.static))', message: 'auto and static exclude each other' },
-        ],
       })
       .optional(),
     auth: z

@@ -1,4 +1,4 @@
-import { type ReconcileOutcome, resource, z } from 'fairlead'
+import { immutable, type ReconcileOutcome, resource, z } from 'fairlead'
 import { agentImage, agentServiceAccount, storageType, storeFields, storeRules } from '../backup/index.ts'
 
 const verified = z.object({
@@ -40,12 +40,13 @@ export const EtcdRestore = resource({
       messageExpression: "'an EtcdRestore has the name of its cluster: name it ' + self.spec.etcdCluster.name",
       fieldPath: '.metadata.name',
     },
-    {
-      rule: '!has(oldSelf.status) || !has(oldSelf.status.verified) || self.spec == oldSelf.spec',
+  ],
+  rules: [
+    immutable('.spec', {
+      when: '.status.verified',
       message:
         'the snapshot is verified, and the cluster is being replaced: for another restore create another EtcdRestore',
-      fieldPath: '.spec',
-    },
+    }),
   ],
   spec: z
     .object({

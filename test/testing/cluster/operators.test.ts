@@ -139,7 +139,7 @@ describe('reconcilers on real servers of their own', () => {
       { spec: { plan: 'huge' } },
       'Unsupported value: "huge": supported values: "small", "large"',
     ],
-    ['a team that is named twice', { spec: { teams: ['web', 'web'] } }, 'a team is named twice'],
+    ['a team that is named twice', { spec: { teams: ['web', 'web'] } }, 'Duplicate value: "web"'],
     ['an hour after 23', { spec: { backupHour: 24 } }, 'should be less than or equal to 23'],
     ['a name that no Service can have', { name: '1st' }, 'it is the name of a Service'],
   ])('reject, of the example of databases, %s', async (_, { name = 'acme', spec = {} }: Bad, message) => {
