@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { type KubeObject, type RunContext, type RunInput, TerminalError } from '#contracts'
 import { keyOf, openEventStore } from '#events'
 import { resourcePath } from '#kube'
+import { triggerCause } from '#queue'
 import { ConfigMap, Pod, type Reconciler, reconciler, resource, toInvoke } from '#sdk'
 import { CONFIG_MAPS, configMap, PODS, pod, silent, until, useFixture, WIDGETS } from './fixture.ts'
 import { createdFor, ownedByWidget } from './objects.ts'
@@ -54,6 +55,20 @@ describe('a run', () => {
     expect((await scene.run('careful')).result).toBe('success')
     expect(seen).toContainEqual({ precious: 'yes' })
     expect(await scene.get(CONFIG_MAPS, 'careful-config')).toMatchObject({ data: { precious: 'yes' } })
+  })
+
+  it('is followed by another call for a trigger, although nothing has changed', async () => {
+    let calls = 0
+    const of = { reconciler: scene.name, key: keyOf(scene.name, 'triggered') }
+    const isDirty = async () => (await scene.queue.find(of)).some((entry) => entry.state === 'running' && entry.dirty)
+    await scene.widget('triggered', async () => {
+      if (++calls > 1) return {}
+      await scene.enqueue('triggered', { cause: triggerCause('paid') })
+      // A run that takes the token itself is not marked.
+      await until(isDirty, { what: 'the token has reached the run', timeoutMs: 2000 }).catch(() => {})
+      return {}
+    })
+    await until(() => calls === 2, { what: 'the function is called again' })
   })
 
   it('decides again at once when the object has changed under its status', async () => {
