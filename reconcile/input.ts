@@ -77,6 +77,6 @@ export function finalizersBefore(
     ? (spec.finalize && isFinalizing(object, identity, spec)) || (isRecorded && has)
     : isRecorded || (keepsFinalizer(spec) && isSelected)
   if (isHeld) return has || isGoing ? undefined : [...finalizers, finalizerOf(identity)]
-  const left = finalizersWithout(object.metadata, identity, isGoing ? spec.formerFinalizers : [])
+  const left = finalizersWithout(object.metadata, identity, isGoing && isSelected ? spec.formerFinalizers : [])
   return left.length === finalizers.length ? undefined : left
 }

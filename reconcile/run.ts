@@ -455,14 +455,18 @@ function* observeAgain(pass: Pass): Asking<void> {
  */
 function* conclude(pass: Pass, planned: FeasiblePlan): Asking<End> {
   const { run, world, now } = pass
-  const { identity, spec } = run.of
+  const { identity, spec, selects } = run.of
+  const { object } = world
   const { requeue, lookAt, unresolved } = planned
   tellReports(pass, planned)
   if (unresolved.length > 0) throw new FailedPass()
   const at = sooner(requeue, lookAt, now)
   if (at !== undefined) return ends(run, { kind: 'requeue', at })
-  if (isFinalizing(world.object, identity, spec))
-    yield* writeFinalizers(pass, finalizersWithout(world.object.metadata, identity, spec.formerFinalizers))
+  if (isFinalizing(object, identity, spec)) {
+    // An object that has left the selection may be the former operator's again.
+    const former = selects(object) ? spec.formerFinalizers : []
+    yield* writeFinalizers(pass, finalizersWithout(object.metadata, identity, former))
+  }
   return ends(run, { kind: 'done' })
 }
 

@@ -176,6 +176,11 @@ const SITUATIONS: Record<string, Row> = {
     'Finalizing',
     'Wait until the function has cleaned up',
   ],
+  'it waits for a former finalizer that its function removes': [
+    { object: going(['example.com/old']), ...spec({ formerFinalizers: ['example.com/old'] }) },
+    'Finalizing',
+    'Wait until the function has cleaned up',
+  ],
   'its finalize fails, and somebody else has a finalizer': [
     {
       object: going([FINALIZER, 'example.com/dns']),
@@ -1000,6 +1005,14 @@ describe('explain', () => {
 
   it('tells a terminal error once, although Ready shows it as well', () => {
     const shown: [string, string, string, string][] = ['Reconciled', 'Ready'].map((type) => [type, 'False', 'Bad', 'x'])
+  it('calls a former finalizer that of others if the object is not selected: the function does not remove it', () => {
+    const { for: primary } = reconciler().spec as { for: object }
+    const given = spec({ for: { ...primary, selector: 'app=web' }, formerFinalizers: ['example.com/old'] })
+    const { findings } = explain(situation({ object: going(['example.com/old']), ...given }))
+    expect(findings.map(({ reason }) => reason)).toEqual(expect.arrayContaining(['Unselected', 'FinalizerOfOthers']))
+    expect(findings.map(({ reason }) => reason)).not.toContain('Finalizing')
+  })
+
     const { findings } = explain(situation({ object: website({}, shown) }))
     expect(findings.map(({ reason }) => reason)).toEqual(['Bad'])
   })

@@ -156,6 +156,12 @@ describe('a run asks, in this order', () => {
       widgets({ for: labelled.spec.for, finalize: true, ...FORMER }),
     ],
     [
+      'only the status of an object that goes with a former finalizer and is paused',
+      { observe: [sees(widget({ metadata: { ...going([OLD, FINALIZER]).metadata, ...paused.metadata } }))] },
+      'observe writeStatus finish',
+      widgets({ finalize: true, ...FORMER }),
+    ],
+    [
       'nothing for an object that goes with the finalizer of somebody else',
       { observe: [sees(going(['example.com/else']))] },
       'observe finish',
@@ -259,6 +265,19 @@ it('an object that goes loses former finalizers in the write that removes that o
   expect(written).toEqual([['example.com/else']])
   expect(steps.flatMap(({ ask }) => (ask.do === 'call' ? [ask.input.finalizing] : []))).toEqual([true])
 })
+
+it.each([
+  ['after finalize', true, [true]],
+  ['without finalize', false, []],
+])(
+  'an object that goes outside of the selection loses only the finalizer of the function, %s: the former operator may have it again',
+  (_, finalize, calls) => {
+    const object = going([OLD, FINALIZER])
+    const steps = drive({ observe: [sees(object)] }, widgets({ for: labelled.spec.for, finalize, ...FORMER }))
+    expect(steps.flatMap(({ ask }) => (ask.do === 'writeFinalizers' ? [ask.finalizers] : []))).toEqual([[OLD]])
+    expect(steps.flatMap(({ ask }) => (ask.do === 'call' ? [ask.input.finalizing] : []))).toEqual(calls)
+  },
+)
 
 describe('a run ends', () => {
   it.each<[what: string, script: Script, end: object, attempt?: number]>([

@@ -1,9 +1,8 @@
-import type { KubeObject } from '#contracts'
 import { compareVersions } from '#events'
 import { finalizerOfReconciler, PAUSED_ANNOTATION, type ReconcilerSpec, reconcilerFinalizers } from '#spec'
 import { finalizerPatch } from '../keys.ts'
 import { isSelected } from './reconciler-rules.ts'
-import type { Situation } from './situation.ts'
+import type { ReconcilerSituation, Situation } from './situation.ts'
 import { kubectlName, nameOf, type Rule, shown, step } from './situation.ts'
 
 const START_BRIDGE = step('Start a bridge, or look why it does not run.', 'fairlead bridge')
@@ -119,9 +118,9 @@ export const deleting: Rule = (situation) => {
   const { object, reconcilers } = situation
   const { deletionTimestamp, finalizers = [] } = object?.metadata ?? {}
   if (object === undefined || deletionTimestamp === undefined) return []
-  const former = ({ object: { spec } }: { object: KubeObject }) =>
-    (spec as Partial<ReconcilerSpec> | undefined)?.formerFinalizers ?? []
-  const finalizes = (one: { object: KubeObject }) =>
+  const former = (one: ReconcilerSituation) =>
+    (isSelected(one, situation) !== false && (one.object.spec as Partial<ReconcilerSpec>)?.formerFinalizers) || []
+  const finalizes = (one: ReconcilerSituation) =>
     [finalizerOfReconciler(one.object), ...former(one)].some((finalizer) => finalizers.includes(finalizer))
   const ours = reconcilers.filter(finalizes)
   const replaced = new Set(reconcilers.flatMap(former))
