@@ -61,11 +61,14 @@ export function statusPatch(
   const isAllDone = outcome.deleteObject !== true && outcome.effect === undefined
   const platform = platformConditions(current, conditions, isAllDone, { refusal, contested })
   const updates = [...conditions.filter(({ type }) => platform.every((one) => one.type !== type)), ...platform]
-  if (status === undefined && updates.length === 0) return undefined
-  const desired = withOurFields(status ?? current, current, updates, object.metadata.generation, now)
-  // Nothing would keep the number current for a function that returns neither a status nor conditions.
-  if (status === undefined && conditions.length === 0 && current['observedGeneration'] === undefined)
-    delete desired['observedGeneration']
+  const { generation, deletionTimestamp } = object.metadata
+  // A function that returns neither a status nor conditions begins no number. One that is there, it keeps current.
+  const isSilent = status === undefined && conditions.length === 0
+  const isNumbered = current['observedGeneration'] !== undefined && generation !== undefined
+  if (isSilent && updates.length === 0 && !(isNumbered && isAllDone && deletionTimestamp === undefined))
+    return undefined
+  const desired = withOurFields(status ?? current, current, updates, generation, now)
+  if (isSilent && !isNumbered) delete desired['observedGeneration']
   return patchTo(object, current, desired)
 }
 

@@ -1,5 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import type { KubeObject } from '#contracts'
 import { failurePatch, mergeConditions, RECONCILED, statusPatch } from '../../reconcile/status.ts'
 import { widget } from '../dispatch/objects.ts'
 
@@ -181,6 +182,26 @@ describe('the status write', () => {
     expect(statusPatch(object, {}, now)?.status).toEqual(status)
     const own = { conditions: [{ type: 'Ready', status: 'True' as const, reason: 'Open' }] }
     expect(statusPatch(object, own, now)?.status).toMatchObject({ observedGeneration: 2 })
+  })
+
+  describe('of a function that returns no status any more', () => {
+    const numbered = (metadata: object = {}) =>
+      widget({ metadata: { generation: 3, ...metadata }, status: { phase: 'DONE', observedGeneration: 2 } })
+
+    it('keeps the generation current that is there: the run has seen the change', () => {
+      expect(statusPatch(numbered(), {}, now)?.status).toEqual({ observedGeneration: 3 })
+      expect(statusPatch(numbered({ generation: 2 }), {}, now)).toBeUndefined()
+      expect(statusPatch(widget({ metadata: { generation: 3 }, status: { phase: 'DONE' } }), {}, now)).toBeUndefined()
+    })
+
+    it.each<[what: string, object: KubeObject, outcome: object]>([
+      ['while the object is deleted', numbered({ deletionTimestamp: before }), {}],
+      ['before its deletion', numbered(), { deleteObject: true }],
+      ['before an effect', numbered(), { effect: { kind: 'add' } }],
+      ['without a generation', numbered({ generation: undefined }), {}],
+    ])('%s is not worth a write', (_, object, outcome) => {
+      expect(statusPatch(object, outcome, now)).toBeUndefined()
+    })
   })
 
   it('takes the failure back when a run goes through', () => {
