@@ -60,7 +60,7 @@ import { called, withObject, withOwned, withPatched } from './world.ts'
  * never settles.
  */
 const MAX_ROUNDS = 8
-/** The number of places in an order whose first round begins the count again. */
+/** The number of places in an order whose first round begins the count again, if the order has not more objects. */
 const MAX_PLACES = 100
 /** The pause after a pass that has performed effects in all its rounds. */
 const PAUSE_MS = 1000
@@ -140,6 +140,7 @@ function* rounds(pass: Pass): Asking<End> {
   const { run } = pass
   const places = new Set<number>()
   let ofFields = 0
+  let mostPlaces: number | undefined
   for (let round = 1; ; round++) {
     if (pass.excess !== undefined) throw failed(pass.excess)
     if (run.of.spec.external !== undefined && pass.external === undefined) {
@@ -173,8 +174,9 @@ function* rounds(pass: Pass): Asking<End> {
       }
     } else return yield* conclude(pass, planned)
     tellReports(pass, planned)
-    // An order of stages that are ready at once ends with its last stage.
-    if (planned.place !== undefined && places.size < MAX_PLACES && !places.has(planned.place)) {
+    // An order of stages that are ready at once ends with its last stage. One that grows with each call does not.
+    mostPlaces ??= Math.max(MAX_PLACES, outcome.apply?.length ?? 0)
+    if (planned.place !== undefined && places.size < mostPlaces && !places.has(planned.place)) {
       places.add(planned.place)
       round = 0
     }

@@ -431,23 +431,49 @@ describe('whatever becomes ready, unready, lost or edited, in any order', () => 
 })
 
 it('a run goes through any number of stages that are ready at once, and through their removal', async () => {
-  const of = simulate(stackOf(ConfigMap), { objects: [stack({ size: 20 })] })
+  const of = simulate(stackOf(ConfigMap), { objects: [stack({ size: 120 })] })
   await of.run()
-  expect([of.failure, of.list(ConfigMap)]).toMatchObject([undefined, { length: 20 }])
+  expect([of.failure, of.list(ConfigMap)]).toMatchObject([undefined, { length: 120 }])
   of.delete()
   await of.run()
   expect([of.failure, of.list(ConfigMap), of.object]).toEqual([undefined, [], undefined])
 })
 
-it('a function that invents another stage with each call counts as one that never settles', async () => {
+it('a run changes any number of objects one by one that are ready at once', async () => {
+  const rolling = reconciler({
+    name: 'rolling',
+    for: Stack,
+    owns: [ConfigMap],
+    reconcile: (run) => ({
+      apply: stages(run, [{ objects: layers(run.object, ConfigMap).flat(), oneByOne: true }]).apply,
+    }),
+  })
+  const of = simulate(rolling, { objects: [stack({ size: 120 })] })
+  await of.run()
+  of.edit({ spec: { image: '2' } })
+  await of.run()
+  const images = of.list(ConfigMap).map((one) => (one as { spec?: { image?: string } }).spec?.image)
+  expect([of.failure, new Set(images), images.length]).toEqual([undefined, new Set(['2']), 120])
+})
+
+it.each<[what: string, names: (calls: number) => string[]]>([
+  ['another stage', () => ['c']],
+  ['another object in a stage of its own', (calls) => Array.from({ length: calls }, (_, index) => `c-${index}`)],
+])('a function that invents %s with each call counts as one that never settles', async (_, names) => {
   let calls = 0
   const endless = reconciler({
     name: 'endless',
     for: Stack,
     owns: [ConfigMap],
-    reconcile: () => ({
-      apply: [{ ...ConfigMap.of({ metadata: { name: 'c' }, data: { n: `${++calls}` } }), stage: { number: calls } }],
-    }),
+    reconcile: () => {
+      calls++
+      return {
+        apply: names(calls).map((name, index) => ({
+          ...ConfigMap.of({ metadata: { name }, data: { n: name === 'c' ? `${calls}` : '' } }),
+          stage: { number: calls + index },
+        })),
+      }
+    },
   })
   const of = simulate(endless, { objects: [stack()] })
   await of.run()
