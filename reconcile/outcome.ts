@@ -45,7 +45,7 @@ const desired = z.looseObject({
     })
     .default({}),
   retain: z.boolean().optional(),
-  stage: z.strictObject({ number: z.number(), action: z.enum(['Hold', 'Remove']).optional() }).optional(),
+  stage: z.strictObject({ number: z.number(), action: z.enum(['Hold', 'Done', 'Remove']).optional() }).optional(),
 })
 
 const outcomeSchema = z.strictObject({

@@ -13,6 +13,7 @@ import {
 import { type FieldsPlan, type FieldsProgress, NO_PROGRESS, planFields } from './fields.ts'
 import { type MetadataWrite, metadataFaults, metadataWrite } from './metadata.ts'
 import { changeOf, type MetricChange, metricFaults } from './metrics.ts'
+import { neededBy, providedIn } from './needs.ts'
 import { type NoOps, statusTarget } from './no-ops.ts'
 import { HUNDRED_YEARS_S, type PlainOutcome } from './outcome.ts'
 import {
@@ -24,7 +25,7 @@ import {
   retentionPatch,
 } from './ownership.ts'
 import { type Failure, type StatusPatch, statusPatch } from './status.ts'
-import { type Family, findOwned, type World } from './world.ts'
+import { type Family, findOwned, type OwnedObject, type World } from './world.ts'
 
 /**
  * With this resourceVersion server-side apply creates an object, and answers with a Conflict if the object exists. No
@@ -104,13 +105,14 @@ export function plan(
   const needed = desired.objects.flatMap((wanted) => {
     const { number, action } = wanted.stage ?? {}
     const write = action === undefined ? writeFor(world, wanted, { ...circumstances, isGoing }) : undefined
-    return write === undefined ? [] : [{ write, number }]
+    return write === undefined ? [] : [{ wanted, write, number }]
   })
   const { applies, place } = firstStage(needed)
+  const delayedOwned = needed.flatMap(({ wanted, write }) => (isDelayed(write) ? [wanted] : []))
   const metadata = metadataWrite(object, identity, outcome.metadata, { noOps, now, isGoing })
   const isComplete = outcome.apply !== undefined && place === undefined
   const [removed] = desired.objects.flatMap(({ stage }) => (stage?.action === 'Remove' ? stage.number : []))
-  const deletes = isComplete ? prune(world, desired.objects, isGoing) : []
+  const deletes = isComplete ? prune(world, desired.objects, delayedOwned, isGoing) : []
   const { delayed, ...fields } = planFields(spec, world, outcome.patch, { ...circumstances, progress, isGoing })
   const planned = [...needed.map(({ write }) => write), ...delayed, ...(metadata ? [metadata] : [])]
   return {
@@ -275,23 +277,62 @@ const withAnnotation = (object: KubeObject, name: string, value: string): KubeOb
  * Returns the deletions of owned objects that are no longer wanted. A retained object outlives its owner, so it is
  * deleted only while the owner exists. What an author removes in an order is there until its pods are gone; but what
  * has finalizers goes in the order of whoever set them, and foreground deletion would take its dependents before.
+ * `delayed`: objects whose correction waits. Until then, a later one may still use what is removed before it.
  */
-function prune(world: Family, desired: readonly DesiredObject[], isGoing: boolean): Write[] {
-  const isRemoved = ({ stage }: DesiredObject) => stage?.action === 'Remove'
-  const kept = { ...world, owned: desired.filter((one) => !isRemoved(one)) }
-  const removed = { ...world, owned: desired.filter(isRemoved) }
+function prune(
+  world: Family,
+  desired: readonly DesiredObject[],
+  delayed: readonly DesiredObject[],
+  isGoing: boolean,
+): Write[] {
+  const lastDelayed = Math.max(...delayed.flatMap(({ stage }) => stage?.number ?? []))
+  const isRemoved = ({ stage }: DesiredObject) => stage?.action === 'Remove' && stage.number >= lastDelayed
+  const kept = desired.filter((one) => !isRemoved(one))
+  const waiting = [...delayed, ...kept.filter(({ stage }) => stage?.action !== undefined && stage.action !== 'Done')]
+  const isIn = (owned: readonly DesiredObject[]) => {
+    const family = { ...world, owned }
+    return ({ resource, object }: OwnedObject) => findOwned(family, resource, object) !== undefined
+  }
+  const [isKept, isToBeRemoved] = [isIn(kept), isIn(desired.filter(isRemoved))]
+  const undeclared = world.owned.filter((one) => !isKept(one) && !isToBeRemoved(one))
+  const used = usedBy(world, waiting, undeclared)
   return world.owned
-    .filter(({ object }) => !(isGoing && isRetained(object)))
-    .filter(({ resource, object }) => findOwned(kept, resource, object) === undefined)
-    .filter(({ object }) => object.metadata.deletionTimestamp === undefined)
-    .map(({ resource, object }) => ({
+    .filter((one) => !isKept(one) && !used.has(one))
+    .filter(({ object }) => !(isGoing && isRetained(object)) && object.metadata.deletionTimestamp === undefined)
+    .map((one) => ({
+      ...one,
       verb: 'delete',
-      resource,
-      object,
       isPruned: true,
-      isForeground: !object.metadata.finalizers?.length && findOwned(removed, resource, object) !== undefined,
+      isForeground: !one.object.metadata.finalizers?.length && isToBeRemoved(one),
     }))
 }
+
+/**
+ * Returns the undeclared objects that objects in an earlier state still use: one that exists, what it names; one that
+ * does not exist yet, all of its kind, because any of them may do its work until then; and what these name in turn.
+ */
+function usedBy(
+  world: Family,
+  waiting: readonly DesiredObject[],
+  undeclared: readonly OwnedObject[],
+): ReadonlySet<OwnedObject> {
+  const [present, absent]: [OwnedObject[], Set<string>] = [[], new Set()]
+  for (const { resource, object: wanted, stage } of waiting) {
+    const object = findOwned(world, resource, wanted)
+    if (object !== undefined) present.push({ resource, object })
+    else if (stage?.action === 'Hold') absent.add(typeOf(resource))
+  }
+  const forerunners = undeclared.filter(({ resource }) => absent.has(typeOf(resource)))
+  const used = new Set(forerunners)
+  for (let users = [...present, ...forerunners]; users.length > 0 && used.size < undeclared.length; ) {
+    const needs = new Set(users.flatMap(({ object }) => [...neededBy(object)]))
+    users = undeclared.filter((one) => !used.has(one) && needs.has(providedIn(one.object)))
+    for (const one of users) used.add(one)
+  }
+  return used
+}
+
+const typeOf = ({ group, resource }: OwnedResource): string => `${group}/${resource}`
 
 /** The kinds that others need in order to start come first. */
 const STAGES = [

@@ -35,8 +35,8 @@ export interface StageOptions {
    */
   isReady?: (object: KubeObject) => boolean
   /**
-   * The stage has done its work, as a status records: objects that exist stay, others are not created, and the next
-   * stage does not wait for it. For Jobs, which may be deleted when they are complete.
+   * The stage has done its work, as a status records: objects that exist stay, others are not created, the next stage
+   * does not wait for it, and what it has used may go. For Jobs, which may be deleted when they are complete.
    *
    * @default false
    */
@@ -94,8 +94,8 @@ interface Step extends Required<Pick<StageOptions, 'isWanted' | 'isDone' | 'oneB
 
 /**
  * Orders objects by readiness. Each stage is created and changed while all stages before it are ready, in the state that
- * is returned for them. A stage that exists stays as it is when an earlier one is not ready. Decides on the observation
- * alone.
+ * is returned for them. A stage that exists stays as it is when an earlier one is not ready, with what it uses. Decides
+ * on the observation alone.
  *
  * @example
  * import { Deployment, reconciler, stages } from 'fairlead'
@@ -125,8 +125,8 @@ export function stages(run: Observing, given: readonly Stage[]): Staged {
     steps.slice(from).every(({ isWanted, parts }, index) => (isWanted ? from + index < reached : parts.length === 0))
   const apply = steps.flatMap((step, index) => {
     const number = index + 1
-    const isHeld = step.isDone || (step.isWanted ? index > reached : !isClear(number))
-    const action = isHeld ? 'Hold' : step.isWanted ? undefined : 'Remove'
+    const isHeld = step.isWanted ? index > reached : !isClear(number)
+    const action = step.isDone ? 'Done' : isHeld ? 'Hold' : step.isWanted ? undefined : 'Remove'
     if (step.oneByOne && action === undefined) return inTurn(step.parts, number)
     return step.parts.map(({ object }) => placed(object, number, action))
   })
@@ -214,7 +214,9 @@ function observedIn({ object: owner, owned }: Observing): (wanted: AppliedObject
 
 const isReady = ({ readiness }: Part): boolean => readiness.isReady
 
-const placed = (object: AppliedObject, number: number, action?: 'Hold' | 'Remove'): AppliedObject => ({
+type Action = NonNullable<AppliedObject['stage']>['action']
+
+const placed = (object: AppliedObject, number: number, action?: Action): AppliedObject => ({
   ...object,
   stage: { number, ...(action && { action }) },
 })

@@ -124,11 +124,12 @@ export interface AppliedObject extends KubeObject {
     /** A change of the object waits for another decision while one with a lower number has to be written. */
     number: number
     /**
-     * Hold: it stays as it is, and is not created. Remove: it is deleted, what it has created before it.
+     * Hold: it stays as it is, with what it uses, and is not created. Done: the same, but it uses nothing any more.
+     * Remove: it is deleted, what it has created before it.
      *
      * @default the object is applied
      */
-    action?: 'Hold' | 'Remove'
+    action?: 'Hold' | 'Done' | 'Remove'
   }
 }
 

@@ -960,7 +960,7 @@ describe('explain', () => {
   })
 
   it('shows the order of the objects: what is there, what waits, and what goes', () => {
-    const place = (kind: string, name: string, number: number, action?: 'Hold' | 'Remove') => ({
+    const place = (kind: string, name: string, number: number, action?: 'Hold' | 'Done' | 'Remove') => ({
       kind,
       namespace: 'default',
       name,
@@ -972,6 +972,7 @@ describe('explain', () => {
       place('Deployment', 'db', 1),
       place('ConfigMap', 'keys', 1),
       place('ConfigMap', 'later', 3, 'Hold'),
+      place('ConfigMap', 'made', 4, 'Done'),
     ]
     const message = 'waits for Deployment db: 0 of 1 replicas are ready (stage 1 of 3)'
     const now = situation({
@@ -994,6 +995,7 @@ describe('explain', () => {
         '            2 ConfigMap default/old is being removed',
         '            3 Deployment default/app healthy: 1 of 1 replicas are ready, stays as it is',
         '            3 ConfigMap default/later waits for the stage before',
+        '            4 ConfigMap default/made is done',
       ].join('\n'),
     )
     expect(page).toContain(message)
@@ -1003,8 +1005,6 @@ describe('explain', () => {
     ])
   })
 
-  it('tells a terminal error once, although Ready shows it as well', () => {
-    const shown: [string, string, string, string][] = ['Reconciled', 'Ready'].map((type) => [type, 'False', 'Bad', 'x'])
   it('calls a former finalizer that of others if the object is not selected: the function does not remove it', () => {
     const { for: primary } = reconciler().spec as { for: object }
     const given = spec({ for: { ...primary, selector: 'app=web' }, formerFinalizers: ['example.com/old'] })
@@ -1013,6 +1013,8 @@ describe('explain', () => {
     expect(findings.map(({ reason }) => reason)).not.toContain('Finalizing')
   })
 
+  it('tells a terminal error once, although Ready shows it as well', () => {
+    const shown: [string, string, string, string][] = ['Reconciled', 'Ready'].map((type) => [type, 'False', 'Bad', 'x'])
     const { findings } = explain(situation({ object: website({}, shown) }))
     expect(findings.map(({ reason }) => reason)).toEqual(['Bad'])
   })

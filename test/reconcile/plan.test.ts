@@ -268,7 +268,7 @@ describe('planning the writes of an outcome', () => {
 })
 
 describe('objects with a place in an order', () => {
-  const staged = (name: string, number: number, action?: 'Hold' | 'Remove') => ({
+  const staged = (name: string, number: number, action?: 'Hold' | 'Done' | 'Remove') => ({
     ...configMap(name),
     stage: { number, ...(action && { action }) },
   })

@@ -12,6 +12,7 @@ import {
   reconciler,
   removeStages,
   resource,
+  Secret,
   type Stage,
   type StageOptions,
   stages,
@@ -180,6 +181,13 @@ describe('an order of stages returns', () => {
       [settings, up(db), up(app)],
       ['settings 1', 'db 1', 'app 3'],
       undefined,
+      without({ isDone: true }, 1),
+    ],
+    [
+      'what exists of a stage that is done, apart from what waits',
+      [settings, down(db), complete, up(app)],
+      ['settings 1', 'db 1', 'migrate 2 Done', 'app 3 Hold'],
+      'waits for Deployment db: 0 of 1 replicas are ready (stage 1 of 3)',
       without({ isDone: true }, 1),
     ],
     [
@@ -427,6 +435,73 @@ describe('whatever becomes ready, unready, lost or edited, in any order', () => 
     const deleted = of.writes.filter(({ verb }) => verb === 'delete').map(({ object }) => object.metadata.name)
     expect(deleted).toEqual(['layer-2', 'layer-1', 'layer-0'])
     expect(of.object).toBeUndefined()
+  })
+})
+
+describe('names with a version, whatever becomes ready, unready or edited, in any order', () => {
+  const deployment = (name: string, image: string) =>
+    Deployment.of({
+      metadata: { name },
+      spec: { selector: {}, template: { spec: { volumes: [{ configMap: { name: `settings-${image}` } }] } } } as never,
+    })
+  const versioned = reconciler({
+    name: 'versioned',
+    for: Stack,
+    owns: [Deployment, ConfigMap, Secret],
+    reconcile(run) {
+      const { image } = run.object.spec
+      const db = Deployment.of({ metadata: { name: 'db' }, spec: { image } as never })
+      const { apply, condition } = stages(run, [[db], [deployment(`app-${image}`, image)], [deployment('web', image)]])
+      const settings = ConfigMap.of({ metadata: { name: `settings-${image}` } })
+      const grant = Secret.of({ metadata: { name: `grant-${image}` } })
+      return { apply: [...apply, settings, grant], conditions: [condition] }
+    },
+  })
+  const change = fc.oneof(
+    fc.tuple(fc.constant('edit' as const), fc.constantFrom('1', '2', '3')),
+    fc.tuple(fc.constantFrom('up' as const, 'up' as const, 'down' as const), fc.constantFrom('db', 'app', 'web')),
+  )
+
+  it('what still runs keeps what it mounts and is not missed, what nothing uses goes at once, and the end is whole', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(change, { maxLength: 14 }), async (changes) => {
+        const of = simulate(versioned, { objects: [stack()] })
+        const names = (kind: typeof Deployment | typeof ConfigMap | typeof Secret) =>
+          of.list(kind as typeof ConfigMap).map(({ metadata }) => metadata.name)
+        const report = (which: string, ready: number) => {
+          for (const { metadata } of of.list(Deployment).filter((one) => one.metadata.name.startsWith(which))) {
+            const counts = { replicas: 1, updatedReplicas: 1, readyReplicas: ready }
+            of.patch(Deployment, { status: { ...counts, observedGeneration: metadata.generation ?? 0 } }, metadata.name)
+          }
+        }
+        of.before = ({ verb, object }) => {
+          if (verb !== 'delete') return
+          const { name } = object.metadata
+          const apps = names(Deployment).filter((one) => one.startsWith('app-'))
+          const isLastApp = object.kind === 'Deployment' && apps.length === 1 && apps[0] === name
+          const isMounted = object.kind === 'ConfigMap' && JSON.stringify(of.list(Deployment)).includes(`"${name}"`)
+          expect({ name, isLastApp, isMounted }).toEqual({ name, isLastApp: false, isMounted: false })
+        }
+        for (const [what, which] of changes) {
+          if (what === 'edit') of.edit({ spec: { image: which } })
+          else report(which, what === 'up' ? 1 : 0)
+          await of.runUntilIdle()
+          expect(names(Secret)).toEqual([`grant-${of.object?.spec.image}`])
+        }
+        for (let round = 0; round < 4; round++) {
+          await of.runUntilIdle()
+          for (const which of ['db', 'app', 'web']) report(which, 1)
+        }
+        await of.runUntilIdle()
+        const image = of.object?.spec.image
+        expect([names(Deployment).sort(), names(ConfigMap)]).toEqual([
+          [`app-${image}`, 'db', 'web'],
+          [`settings-${image}`],
+        ])
+        expect(of.object?.status?.conditions).toMatchObject([{ type: 'Ready', status: 'True' }])
+      }),
+      { numRuns: 60 },
+    )
   })
 })
 

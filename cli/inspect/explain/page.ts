@@ -248,9 +248,8 @@ function orderOf({ owned, lastRun }: ReconcilerSituation, untold: Untold): strin
       const { number, action } = one.stage
       const health = there.get(shown(one))
       const why = untold(health?.why ?? '')
-      const words =
-        health && `${health.is}${why === '' ? '' : `: ${why}`}${action === 'Hold' ? ', stays as it is' : ''}`
-      const absent = action === 'Hold' ? 'waits for the stage before' : 'missing'
+      const words = health && `${health.is}${why === '' ? '' : `: ${why}`}${action ? ', stays as it is' : ''}`
+      const absent = action === 'Hold' ? 'waits for the stage before' : action === 'Done' ? 'is done' : 'missing'
       return `${Math.floor(number)} ${shown(one)} ${action === 'Remove' ? 'is being removed' : (words ?? absent)}`
     })
 }
