@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
-import { Deployment, fieldsOf, manifest, Namespace, Node, reconciler, Secret } from '#sdk'
+import { ConfigMap, Deployment, fieldsOf, manifest, Namespace, Node, reconciler, Secret } from '#sdk'
 import { MOST_PATCHED, patchedBy, patchManagerOf } from '#spec'
 import { lawsOf, type Scenario, type Simulation, simulate } from '#testing'
 import { Crash } from '../../sdk/testing/simulated-run.ts'
@@ -414,6 +414,8 @@ describe('fields that are taken over', () => {
       expect(deployment(world)).toMatchObject({ spec: { replicas: 0 }, metadata: { labels: { by: 'scale' } } })
       meanwhile(world)
       await world.runUntilIdle()
+      expect(deployment(world).spec).toMatchObject({ replicas: world.list(Drain)[0]?.spec.replicas })
+      expect(statusOf(world, 'Reconciled')).toBeUndefined()
       end(world)
       await world.runUntilIdle()
       expect(deployment(world)).toMatchObject({ spec: { paused: false, ...after } })
@@ -462,6 +464,7 @@ describe('fields that are taken over', () => {
       await world.runUntilIdle()
       await world.advance(1)
     }
+    expect(statusOf(world, 'Reconciled')).toBeUndefined()
     expect(sets).toBeGreaterThan(5)
     expect(sets).toBeLessThan(60)
     expect(statusOf(world, 'Contested')).toMatchObject({
@@ -474,7 +477,8 @@ describe('fields that are taken over', () => {
     const world = await scaled({ replicas: 5 })
     const annotation = 'patched.fairlead.dev/scale'
     const record = JSON.parse(world.object?.metadata.annotations?.[annotation] ?? '') as { objects: object[] }
-    const objects = record.objects.map((one) => ({ ...one, before: { 'spec.paused': true, 'spec.replicas': 5 } }))
+    const forged = { 'metadata.labels.by': 'another', 'spec.paused': true, 'spec.replicas': 5 }
+    const objects = record.objects.map((one) => ({ ...one, before: forged }))
     world.edit({ metadata: { annotations: { [annotation]: JSON.stringify({ ...record, objects }) } } })
     world.patch(Deployment, { metadata: { labels: { by: 'another' } } })
     await world.run()
@@ -485,6 +489,57 @@ describe('fields that are taken over', () => {
       spec: { paused: false, replicas: 5 },
       metadata: { labels: { by: 'another' } },
     })
+  })
+
+  it('are not taken together with a field that is not declared, which the condition names while it waits', async () => {
+    const both = reconciler({
+      name: 'both',
+      for: Drain,
+      patches: [{ ...Deployment, takes: ['spec.replicas'] }],
+      reconcile: () => ({
+        patch: [
+          fieldsOf(Deployment, {
+            metadata: { name: 'web', namespace: 'default' },
+            spec: { replicas: 0, revisionHistoryLimit: 1 },
+          }),
+        ],
+      }),
+    })
+    const theirs = { replicas: 5, revisionHistoryLimit: 9 }
+    const world = simulate(both, { objects: [object(), web(theirs)] }) as Simulation
+    for (let times = 0; times < 8; times++) {
+      await world.run()
+      world.pass(60)
+    }
+    await world.run()
+    world.pass(1)
+    await world.run()
+    expect(deployment(world).spec).toMatchObject(theirs)
+    expect(statusOf(world, 'Reconciled')).toMatchObject({
+      reason: 'FieldConflict',
+      message: expect.stringContaining('has .spec.revisionHistoryLimit; tried again after'),
+    })
+  })
+
+  it('are set in one run with all else that the function writes', async () => {
+    const busy = reconciler({
+      name: 'busy',
+      for: Drain,
+      owns: [ConfigMap],
+      writes: ['Metadata'],
+      patches: [{ ...Deployment, takes: ['spec.replicas'] }],
+      reconcile: ({ owned }) => ({
+        apply: owned(ConfigMap).length === 0 ? [map('a')] : [map('a'), map('b')],
+        patch: [fieldsOf(Deployment, { metadata: { name: 'web', namespace: 'default' }, spec: { replicas: 0 } })],
+        metadata: { labels: { busy: 'yes' } },
+        status: { phase: 'Done' },
+      }),
+    })
+    const map = (name: string) => ConfigMap.of({ metadata: { name } })
+    const world = simulate(busy, { objects: [object(), web({ replicas: 5 })] })
+    await world.run()
+    expect(world.failure).toBeUndefined()
+    expect(world.object?.status).toMatchObject({ phase: 'Done' })
   })
 
   it.each([
