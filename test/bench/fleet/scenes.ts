@@ -51,6 +51,21 @@ export async function measuredFor(seconds: number, pids: () => number[], apiServ
   }
 }
 
+/** Measures the fleet, and says which share each kind of its processes has. */
+async function fleetFor({ fleet, apiServer, seconds, say }: Scene): Promise<Figures> {
+  const before = fleet.members.map((one) => cpuMsOf(one.pid()))
+  const figures = await measuredFor(seconds, () => pidsOf(fleet), apiServer)
+  const shares = new Map<string, { processes: number; cpu: number; memory: number }>()
+  for (const [index, one] of fleet.members.entries()) {
+    const { processes, cpu, memory } = shares.get(one.title) ?? { processes: 0, cpu: 0, memory: 0 }
+    const used = (cpuMsOf(one.pid()) - (before[index] ?? 0)) / (10 * seconds)
+    shares.set(one.title, { processes: processes + 1, cpu: cpu + used, memory: memory + residentMiBOf(one.pid()) })
+  }
+  for (const [title, { processes, cpu, memory }] of shares)
+    say(`${processes} × ${title}: ${cpu.toFixed(1)} % of a core, ${memory.toFixed(0)} MiB`)
+  return figures
+}
+
 const pidsOf = ({ members }: Fleet): number[] => members.map((one) => one.pid())
 const cpuOf = (pids: readonly number[]): number => pids.reduce((sum, pid) => sum + cpuMsOf(pid), 0)
 const memoryOf = (pids: readonly number[]): number => pids.reduce((sum, pid) => sum + residentMiBOf(pid), 0)
@@ -65,12 +80,11 @@ export async function calm({ fleet }: Pick<Scene, 'fleet'>): Promise<void> {
   }
 }
 
-export const idle = ({ fleet, apiServer, seconds }: Scene): Promise<Figures> =>
-  measuredFor(seconds, () => pidsOf(fleet), apiServer)
+export const idle = (scene: Scene): Promise<Figures> => fleetFor(scene)
 
-export async function edited({ fleet, edits, apiServer, seconds }: Scene): Promise<Figures> {
-  const editing = edits.during(seconds, PER_SECOND, LONGEST_MS)
-  const figures = await measuredFor(seconds, () => pidsOf(fleet), apiServer)
+export async function edited(scene: Scene): Promise<Figures> {
+  const editing = scene.edits.during(scene.seconds, PER_SECOND, LONGEST_MS)
+  const figures = await fleetFor(scene)
   const found = await editing
   return { ...figures, ...timesOf(found) }
 }

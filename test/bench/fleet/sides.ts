@@ -14,7 +14,15 @@ const REPLICAS = 2
 const READY_MS = 3000
 const BESIDE = fileURLToPath(new URL('../beside', import.meta.url))
 
-export const SIDES = ['controller-runtime', 'Fairlead', 'Fairlead with one nats-server'] as const
+/** What runs on each side that is Fairlead: its processes, each twice, and the servers of NATS. */
+const PLATFORMS = {
+  Fairlead: { commands: ['bridge', 'dispatch'], servers: 3 },
+  'Fairlead up': { commands: ['up'], servers: 3 },
+  'Fairlead with one nats-server': { commands: ['bridge', 'dispatch'], servers: 1 },
+} as const
+type Platform = keyof typeof PLATFORMS
+
+export const SIDES = ['controller-runtime', ...(Object.keys(PLATFORMS) as Platform[])] as const
 export type Side = (typeof SIDES)[number]
 
 export interface Place {
@@ -27,6 +35,7 @@ export interface Place {
 
 /** A process that may be killed, stopped and started again. */
 interface Member {
+  title: string
   pid(): number
   signal(signal: NodeJS.Signals): void
   /** kill -9. */
@@ -47,10 +56,12 @@ export interface Fleet extends AsyncDisposable {
 
 /** One that starts `run` again and again. */
 class Replica implements Member {
+  readonly title: string
   readonly #run: () => OperatorProcess
   #process: OperatorProcess
 
-  constructor(run: () => OperatorProcess) {
+  constructor(title: string, run: () => OperatorProcess) {
+    this.title = title
     this.#run = run
     this.#process = run()
   }
@@ -85,9 +96,7 @@ class Replica implements Member {
 export async function startFleet(side: Side, place: Place): Promise<Fleet> {
   const about = place.operators.find(({ is }) => is === 'Memcached') ?? place.operators[0]
   if (about === undefined) throw new Error('a fleet has operators')
-  return side === 'controller-runtime'
-    ? operatorsOf(place, about)
-    : platformOf(place, about, side === 'Fairlead' ? 3 : 1)
+  return side === 'controller-runtime' ? operatorsOf(place, about) : platformOf(place, about, side)
 }
 
 async function operatorsOf({ kube, kubeconfig, operators }: Place, about: Operator): Promise<Fleet> {
@@ -99,7 +108,7 @@ async function operatorsOf({ kube, kubeconfig, operators }: Place, about: Operat
     const run = () => startProcess(program, [...kinds, '--lease', `operator-${number}`], { KUBECONFIG: kubeconfig })
     replicas.set(
       operator,
-      Array.from({ length: REPLICAS }, () => new Replica(run)),
+      Array.from({ length: REPLICAS }, () => new Replica('an operator', run)),
     )
   }
   const own = replicas.get(about) ?? []
@@ -123,7 +132,8 @@ async function operatorsOf({ kube, kubeconfig, operators }: Place, about: Operat
   }
 }
 
-async function platformOf({ kubeconfig, module }: Place, about: Operator, servers: 1 | 3): Promise<Fleet> {
+async function platformOf({ kubeconfig, module }: Place, about: Operator, side: Platform): Promise<Fleet> {
+  const { commands, servers } = PLATFORMS[side]
   const nats = await startTestNats({ replicas: servers })
   let revision = 1
   const run =
@@ -136,12 +146,17 @@ async function platformOf({ kubeconfig, module }: Place, about: Operator, server
         FAIRLEAD_REVISION: String(revision),
         LOG_LEVEL: 'info',
       })
-  const some = (run: () => OperatorProcess) => Array.from({ length: REPLICAS }, () => new Replica(run))
-  const bridges = some(run('bridge'))
-  const dispatchers = some(run('dispatch', '--function', module))
+  const replicasOf = new Map<string, Replica[]>(
+    commands.map((command) => {
+      const start = run(command, ...(command === 'bridge' ? [] : ['--function', module]))
+      return [command, Array.from({ length: REPLICAS }, () => new Replica(`fairlead ${command}`, start))]
+    }),
+  )
+  const replicas = [...replicasOf.values()].flat()
   const ofNats = nats.names.map((name, index): Member => {
     const server = () => nats.processes.get(name)
     return {
+      title: 'nats-server',
       pid: () => server()?.pid ?? 0,
       signal: (signal) => nats.signal(signal, index),
       kill: () => nats.processes.kill(name),
@@ -150,24 +165,22 @@ async function platformOf({ kubeconfig, module }: Place, about: Operator, server
   })
   return {
     about,
-    members: [...bridges, ...dispatchers, ...ofNats],
+    members: [...replicas, ...ofNats],
     async victims() {
-      const [bridge, dispatcher] = [bridges[0], dispatchers[0]]
-      if (bridge === undefined || dispatcher === undefined) return []
-      const server = servers === 3 ? await leaderOf(nats.monitoringUrls) : undefined
-      const leader = server === undefined ? undefined : ofNats[server]
+      const found = [...replicasOf.values()].flatMap(([first]) => first ?? [])
+      const leader = servers === 3 ? await leaderOf(nats.monitoringUrls) : undefined
+      const server = leader === undefined ? undefined : ofNats[leader]
       return [
-        { title: 'a bridge', member: bridge },
-        { title: 'a dispatcher', member: dispatcher },
-        ...(leader === undefined ? [] : [{ title: 'the nats-server that leads', member: leader }]),
+        ...found.map((member) => ({ title: member.title, member })),
+        ...(server === undefined ? [] : [{ title: 'the nats-server that leads', member: server }]),
       ]
     },
     async upgrade() {
       revision++
-      for (const one of dispatchers) await one.replace()
+      for (const one of replicasOf.get(commands.at(-1) ?? '') ?? []) await one.replace()
     },
     async [Symbol.asyncDispose]() {
-      await Promise.all([...bridges, ...dispatchers].map((one) => one.kill()))
+      await Promise.all(replicas.map((one) => one.kill()))
       await nats[Symbol.asyncDispose]()
     },
   }
