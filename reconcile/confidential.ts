@@ -47,8 +47,9 @@ function plainKindsOf({ spec, isReferenceOnly }: Reconciled): Set<string> {
  */
 export function contentsReturned(returned: unknown): Contents[] {
   if (!isRecord(returned)) return []
-  const { apply, patch } = returned
-  const objects = [apply, patch].flat().filter(isRecord) as Contents[]
+  const { apply, patch, act } = returned
+  const acted = [act].flat().map((one) => (isRecord(one) ? one['on'] : undefined))
+  const objects = [apply, patch, acted].flat().filter(isRecord) as Contents[]
   const unknown = Object.entries(returned).filter(([field]) => !OUTCOME_FIELDS.has(field))
   return unknown.length === 0 ? objects : [...objects, Object.fromEntries(unknown) as unknown as Contents]
 }

@@ -96,8 +96,8 @@ export class UnsettledError extends Error {
 }
 
 /** Names the first write without values, which may be confidential. */
-function askedFor({ stages, fields, metadata, status }: Plan): string {
-  const [first, ...others] = [...stages.flat(), ...fields]
+function askedFor({ stages, fields, acts, metadata, status }: Plan): string {
+  const [first, ...others] = [...stages.flat(), ...fields, ...acts]
   if (first === undefined && metadata !== undefined) return 'labels and annotations'
   if (first === undefined) return `status ${Object.keys(status?.status ?? {}).join(', ')}`
   return `${first.verb} ${called(first.object)}${others.length === 0 ? '' : ` and ${others.length} more`}`

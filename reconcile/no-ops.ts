@@ -4,8 +4,8 @@ import type { World } from './world.ts'
 
 /**
  * Writes that are known to change nothing: `<resourceVersion> <fingerprint>` by target. The target is an object's uid,
- * followed by `/status` or `/metadata` for these writes. This is an optimisation: a missing entry costs one request
- * without effect.
+ * followed by `/status`, `/metadata` or `/act` for these writes. This is an optimisation: a missing entry costs one
+ * request without effect.
  */
 export type NoOps = Readonly<Record<string, string>>
 
@@ -17,6 +17,10 @@ export const metadataTarget = ({ metadata }: KubeObject): string => `${metadata.
 export const fieldsTarget = ({ metadata }: KubeObject, { status }: { status?: true | undefined }): string =>
   `${metadata.uid}/fields${status ? '/status' : ''}`
 
+/** The last act on an object for a primary: see Known in acts.ts. */
+export const actTarget = (primary: KubeObject, { metadata }: KubeObject): string =>
+  `${metadata.uid}/act/${primary.metadata.uid}`
+
 const CAPACITY = 20_000
 
 /** Remembers the writes that changed nothing, for all runs of a process. */
@@ -27,13 +31,19 @@ export class NoOpWrites {
     this.#known.set(target, value)
   }
 
-  /** Returns the known writes for one object, its owned objects, and the objects whose fields it sets. */
-  of({ object, owned, patched }: World): NoOps {
+  /**
+   * Returns the known writes for one object, its owned objects, and the objects whose fields it sets. `isActing`: those of
+   * its related objects too.
+   */
+  of({ object, owned, related, patched }: World, isActing: boolean): NoOps {
     const targets = [
       statusTarget(object),
       metadataTarget(object),
       ...owned.map((child) => child.object.metadata.uid ?? ''),
       ...patched.flatMap((other) => [fieldsTarget(other, {}), fieldsTarget(other, { status: true })]),
+      ...(isActing
+        ? [object, ...owned.map((child) => child.object), ...related].map((one) => actTarget(object, one))
+        : []),
     ]
     return Object.fromEntries(
       targets.flatMap((target) => {

@@ -48,9 +48,26 @@ const desired = z.looseObject({
   stage: z.strictObject({ number: z.number(), action: z.enum(['Hold', 'Done', 'Remove']).optional() }).optional(),
 })
 
+const on = z.object({
+  apiVersion: z.string().min(1),
+  kind: z.string().min(1),
+  metadata: z.object({ name: z.string().min(1), namespace: z.string().min(1).optional() }),
+})
+
+const act = z.discriminatedUnion('act', [
+  z.strictObject({ act: z.literal('Evict'), on }),
+  z.strictObject({ act: z.literal('Bind'), on, node: z.string().min(1).max(253) }),
+  z.strictObject({ act: z.literal('Scale'), on, replicas: z.int32().min(0) }),
+  z.strictObject({ act: z.enum(['Approve', 'Deny']), on, reason, message: z.string().max(32_768).optional() }),
+])
+
+/** Each act is a request of its own, in one round of a run. */
+const MOST_ACTS = 1000
+
 const outcomeSchema = z.strictObject({
   apply: z.array(desired).optional(),
   patch: z.array(desired).optional(),
+  act: z.array(act).max(MOST_ACTS).optional(),
   status: z.record(z.string(), z.unknown()).optional(),
   conditions: z.array(condition).optional(),
   metadata: z.strictObject({ labels: map, annotations: map }).optional(),

@@ -1,6 +1,7 @@
 import type { Effect, EventReport, KubeObject, ObjectMeta, ResourceRef } from '#contracts'
 import type { Due } from '#queue/terms'
 import { keepsStatus, type OwnedResource, type ReconcilerSpec } from '#spec'
+import { type ActsPlan, planActs } from './acts.ts'
 import { braked, CONTESTED_ANNOTATION, type Delayed, fightsIn, isDelayed, missingFields, type Taking } from './brake.ts'
 import { covers, fingerprint, sorted } from './compare.ts'
 import {
@@ -61,7 +62,7 @@ export type Write =
    */
   | { verb: 'delete'; resource: OwnedResource; object: KubeObject; isPruned: boolean; isForeground?: boolean }
 
-export interface Plan extends Omit<FieldsPlan, 'delayed'> {
+export interface Plan extends Omit<FieldsPlan, 'delayed'>, Omit<ActsPlan, 'due'> {
   /** The stages in order. The writes of one stage do not depend on each other. */
   stages: Write[][]
   /** The author's stage that the writes belong to; negative if it is removed. Undefined if there is none. */
@@ -93,8 +94,8 @@ export interface Circumstances {
 
 /** Returns the writes that are necessary to reach the desired state of the outcome. */
 export function plan(
-  spec: Pick<ReconcilerSpec, 'for' | 'owns' | 'writes' | 'external' | 'metrics' | 'patches'>,
-  world: Family & Pick<World, 'patched'>,
+  spec: Pick<ReconcilerSpec, 'for' | 'owns' | 'writes' | 'external' | 'metrics' | 'patches' | 'acts'>,
+  world: Family & Pick<World, 'patched' | 'related'>,
   outcome: PlainOutcome,
   circumstances: Circumstances,
 ): Plan {
@@ -114,21 +115,25 @@ export function plan(
   const [removed] = desired.objects.flatMap(({ stage }) => (stage?.action === 'Remove' ? stage.number : []))
   const deletes = isComplete ? prune(world, desired.objects, delayedOwned, isGoing) : []
   const { delayed, ...fields } = planFields(spec, world, outcome.patch, { ...circumstances, progress, isGoing })
+  const { due, ...acts } = planActs(spec, world, outcome.act ?? [], { noOps, now })
   const planned = [...needed.map(({ write }) => write), ...delayed, ...(metadata ? [metadata] : [])]
+  const lookAt = isGoing ? undefined : lookAtOf(spec, world, planned, circumstances)
   return {
     ...fields,
+    ...acts,
     stages: [...inStages(applies), deletes].filter((stage) => stage.length > 0),
     place: place ?? (removed && -removed),
     metadata: metadata && isDelayed(metadata) ? undefined : metadata,
     status: plannedStatus(spec, world, outcome, circumstances),
     effect: outcome.effect,
-    isDeletion: outcome.deleteObject === true && object.metadata.deletionTimestamp === undefined,
+    isDeletion: outcome.deleteObject === true && object.metadata.deletionTimestamp === undefined && !acts.isActing,
     events: outcome.events ?? [],
     metrics: (outcome.metrics ?? []).flatMap((report) => changeOf(spec, report)),
-    lookAt: isGoing ? undefined : lookAtOf(spec, world, planned, circumstances),
+    lookAt: firstOf([...(lookAt ? [lookAt] : []), ...due]),
     requeue: requeueOf(outcome, now),
     findings: [
       ...fields.findings,
+      ...acts.findings,
       ...desired.findings,
       ...retentionFaults(world, desired.objects, isGoing),
       ...strayStatus(spec, outcome),
@@ -237,9 +242,11 @@ function lookAtOf(
 ): Date | undefined {
   const delayed = planned.filter(isDelayed).map(({ until }) => until)
   const fights = keepsStatus(spec) ? fightsIn(world, identity, now) : undefined
-  const times = [...delayed, ...(fights ? [fights.calmAt] : [])].map((time) => time.getTime())
-  return times.length === 0 ? undefined : new Date(Math.min(...times))
+  return firstOf([...delayed, ...(fights ? [fights.calmAt] : [])])
 }
+
+const firstOf = (times: readonly Date[]): Date | undefined =>
+  times.length === 0 ? undefined : new Date(Math.min(...times.map((time) => time.getTime())))
 
 /**
  * Deletes an object that was created from another declaration. The next round creates it again. A Secret has no

@@ -154,3 +154,9 @@ function tellOnce({ run }: Pick<Pass, 'run'>, text: string, note: Note): void {
   run.told.add(text)
   run.tell(note)
 }
+
+/** Notes a write that has no effect if it is repeated. */
+export function noteNoOp(pass: Pass, target: string, value: string): void {
+  pass.noOps = { ...pass.noOps, [target]: value }
+  pass.run.tell({ note: 'noOp', target, value })
+}

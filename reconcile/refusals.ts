@@ -1,4 +1,5 @@
 import { type KubeObject, kindName, type Refusal } from '#contracts'
+import { actId, type PlannedAct, type Waiting } from './acts.ts'
 import { fingerprint } from './compare.ts'
 import { RefusedError } from './errors.ts'
 import { type FieldsWrite, fieldsWriteId, type HeldFields } from './fields.ts'
@@ -45,6 +46,23 @@ export const refusedFields = (write: FieldsWrite, error: RefusedError): RefusedW
   error,
 })
 
+export const refusedAct = (act: PlannedAct, error: RefusedError): RefusedWrite => ({
+  id: actId(act),
+  object: act.object,
+  provides: undefined,
+  isBlocked: false,
+  error,
+})
+
+/** An act that waits is told to the function, and fails no run. */
+export const waitingAct = (object: KubeObject, { reason, message }: Waiting): RefusedWrite => ({
+  id: `waits ${object.metadata.uid}`,
+  object,
+  provides: undefined,
+  isBlocked: true,
+  error: new RefusedError(message, { reason }),
+})
+
 const heldFields = ({ write, message }: HeldFields): RefusedWrite => ({
   ...refusedFields(write, new RefusedError(message, { reason: 'FieldConflict' })),
   isBlocked: true,
@@ -66,10 +84,12 @@ export function withoutRefused(plan: Plan, refused: readonly RefusedWrite[]): Fe
     ...writes.flatMap((write) => sent.get(idOf(write)) ?? []),
     ...plan.fields.flatMap((write) => sent.get(fieldsWriteId(write)) ?? []),
     ...plan.held.map(heldFields),
+    ...plan.acts.flatMap((act) => sent.get(actId(act)) ?? []),
     ...(metadata ? [metadata] : []),
   ]
   const fields = plan.fields.filter((write) => !sent.has(fieldsWriteId(write)))
-  const left = { ...plan, fields, metadata: metadata === undefined ? plan.metadata : undefined }
+  const acts = plan.acts.filter((act) => !sent.has(actId(act)))
+  const left = { ...plan, fields, acts, metadata: metadata === undefined ? plan.metadata : undefined }
   return again.length === 0 ? { ...plan, unresolved: [] } : withoutNeeds({ ...left, unresolved: again }, 0)
 }
 
@@ -81,15 +101,15 @@ export const afterRefusal = (plan: FeasiblePlan, refused: readonly RefusedWrite[
   withoutNeeds({ ...plan, unresolved: [...plan.unresolved, ...refused], events: [], metrics: [] }, from)
 
 /**
- * Removes the writes that need refused objects, the effect, which may need them too, and all deletions: an object to be
- * deleted may still do the work of a missing one.
+ * Removes the writes that need refused objects, the acts and the effect, which may need them too, and all deletions: an
+ * object to be deleted may still do the work of a missing one.
  */
 function withoutNeeds(plan: FeasiblePlan, from: number): FeasiblePlan {
   const unresolved = withBlocked(plan.stages.slice(from).flat(), plan.unresolved)
   const isOut = new Set(unresolved.map(({ id }) => id))
   const isSent = (write: Write) => !isOut.has(idOf(write)) && !(write.verb === 'delete' && write.isPruned)
   const stages = plan.stages.map((stage, index) => (index < from ? stage : stage.filter(isSent)))
-  return { ...plan, stages, effect: undefined, isDeletion: false, unresolved }
+  return { ...plan, stages, acts: [], effect: undefined, isDeletion: false, unresolved }
 }
 
 function withBlocked(writes: readonly Write[], refused: readonly RefusedWrite[]): RefusedWrite[] {

@@ -11,6 +11,8 @@ import {
   patchRecordOf,
   relationsOf,
 } from '#spec'
+import { sendActs } from './acting.ts'
+import { waitingActs } from './acts.ts'
 import { fingerprint, sameJson } from './compare.ts'
 import { contentsReturned, noteConfidential, objectsOf } from './confidential.ts'
 import { GoneError, gravest, RefusedError, UnsettledError } from './errors.ts'
@@ -33,6 +35,7 @@ import {
   FailedPass,
   failed,
   isLastPass,
+  noteNoOp,
   type Pass,
   type Reconciled,
   type Run,
@@ -48,6 +51,7 @@ import {
   refusedFields,
   refusedMetadata,
   refusedWrite,
+  waitingAct,
   withoutBlocked,
   withoutRefused,
 } from './refusals.ts'
@@ -100,7 +104,9 @@ const isServed = ({ identity, selects, spec }: Reconciled, object: KubeObject): 
 
 function begin(run: Run, seen: Observed): Pass {
   noteConfidential(run, objectsOf(seen.world))
-  return { run, excess: undefined, ...seen, external: undefined, refused: [], progress: NO_PROGRESS, unresolved: [] }
+  const waiting = waitingActs(run.of.spec, seen.world, seen.noOps, seen.now)
+  const refused = waiting.map(({ object, waits }) => waitingAct(object, waits))
+  return { run, excess: undefined, ...seen, external: undefined, refused, progress: NO_PROGRESS, unresolved: [] }
 }
 
 /** One pass: the function decides on an object that is not paused, and that has the finalizer that it must have. */
@@ -133,8 +139,8 @@ function pausePatch(object: KubeObject, now: Date): StatusPatch | undefined {
 
 /**
  * The rounds of a pass. Each calls the function, and sends the first writes that its outcome requires, in this order:
- * owned objects, the record of fields of others, these fields, the labels and annotations of the object, its status, its
- * effect, and its deletion after all others. The next round decides on the result.
+ * owned objects, the record of fields of others, these fields, the acts, the labels and annotations of the object, its
+ * status, its effect, and its deletion after all others. The next round decides on the result.
  */
 function* rounds(pass: Pass): Asking<End> {
   const { run } = pass
@@ -156,7 +162,8 @@ function* rounds(pass: Pass): Asking<End> {
       else planned = yield* writeFields(pass, planned)
       // The records around a write of fields are no results on which the function decides.
       if (ofFields++ < MAX_ROUNDS) round--
-    } else if (metadata !== undefined) planned = yield* writeMetadata(pass, planned, metadata)
+    } else if (planned.acts.length > 0) planned = yield* act(pass, planned)
+    else if (metadata !== undefined) planned = yield* writeMetadata(pass, planned, metadata)
     else if (status !== undefined) yield* writeStatus(pass, status)
     else if (effect !== undefined) {
       const isPerformed = yield* perform(pass, effect, planned)
@@ -360,6 +367,13 @@ function* sendFields(pass: Pass, writes: readonly FieldsWrite[]): Asking<Refused
   return refused
 }
 
+/** Sends the acts. What is refused or waits is in the function's next input, and decides about its Events. */
+function* act(pass: Pass, planned: FeasiblePlan): Asking<FeasiblePlan> {
+  const { refused, isWaiting } = yield* sendActs(pass, planned.acts)
+  if (refused.length > 0) return noteUnresolved(pass, afterRefusal(planned, refused, planned.stages.length))
+  return isWaiting ? { ...planned, events: [], metrics: [] } : planned
+}
+
 /**
  * Writes labels and annotations. A refusal does not stop the run: the function decides again, with the refusal in its
  * input.
@@ -389,12 +403,6 @@ function* writeStatus(pass: Pass, patch: StatusPatch): Asking<void> {
   if (result.object?.metadata.resourceVersion === resourceVersion)
     noteNoOp(pass, statusTarget(object), `${resourceVersion} ${fingerprint(patch.status)}`)
   yield* wrotePrimary(pass, result)
-}
-
-/** Notes a write that has no effect if it is repeated. */
-function noteNoOp(pass: Pass, target: string, value: string): void {
-  pass.noOps = { ...pass.noOps, [target]: value }
-  pass.run.tell({ note: 'noOp', target, value })
 }
 
 /**
@@ -452,19 +460,19 @@ function* observeAgain(pass: Pass): Asking<void> {
 }
 
 /**
- * Ends a pass that has nothing left to write. Releases the finalizer of an object that is being deleted. Fails the pass
- * if a write of its last outcome was refused.
+ * Ends a pass that has nothing left to write. Releases the finalizer of an object that is being deleted, unless the outcome
+ * has acts, whose results are not observed yet. Fails the pass if a write of its last outcome was refused.
  */
 function* conclude(pass: Pass, planned: FeasiblePlan): Asking<End> {
   const { run, world, now } = pass
   const { identity, spec, selects } = run.of
   const { object } = world
-  const { requeue, lookAt, unresolved } = planned
+  const { requeue, lookAt, isActing, unresolved } = planned
   tellReports(pass, planned)
   if (unresolved.length > 0) throw new FailedPass()
   const at = sooner(requeue, lookAt, now)
   if (at !== undefined) return ends(run, { kind: 'requeue', at })
-  if (isFinalizing(object, identity, spec)) {
+  if (!isActing && isFinalizing(object, identity, spec)) {
     // An object that has left the selection may be the former operator's again.
     const former = selects(object) ? spec.formerFinalizers : []
     yield* writeFinalizers(pass, finalizersWithout(object.metadata, identity, former))

@@ -1,5 +1,6 @@
 import type { EventReport, KubeObject, PerformInput, ReadInput, RunInput } from '#contracts'
 import type { Finish } from '#queue/terms'
+import type { Acted, PlannedAct } from './acts.ts'
 import type { FieldsWrite } from './fields.ts'
 import type { MetadataWrite } from './metadata.ts'
 import type { MetricChange } from './metrics.ts'
@@ -34,6 +35,8 @@ export type Ask =
   | { do: 'writeRecord'; object: KubeObject; annotation: string; value: string | undefined }
   /** Send these writes of fields of others, in any order or in parallel. */
   | { do: 'writeFields'; writes: readonly FieldsWrite[] }
+  /** Send these requests to subresources, in any order or in parallel. */
+  | { do: 'act'; acts: readonly PlannedAct[] }
   /** Delete the primary object. */
   | { do: 'delete'; object: KubeObject }
   /** Keep the lease of the key for this time. */
@@ -62,6 +65,8 @@ export type Answer =
   | { did: 'writeRecord'; result: Written }
   /** The results, in the order of the writes. */
   | { did: 'writeFields'; results: readonly (Written | Failed)[] }
+  /** The results, in the order of the acts. */
+  | { did: 'act'; results: readonly (Acted | Failed)[] }
   | { did: 'delete'; result: Written }
   | { did: 'wait' }
   /** `changed`: the driver knows of a change since the pass began. The run then begins another pass, if it may. */

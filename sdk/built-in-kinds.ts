@@ -1,4 +1,5 @@
 import type {
+  V1CertificateSigningRequest,
   V1ConfigMap,
   V1CronJob,
   V1Deployment,
@@ -160,6 +161,21 @@ export const Namespace = kind<V1Namespace>({ group: '', version: 'v1', kind: 'Na
  * fieldsOf(Node, { metadata: { name: 'a' }, spec: { unschedulable: true } }) // => { apiVersion: 'v1', kind: 'Node', metadata: { name: 'a' }, spec: { unschedulable: true } }
  */
 export const Node = kind<V1Node>({ group: '', version: 'v1', kind: 'Node', plural: 'nodes' })
+
+/**
+ * CertificateSigningRequests (`certificates.k8s.io/v1`). Declare them in `for` or `related`, and in `acts` to approve or
+ * deny them.
+ *
+ * @example
+ * import { CertificateSigningRequest } from 'fairlead'
+ * CertificateSigningRequest.resource // => 'certificatesigningrequests'
+ */
+export const CertificateSigningRequest = kind<V1CertificateSigningRequest>({
+  group: 'certificates.k8s.io',
+  version: 'v1',
+  kind: 'CertificateSigningRequest',
+  plural: 'certificatesigningrequests',
+})
 
 /**
  * ResourceQuotas (`v1`). Written by server-side apply.

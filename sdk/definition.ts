@@ -1,7 +1,7 @@
 import type { z } from 'zod'
 import type { Effect, KeptStatus, Performed, Refusal, RunLog } from '#contracts'
 import type { Backoff, ReconcilerSpec, RelatedResource } from '#spec'
-import type { Kind, ObservedBy } from './kinds.ts'
+import type { ActedKind, Kind, ObservedBy } from './kinds.ts'
 import type { ReconcileOutcome } from './outcome.ts'
 import type { Resource } from './resource.ts'
 
@@ -31,9 +31,10 @@ export interface Run<For, Owns, Related, External = undefined> {
   related: <K extends Related>(kind: K) => ObservedBy<K>[]
   /**
    * Objects of a declared kind that the API server or another owner refused in this run. Empty in the first call of
-   * each run; after a refused write the function is called again. For the reconciled kind: its labels and annotations.
+   * each run; after a refused write the function is called again. For the reconciled kind: its labels and annotations. For
+   * each of these kinds: acts that are refused or wait. An act that waits is there in the first call too.
    */
-  refused: (kind: For | Owns) => readonly Refusal[]
+  refused: (kind: For | Owns | Related) => readonly Refusal[]
   /** What `external.read` returned for this decision, as JSON. Undefined in `read` and `perform` themselves. */
   external: External
   /** The last effect of this run, and its result or error. It is for messages; decide on `external`. */
@@ -333,6 +334,12 @@ export interface ReconcilerOptions<
    */
   patches?: readonly PatchedKind[]
   /**
+   * The acts that the function may return in `act`, 64 at most: `[{ ...Pod, act: 'Evict' }]`.
+   *
+   * @default []
+   */
+  acts?: readonly ActedKind[]
+  /**
    * An update of the object starts a run only if one of these has changed: `['Generation']` for changes of the spec.
    *
    * @default every update starts a run
@@ -452,6 +459,7 @@ export interface Reconciler<For extends Kind<unknown> = Kind<unknown>> {
   readonly trigger?: ReconcilerSpec['trigger']
   readonly metrics?: readonly MetricDeclaration[]
   readonly patches?: readonly PatchedKind[]
+  readonly acts?: readonly ActedKind[]
   readonly changes?: ReconcilerSpec['changes']
   readonly writes?: ReconcilerSpec['writes']
   readonly binds?: ReconcilerSpec['binds']

@@ -9,6 +9,7 @@
  */
 export { z } from 'zod'
 export {
+  type Act,
   type AppliedObject,
   type ConditionRemoval,
   type ConditionUpdate,
@@ -45,6 +46,7 @@ export {
   unique,
 } from './builders.ts'
 export {
+  CertificateSigningRequest,
   ConfigMap,
   CronJob,
   Deployment,
@@ -78,6 +80,7 @@ export type {
 } from './definition.ts'
 export { toInvoke } from './invoke.ts'
 export {
+  type ActedKind,
   deploymentName,
   fieldsOf,
   type Kind,

@@ -127,7 +127,8 @@ function openRun(
       observed(reconciler, 'related', kind, related).map((other) => kind.parse(other)) as ObservedBy<typeof kind>[],
     refused: (kind) => {
       const key = inputKey(kind)
-      return key === inputKey(reconciler.for) ? (refused[key] ?? []) : observed(reconciler, 'owns', kind, refused)
+      const isRead = [reconciler.for, ...reconciler.related].some((one) => inputKey(one) === key)
+      return isRead ? (refused[key] ?? []) : observed(reconciler, 'owns', kind, refused)
     },
     external: ('external' in others ? others.external : undefined) as never,
     performed,

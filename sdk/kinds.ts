@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
-import { apiVersionOf, type KubeObject, kindName, type ObjectMeta, type ResourceRef } from '#contracts'
-import type { OwnedResource } from '#spec'
+import { type Act, apiVersionOf, type KubeObject, kindName, type ObjectMeta, type ResourceRef } from '#contracts'
+import type { ActedResource, OwnedResource } from '#spec'
 import { keysOf, refuseUnknown } from './options.ts'
 
 /**
@@ -22,6 +22,42 @@ export interface Kind<Observed = KubeObject> extends ResourceRef {
    * object violates it.
    */
   parse(object: KubeObject): Observed
+}
+
+/**
+ * A kind on whose objects a function acts, by what it returns in `act`. It observes them: the kind is in `owns` or
+ * `related` too, or is what the function is for.
+ *
+ * @example
+ * import { type ActedKind, Pod, reconciler } from 'fairlead'
+ * import { outcomeOf } from 'fairlead/testing'
+ * import { Website } from './website.ts'
+ * const Evicted: ActedKind = { ...Pod, act: 'Evict' }
+ * const Old = { ...Pod, selector: 'old' } as const
+ * const cleaner = reconciler({
+ *   name: 'cleaner', for: Website, related: [Old], acts: [Evicted],
+ *   reconcile: ({ related }) => ({ act: related(Old).map((pod) => ({ act: 'Evict', on: pod })) }),
+ * })
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const pod = Pod.of({ metadata: { name: 'web-0', namespace: 'default', labels: { old: '' } } })
+ * const { act } = await outcomeOf(cleaner, { object, others: [pod] })
+ * act?.map(({ on }) => on.metadata.name) // => ['web-0']
+ */
+export interface ActedKind extends Kind<unknown> {
+  readonly act: Act['act']
+  /**
+   * The signers whose CertificateSigningRequests may be approved or denied: `example.com/serving`, or `example.com/*` for
+   * all of a domain. For `Approve` and `Deny` alone, which need it.
+   *
+   * @default none
+   */
+  readonly signers?: readonly string[]
+  /**
+   * Cluster: objects in all namespaces. Namespace: those in the namespace of the object, and cluster-scoped ones.
+   *
+   * @default 'Namespace'
+   */
+  readonly within?: ActedResource['within']
 }
 
 /**

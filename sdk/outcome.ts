@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { z } from 'zod'
 import {
+  type Act,
   type AppliedObject,
   type ConditionRemoval,
   type ConditionUpdate,
@@ -38,6 +39,11 @@ export interface ReconcileOutcome<Status = unknown, Change = Effect> {
    */
   patch?: readonly KubeObject[] | undefined
   /**
+   * Requests to subresources of objects that the function observes, one of each, 1,000 at most: `{ act: 'Evict', on: pod }`.
+   * Each is performed once on the state that the function has decided on. Return none whose result is there.
+   */
+  act?: readonly Act[] | undefined
+  /**
    * The complete status without `conditions` and `observedGeneration`: if they are those of the object, as in
    * `{ ...object.status, phase }`, they are left out.
    */
@@ -66,6 +72,11 @@ export interface ReconcileOutcome<Status = unknown, Change = Effect> {
   effect?: Change | undefined
 }
 
+const acted = z.looseObject({
+  apiVersion: z.string(),
+  kind: z.string(),
+  metadata: z.looseObject({ name: z.string() }),
+})
 const map = z.record(z.string(), z.string()).optional()
 
 /** Without a status schema, the function cannot return a status. */
@@ -82,6 +93,7 @@ const outcomeOf = (status: z.ZodType | undefined) =>
       )
       .optional(),
     patch: z.array(z.looseObject({ apiVersion: z.string(), kind: z.string() })).optional(),
+    act: z.array(z.looseObject({ act: z.string(), on: acted })).optional(),
     ...(status && {
       status: status.optional(),
       conditions: z.array(z.looseObject({ type: z.string() })).optional(),
@@ -133,12 +145,13 @@ function withoutKept(returned: unknown, observed: unknown, reconciler: string): 
 
 function toPlainOutcome(reconciler: string, returned: ReconcileOutcome): Outcome {
   const { apply, status, conditions, metadata, deleteObject, events, requeueAfter, requeueAt, effect } = returned
-  const { metrics, patch } = returned
+  const { act, metrics, patch } = returned
   try {
     return plain(
       {
         apply,
         patch,
+        act: act?.map(({ on, ...one }) => ({ ...one, on: nameOf(on) })),
         status,
         conditions,
         metadata,
@@ -155,6 +168,12 @@ function toPlainOutcome(reconciler: string, returned: ReconcileOutcome): Outcome
     throw invalidOutcome(reconciler, (cause as Error).message, cause)
   }
 }
+
+const nameOf = ({ apiVersion, kind, metadata: { name, namespace } }: Act['on']): Act['on'] => ({
+  apiVersion,
+  kind,
+  metadata: { name, namespace },
+})
 
 const invalidOutcome = (reconciler: string, what: string, cause?: unknown): TerminalError =>
   new TerminalError(`reconciler ${reconciler} returned an invalid outcome: ${what}`, {

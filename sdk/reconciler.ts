@@ -1,7 +1,7 @@
 import { apiVersionOf, type Effect, type KubeObject } from '#contracts'
 import { type Backoff, RECONCILERS, type ReconcilerSpec, reconcilerSpec, SYSTEM_NAMESPACE } from '#spec'
 import type { ExternalSystem, PatchedKind, Reconciler, ReconcilerOptions, RelatedKind } from './definition.ts'
-import type { Kind } from './kinds.ts'
+import type { ActedKind, Kind } from './kinds.ts'
 import { explain, keysOf, refuseUnknown } from './options.ts'
 import { isResource } from './resource.ts'
 
@@ -53,6 +53,7 @@ export const RECONCILER_OPTIONS = keysOf<ReconcilerOptions<Kind<unknown>, Kind<u
   trigger: true,
   metrics: true,
   patches: true,
+  acts: true,
   changes: true,
   writes: true,
   binds: true,
@@ -78,6 +79,7 @@ export const RELATED_OPTIONS = keysOf<Omit<RelatedKind, keyof Kind>>({
   metadataOnly: true,
 })
 const PATCHED_OPTIONS = keysOf<Omit<PatchedKind, keyof Kind>>({ status: true, takes: true, within: true })
+const ACTED_OPTIONS = keysOf<Omit<ActedKind, keyof Kind>>({ act: true, signers: true, within: true })
 /** Keys of a kind or a resource. */
 const KIND_FIELDS = [
   'group',
@@ -108,7 +110,8 @@ const EXTERNAL_OPTIONS = keysOf<ExternalSystem<unknown, unknown, unknown>>({
 
 /** Throws for options with a wrong type: Node.js strips types without checking them. The manifest checks the values. */
 function refuseWrong(options: { readonly [Name in keyof Reconciler]?: unknown }): void {
-  const { name, external, reconcile, finalize, owns = [], related = [], patches = [], runRate, backoff = {} } = options
+  const { name, external, reconcile, finalize, owns = [], related = [], runRate, backoff = {} } = options
+  const { patches = [], acts = [] } = options
   if (typeof name !== 'string' || !/^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/.test(name))
     throw new Error(`reconciler name "${String(name)}" is not a DNS label: use a-z, 0-9 and -, 63 characters at most`)
   const whose = `reconciler ${name}`
@@ -119,7 +122,7 @@ function refuseWrong(options: { readonly [Name in keyof Reconciler]?: unknown })
   if (typeof reconcile !== 'function') throw new Error(`${whose} has no "reconcile": give it a function of a run`)
   if (finalize !== undefined && typeof finalize !== 'function')
     throw new Error(`${whose}: "finalize" is not a function: give it one of a run, or leave it out`)
-  for (const [list, kinds] of Object.entries({ owns, related, patches }))
+  for (const [list, kinds] of Object.entries({ owns, related, patches, acts }))
     if (!Array.isArray(kinds) || !kinds.every(isObject))
       throw new Error(`${whose}: "${list}" is not a list of kinds: write ${list}: [ConfigMap]`)
   for (const [list, kinds] of Object.entries({ owns, related }))
@@ -127,6 +130,12 @@ function refuseWrong(options: { readonly [Name in keyof Reconciler]?: unknown })
       refuseUnknown(one, [...RELATED_OPTIONS, ...KIND_FIELDS], `${whose}: ${list}[${index}]`)
   for (const [index, one] of (patches as object[]).entries())
     refuseUnknown(one, [...PATCHED_OPTIONS, ...KIND_FIELDS], `${whose}: patches[${index}]`)
+  const observed = [primary, ...(owns as object[]), ...(related as object[])] as Kind<unknown>[]
+  for (const [index, one] of (acts as Kind<unknown>[]).entries()) {
+    refuseUnknown(one, [...ACTED_OPTIONS, ...KIND_FIELDS], `${whose}: acts[${index}]`)
+    if (!observed.some((kind) => isSame(kind, one)))
+      throw new Error(`${whose}: acts[${index}] is of a kind that it does not observe: add ${one.kind} to "related"`)
+  }
   const makesItsOwn = (owns as Kind<unknown>[]).some((one) => isSame(one, primary as Kind<unknown>))
   if (makesItsOwn && !('crd' in primary) && options.selector === undefined)
     throw new Error(
@@ -193,6 +202,7 @@ export function manifest(
     resyncSeconds,
     external,
     patches = [],
+    acts = [],
   } = reconciler
   const { trigger, metrics, formerFinalizers, concurrency, runRate, timeoutSeconds, backoff } = reconciler
   const { serviceAccount = { name: `fairlead-${name}`, namespace: SYSTEM_NAMESPACE } } = reconciler
@@ -210,6 +220,7 @@ export function manifest(
     trigger,
     metrics,
     patches: patches.length === 0 ? undefined : patches,
+    acts: acts.length === 0 ? undefined : acts,
     changes,
     identity,
     writes,

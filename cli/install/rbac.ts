@@ -1,6 +1,7 @@
 import type { KubeObject, ResourceRef } from '#contracts'
 import { policiesOf, type Reconciler } from '#sdk'
 import {
+  ACTS,
   crossesNamespaces,
   keepsFinalizer,
   keepsStatus,
@@ -27,7 +28,7 @@ export interface RbacInput {
   metadata: { name: string }
   spec: Pick<
     ReconcilerSpec,
-    'for' | 'owns' | 'related' | 'patches' | 'finalize' | 'formerFinalizers' | 'writes' | 'binds'
+    'for' | 'owns' | 'related' | 'patches' | 'acts' | 'finalize' | 'formerFinalizers' | 'writes' | 'binds'
   > & {
     serviceAccount?: ReconcilerSpec['serviceAccount']
   }
@@ -112,11 +113,12 @@ const marked = (name: string, objects: readonly KubeObject[]): KubeObject[] =>
 function permissionsOf(name: string, spec: RbacInput['spec']): KubeObject[] {
   const { serviceAccount: account } = spec
   const role = `fairlead-${name}`
-  const { patches = [] } = spec
+  const { patches = [], acts = [] } = spec
   const watched = [spec.for, ...spec.owns, ...spec.related, ...patches]
   const beyond = [
     ...spec.related.filter(crossesNamespaces).map((ref) => ruleOf(ref, ['get'])),
     ...patchRules(patches.filter(({ within }) => within === 'Cluster')),
+    ...actRules(acts.filter(({ within }) => within === 'Cluster')),
   ]
   const bridge = clusterRole(`${role}-watch`, merged(watched.map((ref) => ruleOf(ref, ['list', 'watch']))), {
     [AGGREGATE.bridge]: 'true',
@@ -167,6 +169,15 @@ const patchRules = (patches: NonNullable<RbacInput['spec']['patches']>): Rule[] 
       : []),
   ])
 
+/** The API server asks for the verb `approve` on the signer of a CertificateSigningRequest, for a denial too. */
+const actRules = (acts: NonNullable<RbacInput['spec']['acts']>): Rule[] =>
+  acts.flatMap(({ act, signers, ...ref }) => [
+    { ...refRule(ref, `/${ACTS[act].subresource}`), verbs: [ACTS[act].verb] },
+    ...(signers === undefined
+      ? []
+      : [{ apiGroups: [ref.group], resources: ['signers'], resourceNames: signers, verbs: ['approve'] }]),
+  ])
+
 /** Leaves out Secrets: the console does not show them, so its account cannot read them. */
 const inspectRules = (kinds: readonly Pick<ResourceRef, 'group' | 'resource'>[]): Rule[] =>
   merged(
@@ -193,7 +204,8 @@ function refuseTaken(name: string): void {
 
 /** Reads are needed after a conflict, and for kinds of which only references are sent. */
 function writeRules(spec: RbacInput['spec']): Rule[] {
-  const { for: primary, owns, related, patches = [], writes = [], binds = [] } = spec
+  const { for: primary, owns, related, patches = [], acts = [] } = spec
+  const { writes = [], binds = [] } = spec
   const removesFinalizers = keepsFinalizer(spec) || spec.formerFinalizers !== undefined
   const rules = merged([
     ruleOf(primary, ['get']),
@@ -206,6 +218,7 @@ function writeRules(spec: RbacInput['spec']): Rule[] {
     ...owns.map((owned) => ruleOf(owned, OWNED_VERBS[owned.strategy])),
     ...related.map((other) => ruleOf(other, ['get'])),
     ...patchRules(patches),
+    ...actRules(acts),
     { apiGroups: ['events.k8s.io'], resources: ['events'], verbs: ['create', 'get', 'patch'] },
   ])
   return [...rules, ...bindRules(binds)]

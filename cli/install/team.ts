@@ -23,10 +23,10 @@ export function ofTeam<Manifest extends ReconcilerManifest>(one: Manifest): Mani
     throw new UsageError(
       `--team installs within namespaces, and ${name} reads ${resourceName(beyond)} of others: leave out "within" and "namespacePath", or have the platform team install it`,
     )
-  const patched = spec.patches?.find(({ within }) => within === 'Cluster')
-  if (patched !== undefined)
+  const changed = [...(spec.patches ?? []), ...(spec.acts ?? [])].find(({ within }) => within === 'Cluster')
+  if (changed !== undefined)
     throw new UsageError(
-      `--team installs within namespaces, and ${name} sets fields of ${resourceName(patched)} of others: leave out "within", or have the platform team install it`,
+      `--team installs within namespaces, and ${name} changes ${resourceName(changed)} of others: leave out "within", or have the platform team install it`,
     )
   const { serviceAccount: given } = spec
   const isDefault = given === undefined || given.namespace === SYSTEM_NAMESPACE

@@ -27,6 +27,7 @@ import {
   OUTCOME_FIELDS,
   sameJson,
   scrubber,
+  toldActs,
   WITHHELD,
   withoutContents,
   withoutValues,
@@ -195,6 +196,7 @@ class RecordWriter {
     const fields = Object.entries(isRecord(returned) ? returned : { returned })
     const told = fields.map(([field, value]) => {
       if (field === 'apply' || field === 'patch') return [field, this.#toldObjects(field, value, index)]
+      if (field === 'act') return [field, toldActs(value)]
       if (field === 'status' && this.#isPrimaryWithheld) return [field, withoutStatus(value)]
       return [field, OUTCOME_FIELDS.has(field) ? value : withoutValues(value)]
     })

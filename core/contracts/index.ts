@@ -18,6 +18,8 @@ export {
 export { firstOwnPlace, notePlace, placeIn, placeOf, withPlace } from './place.ts'
 export type { Runnable } from './run.ts'
 export {
+  type Act,
+  type ActVerb,
   type AppliedObject,
   type ConditionRemoval,
   type ConditionUpdate,

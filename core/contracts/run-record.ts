@@ -1,5 +1,5 @@
 import type { KubeObject } from './objects.ts'
-import type { Outcome, RunInput } from './run.ts'
+import type { ActVerb, Outcome, RunInput } from './run.ts'
 
 /**
  * The result of a run, by controller-runtime's names. `terminal` is an error without a retry. `fenced` is a run that
@@ -34,12 +34,13 @@ export interface WriteRecord {
     | 'status'
     | 'finalizers'
     | 'effect'
+    | ActVerb
   kind: string
   namespace?: string
   name: string
   /** The version after the write. */
   resourceVersion?: string
-  /** The reason of a refusal. */
+  /** The reason of a refusal, or why an act waits. */
   error?: string
   /** The object was already as the request has it: nothing was written. */
   unchanged?: true

@@ -80,7 +80,39 @@ export interface Performed {
 }
 
 /**
- * An object that could not be written in this run as the function returned it.
+ * A request to a subresource of an object that the function observes. The API server performs it on the version that the
+ * function has decided on, or not at all.
+ *
+ * @example
+ * import { type Act, Pod } from 'fairlead'
+ * const pod = Pod.of({ metadata: { name: 'web-0', namespace: 'shop' } })
+ * const evict: Act = { act: 'Evict', on: pod }
+ * const bind: Act = { act: 'Bind', on: pod, node: 'node-1' }
+ * const verbs = [evict, bind].map(({ act }) => act)
+ * verbs // => ['Evict', 'Bind']
+ */
+export type Act =
+  /** Deletes a Pod as far as its PodDisruptionBudgets allow. */
+  | { act: 'Evict'; on: ActedObject }
+  /** Places a Pod that no scheduler has placed. */
+  | { act: 'Bind'; on: ActedObject; node: string }
+  /** Sets the number of replicas. It stays when the function ceases to return the act. */
+  | { act: 'Scale'; on: ActedObject; replicas: number }
+  /** Approves or denies a CertificateSigningRequest, for good. `reason`: CamelCase, one word. */
+  | { act: 'Approve' | 'Deny'; on: ActedObject; reason: string; message?: string }
+
+/** The object of an act, as it is observed. Only these fields count. */
+interface ActedObject {
+  apiVersion: string
+  kind: string
+  metadata: { name: string; namespace?: string | undefined }
+}
+
+/** An act in histories, logs and metrics. */
+export type ActVerb = Lowercase<Act['act']>
+
+/**
+ * An object that could not be written in this run as the function returned it, or an act that waits.
  *
  * @example
  * import { Pod, type Refusal } from 'fairlead'
@@ -94,7 +126,10 @@ export interface Performed {
 export interface Refusal {
   name: string
   namespace?: string
-  /** CamelCase, e.g. `Forbidden` or `NameTaken`. `DependencyRefused`: not sent, because an object that it needs was refused. */
+  /**
+   * CamelCase, e.g. `Forbidden` or `NameTaken`. `DependencyRefused`: not sent, because an object that it needs was refused.
+   * `DisruptionBudget`: an eviction waits.
+   */
   reason: string
   /** 1,000 characters at most, without the contents of Secrets. */
   message: string
@@ -142,6 +177,8 @@ export interface Outcome {
    * it has set before and that are not in the set are given back.
    */
   patch?: KubeObject[]
+  /** Requests to subresources of observed objects, after the writes of other objects. One of each object, 1,000 at most. */
+  act?: Act[]
   /** The complete status except for `conditions` and `observedGeneration`, which the dispatcher keeps. */
   status?: Record<string, unknown>
   /** The conditions to set or to remove, by type. Types that are not named stay as they are. */

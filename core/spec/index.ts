@@ -1,3 +1,4 @@
+export { ACTS, type ActedResource } from './acts.ts'
 export {
   CONTESTS,
   contestAnnotationOf,

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import type { KubeObject } from '#contracts'
+import { acted } from './acts.ts'
 import { accountName, NAMESPACE_NAME, namespace, resourceRef } from './forms.ts'
 import { recordedNames } from './patch-record.ts'
 import {
@@ -225,6 +226,12 @@ export const reconcilerSpec = z.object({
     .max(64)
     .optional()
     .describe('Kinds of others of which the function sets fields. They are given back when the primary goes.'),
+  acts: z
+    .array(acted)
+    .min(1)
+    .max(64)
+    .optional()
+    .describe('Requests to a subresource that the function may ask for, each of an object that it observes.'),
   changes: z
     .array(z.enum(['Generation', 'Labels', 'Annotations']))
     .min(1)

@@ -1,4 +1,11 @@
-import { ConflictError, type EventReport, type KubeObject, type ResourceRef, resourceName } from '#contracts'
+import {
+  type ActVerb,
+  ConflictError,
+  type EventReport,
+  type KubeObject,
+  type ResourceRef,
+  resourceName,
+} from '#contracts'
 import { type OwnerKey, type Span, spanAfter, traceparentOf } from '#events'
 import { ApiError, isAlreadyExists, isNotFound, type KubeClient, resourcePath, type Status } from '#kube'
 import {
@@ -43,7 +50,7 @@ export interface WritingRun {
 }
 
 export interface Target {
-  verb: Write['verb'] | FieldsWrite['verb'] | 'metadata' | 'status' | 'finalizers'
+  verb: Write['verb'] | FieldsWrite['verb'] | ActVerb | 'metadata' | 'status' | 'finalizers'
   ref: ResourceRef
   object: KubeObject
   subresource?: 'status' | undefined
@@ -132,6 +139,18 @@ export class WriteRequests {
     const send = () => this.#kube.delete(pathOf(ref, object), options).catch(undefinedIfGone)
     const answer = await this.#send({ verb: 'delete', ref, object }, PRIORITY.delete, send)
     return isStillThere(answer) ? answer : undefined
+  }
+
+  /** Sends a request to a subresource. The change that it causes is not an echo: it runs the primary. */
+  async act(
+    target: Target,
+    subresource: string,
+    send: (kube: KubeClient, path: string, signal: AbortSignal) => Promise<unknown>,
+  ): Promise<void> {
+    const { ref, object } = target
+    const path = pathOf(ref, object, subresource)
+    await this.#send(target, PRIORITY.delete, async () => (await send(this.#kube, path, this.#run.signal)) as ApiAnswer)
+    this.#deps.inFlight.end(ref, object)
   }
 
   get(ref: ResourceRef, object: KubeObject): Promise<KubeObject | undefined> {

@@ -16,6 +16,7 @@ import { isOwnedBy } from '#spec'
 import { fieldsOfOthers, isStale, refusalOf } from '../errors.ts'
 import { DROPPED, PRIORITY } from '../gate.ts'
 import type { References } from '../observe/references.ts'
+import { ActsWriter } from './acts-writer.ts'
 import { FieldsWriter } from './fields-writer.ts'
 import {
   isNameTaken,
@@ -41,6 +42,7 @@ import { WriteThrough } from './write-through.ts'
  *     #write             sends and stores in the same way
  *     #refused           if the primary is gone: GoneError; if it has changed: ConflictError, EVENTS has the new version
  *   FieldsWriter         fields of objects of others: dispatch/apply/fields-writer.ts
+ *   ActsWriter           requests to subresources: dispatch/apply/acts-writer.ts
  */
 
 export interface WritersDeps extends WriteRequestsDeps {
@@ -53,6 +55,7 @@ export interface Writers {
   owned: OwnedWriter
   primary: PrimaryWriter
   fields: FieldsWriter
+  acts: ActsWriter
 }
 
 /** Returns the writers of one run. They send its writes and put the results into EVENTS. */
@@ -64,6 +67,7 @@ export function writersOf(deps: WritersDeps, run: WritingRun): Writers {
     owned: new OwnedWriter(requests, through, run),
     primary: new PrimaryWriter(requests, through, run),
     fields: new FieldsWriter(requests, through, run),
+    acts: new ActsWriter(requests, run.fieldManager),
   }
 }
 

@@ -18,7 +18,7 @@ export type DryRunStep =
       retained?: true
     }
   | ({ would: 'tell' } & EventReport)
-  /** `effect`: as JSON, without contents of Secrets. */
+  /** `effect`: as JSON, without contents of Secrets; or an act in words. */
   | { would: 'perform'; effect: string }
 
 /**

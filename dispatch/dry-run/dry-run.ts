@@ -11,6 +11,7 @@ import {
   type Reconciled,
   reconciled,
   scrubber,
+  toldActs,
   WITHHELD,
   withoutContents,
 } from '#reconcile'
@@ -121,10 +122,10 @@ const leaseOf = (reconciler: string, key: string, now: Date, signal: AbortSignal
 
 /**
  * Returns the outcome without confidential contents in `apply` and `patch`, and without the values of these and of the input's
- * confidential objects in the effect. Left out: Secrets are confidential.
+ * confidential objects in acts and the effect. Left out: Secrets are confidential.
  */
 export function shownOutcome(
-  { apply, patch, effect, ...others }: Outcome,
+  { apply, patch, act, effect, ...others }: Outcome,
   { owned, related }: RunInput,
   isConfidential: (object: KubeObject) => boolean = isSecret,
 ): Outcome {
@@ -135,15 +136,16 @@ export function shownOutcome(
   return {
     ...(apply && { apply: apply.map(shown) }),
     ...(patch && { patch: patch.map(shown) }),
+    ...(act && { act: scrubbedIn(toldActs(act), scrub) }),
     ...others,
-    ...(effect && { effect: JSON.parse(JSON.stringify(effect), (_, value) => scrubbed(value, scrub)) }),
+    ...(effect && { effect: scrubbedIn(effect, scrub) }),
   }
 }
 
 const isSecret = ({ apiVersion, kind }: KubeObject): boolean => apiVersion === 'v1' && kind === 'Secret'
 
-const scrubbed = (value: unknown, scrub: (text: string) => string): unknown =>
-  typeof value === 'string' ? scrub(value) : value
+const scrubbedIn = <T>(value: T, scrub: (text: string) => string): T =>
+  JSON.parse(JSON.stringify(value), (_, one) => (typeof one === 'string' ? scrub(one) : one)) as T
 
 const withoutValues = ({ data, stringData, ...others }: AppliedObject): AppliedObject => ({
   ...others,

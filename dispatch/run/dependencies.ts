@@ -26,7 +26,7 @@ export interface ReconciliationDeps extends WritersDeps {
   ended?: (run: EndedRun) => void
   /** Whether traces are collected. */
   sampled: boolean
-  /** Receives each effect, which is then not performed. Left out: effects are performed. */
+  /** Receives each effect and each act, which is then not performed. Left out: they are performed. */
   skipEffect?: (effect: string) => void
   deadLetter: ((dead: DeadMessage) => Promise<void>) | undefined
 }

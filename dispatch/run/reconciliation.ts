@@ -14,14 +14,17 @@ import { ApiConnectionError, ApiError } from '#kube'
 import { pause, type TokenBucket } from '#primitives'
 import { type Due, dueDate, type Finish, type Lease } from '#queue'
 import {
+  type Acted,
   type Answer,
   type Ask,
+  actText,
   ExternalError,
   FunctionError,
   fieldManagerOf,
   NamespaceTerminatingError,
   type Note,
   type Observed,
+  type PlannedAct,
   RefusedError,
   RunTimeoutError,
   run,
@@ -177,6 +180,14 @@ export class Reconciliation {
         const done = { did: ask.do, results: results.map((one) => ('value' in one ? one.value : failedBy(one.reason))) }
         return results.some(({ status }) => status === 'fulfilled') ? this.#progressed(done) : done
       }
+      case 'act': {
+        const { skipEffect } = this.#deps
+        for (const act of skipEffect ? ask.acts : []) skipEffect?.(actText(act))
+        const send = async (act: PlannedAct): Promise<Acted> => (skipEffect ? {} : this.#writers.acts.send(act))
+        const results = await Promise.allSettled(ask.acts.map(send))
+        const done = { did: ask.do, results: results.map((one) => ('value' in one ? one.value : failedBy(one.reason))) }
+        return results.some((one) => 'value' in one && one.value.waits === undefined) ? this.#progressed(done) : done
+      }
       case 'wait':
         await pause(ask.ms, signal)
         signal.throwIfAborted()
@@ -216,7 +227,7 @@ export class Reconciliation {
       if (this.#pass === undefined) this.#noteLateEdit(seen)
       this.#pass = { writers, beganAt: performance.now() }
     }
-    const noOps = this.#deps.noOps.of(seen)
+    const noOps = this.#deps.noOps.of(seen, spec.acts !== undefined)
     return { world: seen, now: this.#deps.now(), seed: this.#deps.seed(), noOps, excess: seen.excess }
   }
 

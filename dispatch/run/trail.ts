@@ -1,11 +1,11 @@
-import type { FunctionInput, KubeObject, Outcome, RunInput, RunLog } from '#contracts'
+import type { ActVerb, FunctionInput, KubeObject, Outcome, RunInput, RunLog } from '#contracts'
 import type { Span } from '#events'
 import type { Finish, Lease } from '#queue'
-import type { Answer, Ask, FieldsWrite, MetricChange, Reconciled, Write, Written } from '#reconcile'
+import type { Acted, Answer, Ask, FieldsWrite, MetricChange, Reconciled, Write, Written } from '#reconcile'
 
 /** One request of a run, and its result. */
 export interface TrailWrite {
-  verb: Write['verb'] | FieldsWrite['verb'] | 'metadata' | 'status' | 'finalizers' | 'effect'
+  verb: Write['verb'] | FieldsWrite['verb'] | ActVerb | 'metadata' | 'status' | 'finalizers' | 'effect'
   /** The object that was sent, or the target of the request. */
   object: KubeObject
   /** The object as it was observed. Undefined: it did not exist, or that is not known. */
@@ -63,17 +63,21 @@ export class Trail {
 
 function writesOf(ask: Ask, answer: Answer): TrailWrite[] {
   if (ask.do === 'write') {
-    const results = 'results' in answer ? answer.results : []
+    const results = 'did' in answer && answer.did === 'write' ? answer.results : []
     return ask.writes.map((write, index) => writtenBy(write, results[index]))
   }
   if (ask.do === 'writeFields') {
-    const results = 'results' in answer ? answer.results : []
+    const results = 'did' in answer && answer.did === 'writeFields' ? answer.results : []
     return ask.writes.map(({ verb, object, observed }, index) => ({
       verb,
       object,
       before: observed,
       ...resultOf(observed, results[index]),
     }))
+  }
+  if (ask.do === 'act') {
+    const results = 'did' in answer && answer.did === 'act' ? answer.results : []
+    return ask.acts.map(({ verb, object }, index) => ({ verb, object, ...actedBy(results[index]) }))
   }
   if (ask.do === 'writeRecord')
     return [
@@ -89,6 +93,14 @@ function writesOf(ask: Ask, answer: Answer): TrailWrite[] {
   if (ask.do !== 'perform' || ask.input.object === null) return []
   const failed = 'failed' in answer ? { failed: answer.failed } : {}
   return [{ verb: 'effect', object: ask.input.object, before: undefined, after: undefined, ...failed }]
+}
+
+/** An act that waits is told like a refused one. The object after an act is not known: the watch reports it. */
+function actedBy(result: Acted | { failed: unknown } = {}): Omit<TrailWrite, 'verb' | 'object'> {
+  const unknown = { before: undefined, after: undefined }
+  if ('failed' in result) return { ...unknown, failed: result.failed }
+  if (result.waits !== undefined) return { ...unknown, failed: new Error(`waits: ${result.waits.message}`) }
+  return { ...unknown, ...(result.isPast && { isUnchanged: true }) }
 }
 
 function writtenBy(write: Write, result: Written | { failed: unknown } | undefined): TrailWrite {

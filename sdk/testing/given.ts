@@ -1,4 +1,5 @@
 import {
+  type Act,
   apiVersionOf,
   isRecord,
   type KubeObject,
@@ -147,15 +148,16 @@ export function invokeOf(reconciler: Reconciler): (input: RunInput) => Promise<O
   return (input) => invoke(input, callContext())
 }
 
-/** Returns the decision of a function, whose input must stay unchanged. `apply` and `patch` have names: they are sets. */
+/** Returns the decision of a function, whose input must stay unchanged. `apply`, `patch` and `act` are sets by name. */
 export async function decided(invoke: (input: RunInput) => Promise<Outcome>, input: RunInput): Promise<unknown> {
   try {
-    const { apply, patch, ...others } = await invoke(deepFreeze(structuredClone(input)))
+    const { apply, patch, act, ...others } = await invoke(deepFreeze(structuredClone(input)))
     const ofStatus = (one: KubeObject) => ('status' in one ? ' status' : '')
     return {
       ...others,
       ...(apply && { apply: Object.fromEntries(apply.map((one) => [nameOf(one), one])) }),
       ...(patch && { patch: Object.fromEntries(patch.map((one) => [nameOf(one) + ofStatus(one), one])) }),
+      ...(act && { act: Object.fromEntries(act.map((one) => [nameOf(one.on), one])) }),
     }
   } catch (error) {
     return { throws: String(error) }
@@ -290,7 +292,7 @@ export function prepared(reconciler: Reconciler): Prepared {
 }
 
 /** `ConfigMap default/a` */
-export const nameOf = ({ kind, apiVersion, metadata: { namespace, name } }: KubeObject): string => {
+export const nameOf = ({ kind, apiVersion, metadata: { namespace, name } }: Act['on']): string => {
   const group = apiVersion.includes('/') ? `.${apiVersion.split('/')[0]}` : ''
   return `${kind}${group} ${namespace === undefined ? '' : `${namespace}/`}${name}`
 }

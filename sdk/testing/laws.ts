@@ -45,7 +45,8 @@ export function lawsOf<For extends Kind<unknown>, State = unknown>(
     isAbout(reconciler) ? [[law, check]] : [],
   )
   const effects = reconciler.external === undefined ? {} : EFFECT_LAWS
-  const laws: [string, Law][] = [...Object.entries(LAWS), ...changing, ...Object.entries(effects)]
+  const acts = reconciler.acts === undefined ? {} : ACT_LAWS
+  const laws = [...Object.entries(LAWS), ...changing, ...Object.entries(acts), ...Object.entries(effects)]
   const told = new Map<string, string>()
   const caller = callingFile()
   return laws.map(([law, check]) => {
@@ -117,6 +118,8 @@ const LAWS: Record<string, Law> = {
   ...WAY_LAWS,
 }
 
+const ACT_LAWS: Record<string, Law> = { 'asks for no act whose result is there': asksForNoMore }
+
 const isDisordered = ({ steps = [] }: Scenario): boolean => steps.some((step) => asGroup(step).length > 1)
 
 /** Why a scenario tries no case of a law; undefined if it may try one. */
@@ -143,6 +146,7 @@ const NOTHING_TO_CHECK = new Map<Law, string>([
   [keepsWhatItRetains, 'nothing is retained'],
   ...NOTHING_CHANGED,
   ...WAY_UNTRIED,
+  [asksForNoMore, 'no act is performed'],
   [survivesFights, 'no owned object has a text or number that others could set'],
   ...Object.values(EFFECT_LAWS).map((law): [Law, string] => [law, 'no effect is performed']),
 ])
@@ -193,6 +197,20 @@ async function writesNothingTwice(trial: Trial): Promise<void> {
   }
 }
 
+/** Another process does not remember the acts of this one, and sees their results. */
+async function asksForNoMore(trial: Trial): Promise<void> {
+  const acted = new Set<string>(trial.reconciler.acts?.map(({ act }) => act.toLowerCase()))
+  for await (const { start, when } of trial.starts()) {
+    const world = start()
+    await world.runUntilIdle()
+    const next = world.copy()
+    await next.run()
+    const [first, again] = [world, next].map(({ writes }) => sent(writes.filter(({ verb }) => acted.has(verb))))
+    if ([...(first ?? []), ...(again ?? [])].length > 0)
+      trial.none(again ?? [], `it asks for an act again whose result is there, ${when}`, next)
+  }
+}
+
 const performed = (effects: readonly Effect[]): string[] => effects.map((effect) => JSON.stringify(effect))
 
 const sent = (writes: readonly SimulatedWrite[]): string[] =>
@@ -215,8 +233,8 @@ async function survivesConflicts(trial: Trial): Promise<void> {
 }
 
 async function survivesRefusals(trial: Trial): Promise<void> {
-  const { owns, for: own } = trial.reconciler
-  const kinds = [...owns, own]
+  const { owns, for: own, acts = [] } = trial.reconciler
+  const kinds = [...owns, own, ...acts]
   let isRefused = false
   const refuse = (world: Simulation, { verb, object }: SimulatedWrite): void => {
     // Status and finalizers are never refused.

@@ -1,6 +1,15 @@
-import { ConflictError, type EventReport, type KubeObject, type ResourceRef, type RunInput } from '#contracts'
+import {
+  type Act,
+  type ActVerb,
+  ConflictError,
+  type EventReport,
+  type KubeObject,
+  type ResourceRef,
+  type RunInput,
+} from '#contracts'
 import type { Finish } from '#queue/terms'
 import {
+  type Acted,
   type Answer,
   type Ask,
   asTakenBack,
@@ -12,6 +21,7 @@ import {
   type NoOpWrites,
   type Note,
   type Observed,
+  type PlannedAct,
   type Reconciled,
   RefusedError,
   reconciled,
@@ -41,7 +51,17 @@ import { type Memory, MemoryRefusal } from './memory.ts'
  * first?.object.kind // => 'ConfigMap'
  */
 export interface SimulatedWrite {
-  verb: 'create' | 'apply' | 'patch' | 'delete' | 'setFields' | 'giveBack' | 'metadata' | 'status' | 'finalizers'
+  verb:
+    | 'create'
+    | 'apply'
+    | 'patch'
+    | 'delete'
+    | 'setFields'
+    | 'giveBack'
+    | ActVerb
+    | 'metadata'
+    | 'status'
+    | 'finalizers'
   object: KubeObject
 }
 
@@ -155,6 +175,8 @@ class SimulatedDriver {
       }
       case 'writeFields':
         return { did: ask.do, results: ask.writes.map((write) => this.#tried(() => this.#writeFields(write))) }
+      case 'act':
+        return { did: ask.do, results: ask.acts.map((act) => this.#tried(() => this.#act(act))) }
       case 'wait':
         return { did: ask.do }
       case 'finish':
@@ -168,10 +190,15 @@ class SimulatedDriver {
     const object = primary()
     if (object === undefined) return undefined
     const world = worldOf(this.#of, object, memory.all())
-    return { world, now: memory.now, seed: `${seed} ${object.metadata.uid}`, noOps: noOps.of(world) }
+    return {
+      world,
+      now: memory.now,
+      seed: `${seed} ${object.metadata.uid}`,
+      noOps: noOps.of(world, this.#of.spec.acts !== undefined),
+    }
   }
 
-  #tried(send: () => Written): Written | { failed: unknown } {
+  #tried<T>(send: () => T): T | { failed: unknown } {
     try {
       return send()
     } catch (error) {
@@ -220,6 +247,28 @@ class SimulatedDriver {
       throw new RefusedError(`${what}: others have them`, { reason: 'FieldConflict', taken })
     const returned = returnedBy(write, (path) => memory.hasField(found, own, path))
     return this.#wrote(verb, object, memory.applyFields(object, own, withValues(object, returned)), found)
+  }
+
+  /** Acts on the observed version only. */
+  #act({ verb, act, object }: PlannedAct): Acted {
+    const { memory, before, refusal, wrote } = this.#run
+    before({ verb, object })
+    const reason = refusal({ verb, object })
+    const message = `cannot ${verb} ${called(object)}: the simulation refuses it`
+    if (reason === 'DisruptionBudget') return { waits: { reason, message, retryAfterSeconds: undefined } }
+    if (reason !== undefined) throw new RefusedError(message, { reason })
+    const found = memory.find(object)
+    if (found === undefined) return {}
+    if (found.metadata.resourceVersion !== object.metadata.resourceVersion) {
+      this.#isStale = true
+      return { isPast: true }
+    }
+    if (act.act === 'Evict') memory.delete(found)
+    else memory.patch(found, changeOf(act, found))
+    const after = memory.find(object)
+    if (after === found) wrote({ verb, object })
+    else this.#wrote(verb, object, after, found)
+    return {}
   }
 
   /** Applies a merge patch, for the observed version only. */
@@ -281,6 +330,22 @@ class SimulatedDriver {
     const isOld = memory.find(sent)?.metadata.resourceVersion !== after?.metadata.resourceVersion
     return { object: after, isOld }
   }
+}
+
+/** Returns what the API server changes for an act, as a merge patch. */
+function changeOf(act: Exclude<Act, { act: 'Evict' }>, { spec, status }: KubeObject): object {
+  if (act.act === 'Scale') return { spec: { replicas: act.replicas } }
+  if (act.act === 'Bind') {
+    const { nodeName } = (spec ?? {}) as { nodeName?: string }
+    if (nodeName !== undefined)
+      throw new RefusedError(`cannot bind ${called(act.on)}: it is on node ${nodeName}`, { reason: 'Conflict' })
+    return { spec: { nodeName: act.node } }
+  }
+  const { conditions = [] } = (status ?? {}) as { conditions?: { type: string }[] }
+  const { reason, message = '' } = act
+  const type = act.act === 'Approve' ? 'Approved' : 'Denied'
+  const others = conditions.filter((one) => one.type !== type)
+  return { status: { conditions: [...others, { type, status: 'True', reason, message }] } }
 }
 
 const counted = (

@@ -19,13 +19,13 @@ async function perRun(strategy: OwnedResource['strategy'], change: (child: KubeO
   const outcome = parseOutcome(await invoke(inputOf(memcached, { object: primary })))
   const [created] = plan(
     { for: Memcached, owns: [resource] },
-    { object: primary, owned: [], patched: [] },
+    { object: primary, owned: [], patched: [], related: [] },
     outcome,
     circumstances,
   ).stages.flat()
   const child = change({ ...ownedBy(primary, (created as Write).object), status: {} })
   const input = inputOf(memcached, { object: primary, others: [child] })
-  const world = { object: primary, owned: [{ resource, object: child }], patched: [] }
+  const world = { object: primary, owned: [{ resource, object: child }], patched: [], related: [] }
   const began = process.cpuUsage()
   for (let round = 0; round < ROUNDS; round++)
     plan({ for: Memcached, owns: [resource] }, world, parseOutcome(await invoke(input)), circumstances)

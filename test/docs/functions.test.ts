@@ -28,6 +28,7 @@ const RUN = keysOf<sdk.Run<sdk.Resource, never, never>>({
 const OUTCOME = keysOf<sdk.ReconcileOutcome>({
   apply: true,
   patch: true,
+  act: true,
   status: true,
   conditions: true,
   metadata: true,

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import type { KubeObject } from '#contracts'
 import { functionRbac, platformRbac } from '#install'
-import { ConfigMap, Job, kind, manifest, Pod, reconciler, resource, Secret } from '#sdk'
+import { CertificateSigningRequest, ConfigMap, Job, kind, manifest, Pod, reconciler, resource, Secret } from '#sdk'
 import { consoleRbac, consoleWritesRbac } from '../../cli/install/rbac.ts'
 
 const Shop = resource({
@@ -137,6 +137,35 @@ describe('the rights of a function', () => {
       'update shops/finalizers',
       'create,get,patch events',
     ])
+  })
+
+  it('of an act are its subresource, of an approval the signers, and beyond namespaces what may be there', () => {
+    const acts = [
+      { ...Pod, act: 'Evict', within: 'Cluster' },
+      { ...Job, act: 'Scale' },
+      { ...CertificateSigningRequest, act: 'Approve', signers: ['a.com/b', 'a.com/*'], within: 'Cluster' },
+    ]
+    const related = [Pod, Job, CertificateSigningRequest]
+    const objects = functionRbac(shop({ owns: [], related, acts, namespaces: ['a'] }))
+    const approval = ['patch certificatesigningrequests/approval', 'approve signers=a.com/b,a.com/*']
+    expect(rights(find(objects, 'ClusterRole', 'fairlead-shop')[0])).toEqual([
+      'get shops',
+      'patch shops/status',
+      'update shops/finalizers',
+      'get pods',
+      'get jobs',
+      'get certificatesigningrequests',
+      'create pods/eviction',
+      'patch jobs/scale',
+      ...approval,
+      'create,get,patch events',
+    ])
+    expect(rights(find(objects, 'ClusterRole', 'fairlead-shop-related')[0])).toEqual([
+      'create pods/eviction',
+      ...approval,
+    ])
+    const without = functionRbac(shop({ owns: [], related }))
+    expect(JSON.stringify(without)).not.toMatch(/eviction|approv|scale/)
   })
 
   it('of a kind that is owned and related are those of both', () => {

@@ -135,6 +135,8 @@ export function succeeds(ask: Ask): Answer {
     }
     case 'writeFields':
       return { did: ask.do, results: ask.writes.map(({ object }) => ({ object: stored(object), isOld: false })) }
+    case 'act':
+      return { did: ask.do, results: ask.acts.map(() => ({})) }
     case 'wait':
       return { did: 'wait' }
     case 'finish':

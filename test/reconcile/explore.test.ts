@@ -14,6 +14,9 @@ const POD = { apiVersion: 'v1', kind: 'Pod', metadata: { name: 'p' } }
 const MAP = { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'c' }, data: { a: '1' } }
 const MOUNTS = { ...POD, metadata: { name: 'q' }, spec: { volumes: [{ configMap: { name: 'c' } }] } }
 
+const EVICTION = [{ act: 'Evict', on: { ...POD, metadata: { name: 'p', namespace: 'default' } } }]
+const BUDGET = { reason: 'DisruptionBudget', message: 'not now', retryAfterSeconds: undefined }
+
 const OLD = 'example.com/old'
 const OBJECTS: KubeObject[] = [
   widget(),
@@ -41,6 +44,9 @@ const OUTCOMES = [
   { patch: [{ apiVersion: 'v1', kind: 'Node', metadata: { name: 'n' }, spec: { unschedulable: true } }] },
   { patch: [] },
   { apply: [POD], effect: { kind: 'drop' } },
+  { act: EVICTION, conditions: [{ type: 'Ready', status: 'False', reason: 'Down' }] },
+  { act: EVICTION, deleteObject: true },
+  { apply: [POD, MAP], act: EVICTION },
   { apply: 'nonsense' },
 ]
 const FAILURES = [
@@ -88,6 +94,15 @@ function anyAnswer(ask: Ask, random: () => number): Answer {
           random() < 0.2 ? (pick(FAILURES) as { failed: unknown }) : { object: stored(write.object), isOld },
         ),
       }
+    case 'act':
+      return {
+        did: ask.do,
+        results: ask.acts.map(() =>
+          random() < 0.3
+            ? (pick(FAILURES) as { failed: unknown })
+            : pick([{}, { isPast: true } as const, { waits: BUDGET }]),
+        ),
+      }
     case 'writeMetadata':
     case 'writeRecord':
     case 'delete':
@@ -106,6 +121,7 @@ it(`every run of ${RUNS} with any answers ends, and keeps the rules of a run; FA
     formerFinalizers: [OLD],
     writes: ['Metadata', 'Deletion'],
     patches: [{ group: '', version: 'v1', resource: 'nodes', kind: 'Node', takes: ['spec.unschedulable'] }],
+    acts: [{ group: '', version: 'v1', resource: 'pods', kind: 'Pod', act: 'Evict' }],
     external: {},
   })
   const repeated: string[] = []
@@ -166,6 +182,12 @@ function breaches(steps: readonly Step[]): string[] {
     if (isRefused && ask.do === 'write' && ask.writes.some((write) => write.verb === 'delete' && write.isPruned))
       found.push('a deletion while a write is refused')
     if (isRefused && ask.do === 'perform') found.push('an effect while a write is refused')
+    if (isRefused && ask.do === 'act') found.push('an act while a write is refused')
+    if (ask.do === 'act' && ask.acts.some((act) => known.acted.has(act.fingerprint)))
+      found.push('an act that the pass has sent')
+    if (known.isActing && ask.do === 'delete') found.push('the deletion of the object while the function acts')
+    if (known.isActing && ask.do === 'writeFinalizers' && !ask.finalizers.includes(FINALIZER))
+      found.push('the release of the object while the function acts')
     if (ask.do === 'writeFinalizers' && object?.metadata.finalizers?.includes(OLD)) {
       if (object.metadata.deletionTimestamp === undefined && !ask.finalizers.includes(OLD))
         found.push('a former finalizer that is taken from an object that lives')
@@ -201,6 +223,10 @@ class Known {
   object: KubeObject | undefined
   /** The kinds of the effects that the run has performed. */
   readonly performed = new Set<string>()
+  /** The acts that the pass has sent. */
+  readonly acted = new Set<string>()
+  /** Whether the last outcome of the pass has acts. */
+  isActing = false
   #owned = new Set<string>()
   #wanted: string[] | undefined
   readonly #refused = { apply: new Set<string>(), delete: new Set<string>() }
@@ -217,6 +243,11 @@ class Known {
   }
 
   learn(ask: Ask, answer: Answer): void {
+    if (ask.do === 'observe' && ask.begins) {
+      this.acted.clear()
+      this.isActing = false
+    }
+    if (ask.do === 'act') for (const act of ask.acts) this.acted.add(act.fingerprint)
     if (ask.do === 'perform' && !('failed' in answer && answer.failed instanceof ConflictError))
       this.performed.add(ask.input.effect.kind)
     if ('failed' in answer) return
@@ -228,6 +259,7 @@ class Known {
       for (const { resource, object } of answer.seen.world.owned)
         if (resource.strategy === 'CreateOnly') this.#refused.apply.delete(nameOf(object))
     }
+    if (answer.did === 'call') this.isActing = 'act' in (answer.returned as object)
     if (answer.did === 'call') this.#learnOutcome(answer.returned as { apply?: KubeObject[] | string })
     if ('result' in answer && answer.did !== 'perform' && answer.result !== 'dropped')
       this.object = answer.result.object ?? this.object

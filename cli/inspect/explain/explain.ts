@@ -21,6 +21,7 @@ import {
   refused,
   takenBack,
   unready,
+  waits,
 } from './outcome-rules.ts'
 import {
   dryRun,
@@ -75,6 +76,7 @@ const RULES: readonly Rule[] = [
   ownedMissing,
   ownedFailed,
   ownedProgressing,
+  waits,
   unready,
   takenBack,
   overlapping,

@@ -145,6 +145,24 @@ const levelBeside = (object: KubeObject | undefined): 'problem' | 'pending' | 'n
 }
 
 /** Reports related objects that the object names and that do not exist. */
+/** An act that waits is tried again after a minute at most, and runs that change nothing are not recorded. */
+const WAITS_MS = 120_000
+
+/** Reports acts of the last run that wait, such as an eviction for its budget. */
+export const waits: Rule = ({ reconcilers, now }) =>
+  reconcilers.flatMap(({ object, lastRun }) =>
+    (lastRun?.refused ?? [])
+      .filter(({ error }) => error.startsWith('waits: '))
+      .filter(() => Date.parse(now) - Date.parse(lastRun?.endedAt ?? '') < WAITS_MS)
+      .map(({ write, error }) => ({
+        reason: 'ActWaits',
+        level: 'pending' as const,
+        reconciler: nameOf(object),
+        message: `${write} ${error}`,
+        next: step('Wait, or change what the message names: the act is tried again every minute, or sooner.'),
+      })),
+  )
+
 export const namedMissing: Rule = ({ reconcilers, target, object: primary }) =>
   reconcilers.flatMap(({ object, named }) =>
     named

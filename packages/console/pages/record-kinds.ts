@@ -106,6 +106,7 @@ function placesIn({ namespace, laps, objects = {}, causes = [] }: RunRecord): Pl
     .flatMap(({ outcome }): [object: Partial<KubeObject>, home: string | undefined][] => [
       ...(outcome?.apply ?? []).map((one): [KubeObject, string | undefined] => [one, namespace]),
       ...(outcome?.patch ?? []).map((one): [KubeObject, undefined] => [one, undefined]),
+      ...(outcome?.act ?? []).map(({ on }): [KubeObject, undefined] => [on as KubeObject, undefined]),
     ])
     .map(([{ kind = '', apiVersion = '', metadata }, home]) => ({
       ...placeOf(kindName(kind, apiVersion)),

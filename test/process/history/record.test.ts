@@ -162,6 +162,7 @@ describe('a record', () => {
       ['a Secret without metadata', { apply: [{ kind: 'Secret', stringData: { token: PASSWORD } }] }],
       ['a Secret that is not in a list', { apply: made }],
       ['a Secret in an unknown field', { objects: [made] }],
+      ['a Secret as the object of an act', { act: [{ act: 'Evict', on: made, data: encoded }] }],
       ['a Secret as the outcome', made],
     ])('%s', (_name, returned) => {
       const run = endedRun({
@@ -174,6 +175,7 @@ describe('a record', () => {
     })
     it.each<[string, unknown]>([
       ['text in place of objects', { apply: [PASSWORD, [PASSWORD]] }],
+      ['text in place of acts', { act: [PASSWORD, { act: 'Evict', on: PASSWORD }] }],
       ['text in an unknown field', { token: PASSWORD }],
       ['text as the outcome', PASSWORD],
     ])('%s', (_name, returned) => {

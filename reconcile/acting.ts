@@ -1,0 +1,32 @@
+import { knownAfter, type PlannedAct } from './acts.ts'
+import { gravest, RefusedError } from './errors.ts'
+import { type Asking, ask, FailedPass, noteNoOp, type Pass } from './progress.ts'
+import { addRefused, type RefusedWrite, refusedAct, waitingAct } from './refusals.ts'
+import type { Failed } from './vocabulary.ts'
+
+/**
+ * Sends acts, and takes their results into the pass: the others are sent, too, if one is refused or waits. Fails the pass if
+ * the API server failed.
+ */
+export function* sendActs(
+  pass: Pass,
+  acts: readonly PlannedAct[],
+): Asking<{ refused: RefusedWrite[]; isWaiting: boolean }> {
+  const { results } = yield* ask({ do: 'act', acts })
+  const refused: RefusedWrite[] = []
+  const waiting: RefusedWrite[] = []
+  const failures: Failed[] = []
+  for (const [index, act] of acts.entries()) {
+    const result = results[index]
+    if (result === undefined) continue
+    if (!('failed' in result)) {
+      const { target, value } = knownAfter(act, result, pass.now)
+      noteNoOp(pass, target, value)
+      if (result.waits !== undefined) waiting.push(waitingAct(act.object, result.waits))
+    } else if (result.failed instanceof RefusedError) refused.push(refusedAct(act, result.failed))
+    else failures.push(result)
+  }
+  pass.refused = addRefused(pass.refused, waiting)
+  if (failures.length > 0) throw new FailedPass(gravest(failures))
+  return { refused, isWaiting: waiting.length > 0 }
+}

@@ -1,0 +1,190 @@
+import { type Act, type ActVerb, apiVersionOf, isRecord, type KubeObject, namespacedName } from '#contracts'
+import type { ActedResource, ReconcilerSpec } from '#spec'
+import { fingerprint } from './compare.ts'
+import { actTarget, type NoOps } from './no-ops.ts'
+import type { PlainOutcome } from './outcome.ts'
+import { called, type Family, type World } from './world.ts'
+
+/*
+ * The acts of an outcome: requests to a subresource of an observed object, each bound to the version that was observed
+ * (docs/decisions/0096-acts.md). What is known of the last act on an object decides about the next:
+ *
+ *   nothing, or of another act          → send
+ *   it was performed on this version,
+ *   or this version is past             → nothing: the next version of the object, or its end, runs the primary
+ *   it was performed on another version → send again after a pause
+ *   it waits                            → send again after a pause
+ */
+
+/** The request of one act. */
+export interface PlannedAct {
+  /** Where NoOps has what is known of it. */
+  target: string
+  verb: ActVerb
+  act: Act
+  resource: ActedResource
+  /** As observed. The act is for this version only. */
+  object: KubeObject
+  fingerprint: string
+  /** How often the same act on the object was sent before, not long ago. */
+  times: number
+}
+
+/** Why an act waits. */
+export interface Waiting {
+  /** CamelCase */
+  reason: string
+  message: string
+}
+
+/** The answer to an act. Without fields: it was performed, or its object is gone. */
+export interface Acted {
+  /** The object has changed since it was observed. */
+  isPast?: true
+  /** Not now, in the state of other objects. Nothing is wrong. */
+  waits?: Waiting & { retryAfterSeconds: number | undefined }
+}
+
+export interface ActsPlan {
+  acts: PlannedAct[]
+  /** When acts are due that are not sent now. */
+  due: Date[]
+  /** The outcome has acts. Until it has none, the primary is neither deleted nor finalized. */
+  isActing: boolean
+  findings: string[]
+}
+
+/** What is known of the last act on one object, as JSON in NoOps. */
+interface Known {
+  act: string
+  /** Undefined: it was not performed. */
+  version?: string | undefined
+  times: number
+  /** The same act is not sent before this time, in milliseconds. */
+  untilMs: number
+  waits?: Waiting
+}
+
+const FIRST_PAUSE_MS = 5000
+const LONGEST_PAUSE_MS = 60_000
+/** After this time without the same act, its first pause counts again. */
+const FORGOTTEN_MS = 600_000
+
+/** Returns the acts of the outcome that are to be sent now. */
+export function planActs(
+  spec: Pick<ReconcilerSpec, 'acts'>,
+  world: Family & Pick<World, 'related'>,
+  wanted: NonNullable<PlainOutcome['act']>,
+  { noOps, now }: { noOps: NoOps; now: Date },
+): ActsPlan {
+  // What waits is told to the function until then, also if it does not ask for it any more.
+  const due = waitingActs(spec, world, noOps, now).map(({ untilMs }) => new Date(untilMs))
+  const plan: ActsPlan = { acts: [], due, isActing: wanted.length > 0, findings: [] }
+  if (!plan.isActing) return plan
+  const places = new Map(observed(world).map((object) => [placeOf(object), object]))
+  const taken = new Set<KubeObject>()
+  for (const act of wanted) {
+    const resource = spec.acts?.find((one) => isDeclared(one, act))
+    const object = places.get(placeOf(act.on))
+    const finding = faultOf(world, act, resource, object, taken)
+    if (finding !== undefined) plan.findings.push(finding)
+    if (resource === undefined || object === undefined || finding !== undefined) continue
+    taken.add(object)
+    const content = fingerprint(act)
+    const target = actTarget(world.object, object)
+    const known = knownIn(noOps, target)
+    const same = known?.act === content ? known : undefined
+    if (same?.version !== undefined && same.version === object.metadata.resourceVersion) continue
+    if (same !== undefined && same.untilMs > now.getTime()) {
+      plan.due.push(new Date(same.untilMs))
+      continue
+    }
+    const times = same !== undefined && now.getTime() - same.untilMs < FORGOTTEN_MS ? same.times : 0
+    plan.acts.push({ target, verb: verbOf(act), act, resource, object, fingerprint: content, times })
+  }
+  return plan
+}
+
+/** Returns what is known after the answer, for NoOps. */
+export function knownAfter(
+  { target, object, fingerprint: act, times }: PlannedAct,
+  { isPast, waits }: Acted,
+  now: Date,
+): { target: string; value: string } {
+  const askedMs = (waits?.retryAfterSeconds ?? 0) * 1000
+  const pauseMs = isPast ? 0 : Math.max(askedMs, Math.min(FIRST_PAUSE_MS * 2 ** times, LONGEST_PAUSE_MS))
+  const known: Known = {
+    act,
+    version: waits === undefined ? object.metadata.resourceVersion : undefined,
+    times: isPast ? times : times + 1,
+    untilMs: now.getTime() + pauseMs,
+    ...(waits && { waits: { reason: waits.reason, message: waits.message } }),
+  }
+  return { target, value: JSON.stringify(known) }
+}
+
+/** Returns the acts that wait, as the function's first input has them. Otherwise its status would change twice in each run. */
+export const waitingActs = (
+  { acts }: Pick<ReconcilerSpec, 'acts'>,
+  world: Family & Pick<World, 'related'>,
+  noOps: NoOps,
+  now: Date,
+): { object: KubeObject; waits: Waiting; untilMs: number }[] =>
+  acts === undefined
+    ? []
+    : observed(world).flatMap((object) => {
+        const { waits, untilMs = 0 } = knownIn(noOps, actTarget(world.object, object)) ?? {}
+        return waits === undefined || untilMs <= now.getTime() ? [] : [{ object, waits, untilMs }]
+      })
+
+/** Equal for acts of the same content on one object. */
+export const actId = ({ target, fingerprint: content }: PlannedAct): string => `${target} ${content}`
+
+/** Returns acts as records may have them. A function over HTTP may have returned anything. */
+export const toldActs = (acts: unknown): Act[] =>
+  (Array.isArray(acts) ? acts.filter(isRecord) : []).map(({ act, on, node, replicas, reason, message }) => {
+    const { apiVersion, kind, metadata } = isRecord(on) ? on : {}
+    const { name, namespace } = isRecord(metadata) ? metadata : {}
+    return { act, on: { apiVersion, kind, metadata: { name, namespace } }, node, replicas, reason, message } as Act
+  })
+
+/** `Evict Pod shop/web-0` */
+export const actText = ({ act, object }: Pick<PlannedAct, 'act' | 'object'>): string => `${act.act} ${called(object)}`
+
+const knownIn = (noOps: NoOps, target: string): Known | undefined => {
+  const value = noOps[target]
+  return value === undefined ? undefined : (JSON.parse(value) as Known)
+}
+
+const verbOf = ({ act }: Act): ActVerb => act.toLowerCase() as ActVerb
+
+const isDeclared = (declared: ActedResource, { act, on }: Act): boolean =>
+  declared.act === act && declared.kind === on.kind && apiVersionOf(declared) === on.apiVersion
+
+const observed = ({ object, owned, related }: Family & Pick<World, 'related'>): KubeObject[] => [
+  object,
+  ...owned.map((child) => child.object),
+  ...related,
+]
+
+const placeOf = ({ apiVersion, kind, metadata }: Act['on']): string =>
+  `${apiVersion} ${kind} ${namespacedName(metadata)}`
+
+function faultOf(
+  world: Family,
+  act: Act,
+  resource: ActedResource | undefined,
+  object: KubeObject | undefined,
+  taken: ReadonlySet<KubeObject>,
+): string | undefined {
+  const what = `cannot ${verbOf(act)} ${called(act.on)}`
+  if (resource === undefined) return `${what}: add { ...${act.on.kind}, act: '${act.act}' } to "acts"`
+  if (object === undefined)
+    return `${what}: the function does not observe it. Act on an object that "related" or "owned" has returned`
+  if (taken.has(object)) return `${what}: it is in "act" twice`
+  const home = world.object.metadata.namespace
+  const { namespace } = object.metadata
+  if (resource.within === 'Namespace' && home !== undefined && namespace !== undefined && namespace !== home)
+    return `${what}: it is outside of namespace ${home}: declare the act with within: 'Cluster'`
+  return undefined
+}
