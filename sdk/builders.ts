@@ -99,8 +99,8 @@ export interface MutationRule extends Base {
 }
 
 /**
- * A rule on the writes of a custom resource, which the API server checks without any process of yours. The builders make
- * it: `immutable`, `exactlyOneOf`, `onlyGroups`, …
+ * A rule on the writes of a custom resource, which the API server checks without any process of yours. Builders such as
+ * `immutable`, `exactlyOneOf` and `onlyGroups` make it.
  *
  * @example
  * import { onlyGroups, type Rule } from 'fairlead'
