@@ -1,7 +1,10 @@
 import { apiVersionOf, isRecord, type KubeObject, namespacedName } from '#contracts'
 import {
   holdsFinalizer,
+  isRecordedName,
+  isRecordedValue,
   MOST_PATCHED,
+  PATCH_RECORDS,
   type PatchedFields,
   type PatchedResource,
   patchedBy,
@@ -46,6 +49,8 @@ export interface FieldsWrite {
   before: NonNullable<PatchedFields['before']>
   /** Whether fields in `before` are taken from other managers, as long as they have these values. */
   isTaking: boolean
+  /** Fields that may be taken over have no value of before yet: EVENTS does not have the object. Nothing is set. */
+  needsBefore: boolean
   /** The field manager, which has no other fields. */
   manager: string
   /** Undefined: EVENTS does not have the object. It may exist. */
@@ -144,7 +149,8 @@ function giveBackOf(
   const manager = patchManagerOf(identity, primary)
   const takes = patches.find((declared) => isOfResource(fields, declared))?.takes
   const before = declaredBefore(fields, takes)
-  return { verb: 'giveBack', fields, object, before, isTaking: false, manager, observed: undefined, fingerprint: '' }
+  const nothing = { isTaking: false, needsBefore: false, observed: undefined, fingerprint: '' }
+  return { verb: 'giveBack', fields, object, before, manager, ...nothing }
 }
 
 /** Returns the recorded values of before of fields that are still declared. The record is a text that users can edit. */
@@ -155,6 +161,16 @@ const declaredBefore = ({ before = {} }: PatchedFields, takes: readonly string[]
 export function returnedBy({ before, object }: FieldsWrite, has: (path: string) => boolean): FieldsWrite['before'] {
   const returned = Object.entries(before).filter(([path]) => valueAt(object, path) === undefined && has(path))
   return Object.fromEntries(returned)
+}
+
+/**
+ * Returns the write without the values whose return is refused: another manager has set the field to our value, and keeps
+ * it. Undefined if it returns none of them.
+ */
+export function withoutKept(write: FieldsWrite, taken: readonly TakenField[]): FieldsWrite | undefined {
+  const kept = Object.keys(returnedBy(write, (path) => taken.some(({ field }) => field === `.${path}`)))
+  if (kept.length === 0) return undefined
+  return { ...write, before: Object.fromEntries(Object.entries(write.before).filter(([path]) => !kept.includes(path))) }
 }
 
 /** Whether a field may be taken over, and has the value that was recorded. `field`: `.spec.replicas`, or `.spec.replicas: …` */
@@ -198,17 +214,20 @@ function setting(
   plan: FieldsPlan,
 ): PatchedFields {
   const id = fieldsId(stored)
+  const { takes = [] } = wanted
   const taken = progress.taken.get(id)
   const observed = world.patched.find((other) => isPlace(stored, other))
-  const before = beforeOf(stored, wanted, observed, taken)
+  const object = withTimes(wanted.object, observed, now)
+  const paths = pathsOf(object)
+  const isApplied = stored.paths === paths && stored.contest === undefined
+  const before = beforeOf(stored, wanted, { observed, taken, isApplied })
   const { before: _, ...known } = stored
   // The declared version replaces that of an earlier declaration.
   const one: PatchedFields = { ...known, ...wanted.fields, ...(Object.keys(before).length > 0 && { before }) }
   const contest = lasting(one.contest, now)
-  const isCounted = contest?.at === now.getTime()
-  const object = withTimes(wanted.object, observed, now)
+  // lasting() makes a time in the future the present.
+  const isCounted = one.contest?.at === now.getTime()
   const content = keyed(contentOf(object))
-  const paths = pathsOf(object)
   const manager = patchManagerOf(identity, world.object)
   // A field is taken over when it has been refused and counted: so the first time as well.
   const isTaking = isCounted && taken !== undefined && taken.every(({ field }) => field.slice(1) in before)
@@ -218,6 +237,8 @@ function setting(
     object,
     before,
     isTaking,
+    needsBefore:
+      observed === undefined && takes.some((path) => valueAt(object, path) !== undefined && !(path in before)),
     manager,
     observed,
     fingerprint: fingerprint([manager, object, before]),
@@ -244,9 +265,12 @@ function setting(
   if (contest !== undefined && !isCounted && one.contest?.on === on) {
     const until = new Date(contest.at + delayMs(contest))
     if (until > now) {
-      if (isFight(contest, before)) plan.delayed.push({ until })
+      const recorded = declaredBefore(stored, takes)
+      if (isFight(contest, recorded)) plan.delayed.push({ until })
       else plan.held.push({ write, message: messageOf(write, contest, until) })
-      return one
+      // What another function of ours has set is no value of before: it may return another one meanwhile.
+      const { before: ___, ...waiting } = one
+      return { ...waiting, ...(Object.keys(recorded).length > 0 && { before: recorded }) }
     }
   }
   const missing = observed !== undefined && one.paths === paths ? missingFields(content, keyed(observed)) : []
@@ -265,20 +289,31 @@ function setting(
 /**
  * Returns the values of before of the fields that may be taken over, as the record must have them: those of the first
  * time, and of the last change by another manager. A field that is not set any more keeps its value until it has returned.
+ * A value that the record cannot hold, or that another function of ours has set, is not taken.
  */
 function beforeOf(
   stored: PatchedFields,
   { object, takes = [] }: WantedFields,
-  observed: KubeObject | undefined,
-  taken: readonly TakenField[] = [],
+  { observed, taken = [], isApplied }: Found,
 ): FieldsWrite['before'] {
   const before = declaredBefore(stored, takes)
   if (observed === undefined) return before
-  const isNew = (path: string) => !(path in before) || taken.some(({ field }) => field === `.${path}`)
-  const found = takes
-    .filter((path) => valueAt(object, path) !== undefined && isNew(path))
-    .map((path) => [path, valueAt(observed, path) ?? null])
-  return { ...before, ...Object.fromEntries(found) }
+  const takerOf = (path: string) => taken.find(({ field }) => field === `.${path}`)
+  const isNew = (path: string) => !(path in before) || takerOf(path) !== undefined
+  const fresh = takes.filter((path) => valueAt(object, path) !== undefined && isNew(path))
+  const kept = Object.entries(before).filter(([path]) => !fresh.includes(path))
+  const found = fresh
+    .filter((path) => takerOf(path)?.manager?.startsWith(PATCH_RECORDS) !== true)
+    .map((path) => [path, isApplied && takerOf(path) === undefined ? null : (valueAt(observed, path) ?? null)] as const)
+    .filter(([, value]) => isRecordedValue(value))
+  return Object.fromEntries([...kept, ...found]) as FieldsWrite['before']
+}
+
+interface Found {
+  observed: KubeObject | undefined
+  taken: readonly TakenField[] | undefined
+  /** The fields have been set without `takes`: their present values are ours. */
+  isApplied: boolean
 }
 
 const messageOf = ({ object }: FieldsWrite, { manager, fields }: Contest, until: Date): string =>
@@ -342,6 +377,11 @@ function faultsOf(
   const { metadata, apiVersion: _, kind: __, status: ___, ...content } = object
   const what = `cannot set fields of ${called(object)}`
   if (typeof metadata.name !== 'string') return [`the function returned a ${object.kind} in "patch" without a name`]
+  const misnamed = [metadata.name, metadata.namespace].find((one) => one !== undefined && !isRecordedName(one))
+  if (misnamed !== undefined)
+    return [
+      `${what}: no object can have the name ${JSON.stringify(misnamed)}: return 1 to 253 characters without / and %`,
+    ]
   const home = world.object.metadata.namespace
   if (within === 'Namespace' && home !== undefined && metadata.namespace !== undefined && metadata.namespace !== home)
     return [`${what}: it is outside of namespace ${home}: declare the kind with within: 'Cluster'`]

@@ -16,7 +16,7 @@ export {
   TooMuchStateError,
   UnsettledError,
 } from './errors.ts'
-export { type FieldsWrite, isAsBefore, isGivingBack, returnedBy, withValues } from './fields.ts'
+export { type FieldsWrite, isAsBefore, isGivingBack, returnedBy, withoutKept, withValues } from './fields.ts'
 export { deepFreeze, isFinalizing } from './input.ts'
 export type { MetadataWrite } from './metadata.ts'
 export type { MetricChange } from './metrics.ts'

@@ -21,14 +21,13 @@ export {
   retainedFor,
   retainerOf,
 } from './names.ts'
-export { MOST_PATCHED, type PatchedFields } from './patch-record.ts'
+export { isRecordedName, isRecordedValue, MOST_PATCHED, type PatchedFields, patchRecord } from './patch-record.ts'
 export {
   keepsFinalizer,
   PATCH_RECORDS,
   type PatchedResource,
   patchedBy,
   patchManagerOf,
-  patchRecord,
   patchRecordOf,
   patchRelations,
   relationsOf,

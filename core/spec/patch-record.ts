@@ -13,6 +13,15 @@ const name = z
   .max(253)
   .regex(/^(?!\.{1,2}$)[^/%]+$/)
 
+/** What the record holds of a value of before. */
+const value = z.union([z.string().max(1024), z.number(), z.boolean()]).nullable()
+
+/** Whether the record can hold the name of an object or of a namespace. A record with another one would not be read. */
+export const isRecordedName = (text: unknown): boolean => name.safeParse(text).success
+
+/** Whether the record can hold this value of before. */
+export const isRecordedValue = (found: unknown): found is z.output<typeof value> => value.safeParse(found).success
+
 const patchedFields = z.object({
   ...resourceRef,
   namespace: name.optional(),
@@ -25,7 +34,7 @@ const patchedFields = z.object({
    * The values of before, by path, of fields that may be taken over: `{ 'spec.replicas': 3 }`. Null: there was none. They
    * are recorded before the fields are set.
    */
-  before: z.record(z.string().max(120), z.union([z.string().max(1024), z.number(), z.boolean()]).nullable()).optional(),
+  before: z.record(z.string().max(120), value).optional(),
   /** The last corrections of these fields: see Contest in reconcile/brake.ts. */
   contest: z
     .object({
@@ -43,6 +52,13 @@ const patchedFields = z.object({
 export type PatchedFields = z.output<typeof patchedFields>
 
 const record = z.object({ uid: z.string(), objects: z.array(patchedFields).max(MOST_PATCHED) })
+
+/** Returns the value of the annotation. Undefined: nothing is recorded. Throws if it could not be read again. */
+export function patchRecord({ metadata: { uid } }: KubeObject, objects: PatchedFields[]): string | undefined {
+  if (objects.length === 0) return undefined
+  record.parse({ uid, objects })
+  return JSON.stringify({ uid, objects })
+}
 
 /** Returns the objects in a record. None if it is missing, was copied from another object, or is not valid. */
 export function recordIn({ annotations, uid }: KubeObject['metadata'], annotation: string): PatchedFields[] {

@@ -27,10 +27,6 @@ export function patchedBy({ metadata }: KubeObject, identity: string): PatchedFi
   return recordIn(metadata, patchRecordOf(identity))
 }
 
-/** Returns the value of the annotation. Undefined: nothing is recorded. */
-export const patchRecord = ({ metadata: { uid } }: KubeObject, objects: PatchedFields[]): string | undefined =>
-  objects.length === 0 ? undefined : JSON.stringify({ uid, objects })
-
 /** Returns the patched kinds as relations: the record names the related objects. */
 export const patchRelations = (
   { patches = [] }: Pick<ReconcilerSpec, 'patches'>,

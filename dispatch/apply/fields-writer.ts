@@ -1,6 +1,15 @@
 import { apiVersionOf, type KubeObject, type ResourceRef } from '#contracts'
 import { isNotFound, type KubeClient, resourcePath, servedResources } from '#kube'
-import { called, type FieldsWrite, isAsBefore, RefusedError, returnedBy, type Written, withValues } from '#reconcile'
+import {
+  called,
+  type FieldsWrite,
+  isAsBefore,
+  RefusedError,
+  returnedBy,
+  type Written,
+  withoutKept,
+  withValues,
+} from '#reconcile'
 import { PATCH_RECORDS, patchRecordOf } from '#spec'
 import { fieldsOfOthers, isStale, refusalOf, takenFrom, undefinedIfGone } from '../errors.ts'
 import { PRIORITY } from '../gate.ts'
@@ -51,6 +60,8 @@ export class FieldsWriter {
         if (!(isStale(error) || isObjectGone(error, object)) || fieldsOfOthers(error).length > 0) throw error
       }
     const found = await this.#find(fields, object)
+    // EVENTS will have it: then its values are recorded before they are taken.
+    if (found !== undefined && write.needsBefore) throw moved(object, undefined)
     if (found !== undefined) return this.#apply(write, fields, object, found)
     const message = `cannot set fields of ${called(object)}: it does not exist`
     throw new RefusedError(message, { reason: 'NotFound' })
@@ -75,7 +86,14 @@ export class FieldsWriter {
     const subresource = fields.status && 'status'
     const target = { verb, ref, object: bound, observed: isExact ? undefined : found, subresource } as const
     const mayTake = (others: readonly string[]) => others.every((text) => isAsBefore(write, text, found))
-    const after = await this.#requests.apply(target, PRIORITY.create, manager, mayTake)
+    let after: KubeObject
+    try {
+      after = await this.#requests.apply(target, PRIORITY.create, manager, mayTake)
+    } catch (error) {
+      const left = withoutKept(write, takenFrom(error, manager))
+      if (left === undefined) throw error
+      return this.#apply(left, ref, object, found)
+    }
     const paths = Object.keys(returned).filter((path) => returned[path] !== null)
     if (paths.length === 0) return this.#through.passed(ref, after)
     const left = withoutFields(after, write, paths)

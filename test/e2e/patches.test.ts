@@ -395,6 +395,20 @@ describe('fields of others, with the generated rights only', () => {
     expect(await size()).toBe(6)
   })
 
+  it('that another manager has set to the same value stay with it, and the object goes', async () => {
+    await using _process = await up()
+    const path = resourcePath(StatefulSet, 'default', 'db')
+    const applied = (replicas: number, fieldManager: string) =>
+      world.kube.apply(path, { ...statefulSet, spec: { ...statefulSet.spec, replicas } }, { fieldManager, force: true })
+    const size = async () => ((await get(StatefulSet, 'db', 'default')).spec as { replicas?: number }).replicas
+    await applied(5, 'their-pipeline')
+    await create('shared', { size: 2 })
+    await until(async () => (await size()) === 2 && (await recorded('shared')).includes('"paths"'), { leastMs: 50 })
+    await applied(2, 'their-other')
+    await remove('shared')
+    expect(await size()).toBe(2)
+  })
+
   it('that may not be given back keep the object, whose condition names the right; then it goes', async () => {
     await using _process = await up()
     await create('refused', { nodes: ['a'] })
