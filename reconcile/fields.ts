@@ -1,4 +1,4 @@
-import { apiVersionOf, isRecord, type KubeObject, namespacedName } from '#contracts'
+import { apiVersionOf, groupOf, isRecord, type KubeObject, namespacedName, withValueAt } from '#contracts'
 import {
   holdsFinalizer,
   isRecordedName,
@@ -182,22 +182,10 @@ export function isAsBefore({ before, isTaking }: FieldsWrite, field: string, fou
 const valueAt = (object: KubeObject, path: string): unknown => valuesAt(object, path)[0]
 
 /** Returns the object with these values, by path. A null leaves its field out. */
-export function withValues(object: KubeObject, values: FieldsWrite['before']): KubeObject {
-  const result = structuredClone(object) as unknown as Record<string, unknown>
-  for (const [path, value] of Object.entries(values)) {
-    if (value === null) continue
-    const steps = path.split('.')
-    const last = steps.pop() ?? path
-    let inner = result
-    for (const step of steps) {
-      const next = isRecord(inner[step]) ? inner[step] : {}
-      inner[step] = next
-      inner = next
-    }
-    inner[last] = value
-  }
-  return result as unknown as KubeObject
-}
+export const withValues = (object: KubeObject, values: FieldsWrite['before']): KubeObject =>
+  Object.entries(values)
+    .filter(([, value]) => value !== null)
+    .reduce((made, [path, value]) => withValueAt(made, path.split('.'), value) as KubeObject, object)
 
 interface WantedFields {
   fields: PatchedFields
@@ -406,14 +394,12 @@ function faultsOf(
 
 const isSame = (one: KubeObject, other: KubeObject): boolean =>
   one.kind === other.kind &&
-  groupOf(one) === groupOf(other) &&
+  groupOf(one.apiVersion) === groupOf(other.apiVersion) &&
   namespacedName(one.metadata) === namespacedName(other.metadata)
-
-const groupOf = ({ apiVersion }: KubeObject): string => apiVersion.split('/').slice(0, -1).join()
 
 const isPlace = ({ kind, group, namespace, name }: PatchedFields, object: KubeObject): boolean =>
   object.kind === kind &&
-  groupOf(object) === group &&
+  groupOf(object.apiVersion) === group &&
   object.metadata.name === name &&
   object.metadata.namespace === namespace
 

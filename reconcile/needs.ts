@@ -1,4 +1,4 @@
-import { isRecord, type KubeObject } from '#contracts'
+import { groupOf, isRecord, type KubeObject } from '#contracts'
 
 /**
  * The fields of Kubernetes' built-in kinds that name an object, each with the kind. A field has its parent where that
@@ -26,7 +26,7 @@ const NAMED_IN: Record<string, string> = {
  */
 export function neededBy({ apiVersion, kind, metadata, ...content }: KubeObject): Set<string> {
   const { namespace } = metadata
-  const needed = new Set([typeOf(apiVersion.split('/').slice(0, -1).join(), kind)])
+  const needed = new Set([typeOf(groupOf(apiVersion), kind)])
   if (namespace !== undefined) needed.add(keyOf('Namespace', undefined, namespace))
   collect('', { ...content, status: undefined })
   return needed

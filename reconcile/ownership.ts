@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { controllerOf, isRecord, type KubeObject } from '#contracts'
+import { controllerOf, groupOf, isRecord, type KubeObject } from '#contracts'
 import { RETAINED_FOR, retainerOf } from '#spec'
 import { called, type Family, findOwned, type OwnedObject } from './world.ts'
 
@@ -19,8 +19,7 @@ type OwnerUid = { metadata: { uid?: string } }
  * owner, kind, namespace and name only, so a copy does not count.
  */
 export function ownershipMark(identity: string, owner: OwnerUid, { apiVersion, kind, metadata }: Child): string {
-  const group = apiVersion.includes('/') ? apiVersion.split('/')[0] : ''
-  const bound = [identity, owner.metadata.uid, group, kind, metadata.namespace ?? '', metadata.name]
+  const bound = [identity, owner.metadata.uid, groupOf(apiVersion), kind, metadata.namespace ?? '', metadata.name]
   return `${identity}/${hash('sha256', JSON.stringify(bound), 'base64url').slice(0, 16)}`
 }
 

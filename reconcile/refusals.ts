@@ -30,37 +30,27 @@ export const refusedWrite = (write: Write, error: RefusedError): RefusedWrite =>
   error,
 })
 
-export const refusedMetadata = ({ object, fingerprint }: MetadataWrite, error: RefusedError): RefusedWrite => ({
-  id: fingerprint,
+const refusedPart = (id: string, object: KubeObject, error: RefusedError): RefusedWrite => ({
+  id,
   object,
   provides: undefined,
   isBlocked: false,
   error,
 })
 
-export const refusedFields = (write: FieldsWrite, error: RefusedError): RefusedWrite => ({
-  id: fieldsWriteId(write),
-  object: write.object,
-  provides: undefined,
-  isBlocked: false,
-  error,
-})
+export const refusedMetadata = ({ object, fingerprint }: MetadataWrite, error: RefusedError): RefusedWrite =>
+  refusedPart(fingerprint, object, error)
 
-export const refusedAct = (act: PlannedAct, error: RefusedError): RefusedWrite => ({
-  id: actId(act),
-  object: act.object,
-  provides: undefined,
-  isBlocked: false,
-  error,
-})
+export const refusedFields = (write: FieldsWrite, error: RefusedError): RefusedWrite =>
+  refusedPart(fieldsWriteId(write), write.object, error)
+
+export const refusedAct = (act: PlannedAct, error: RefusedError): RefusedWrite =>
+  refusedPart(actId(act), act.object, error)
 
 /** An act that waits is told to the function, and fails no run. */
 export const waitingAct = (object: KubeObject, { reason, message }: Waiting): RefusedWrite => ({
-  id: `waits ${object.metadata.uid}`,
-  object,
-  provides: undefined,
+  ...refusedPart(`waits ${object.metadata.uid}`, object, new RefusedError(message, { reason })),
   isBlocked: true,
-  error: new RefusedError(message, { reason }),
 })
 
 const heldFields = ({ write, message }: HeldFields): RefusedWrite => ({

@@ -307,9 +307,10 @@ function eventsOf(write: Write, { adopted }: Written): EventReport[] {
 function* giveBack(pass: Pass): Asking<void> {
   const { run, world } = pass
   const { identity, spec } = run.of
-  const refused = yield* sendFields(pass, giveBackAll(world.object, identity, spec))
-  const left = patchedBy(world.object, identity).filter((one) => !pass.progress.givenBack.has(fieldsId(one)))
-  if (left.length < patchedBy(world.object, identity).length) {
+  const writes = giveBackAll(world.object, identity, spec)
+  const refused = yield* sendFields(pass, writes)
+  const left = writes.map(({ fields }) => fields).filter((one) => !pass.progress.givenBack.has(fieldsId(one)))
+  if (left.length < writes.length) {
     const result = yield* sendRecord(pass, patchRecord(world.object, left))
     if (result.isOld) throw failed(new ConflictError('the object was changed while its record was written'))
     present(pass, result)

@@ -1,4 +1,5 @@
-import { isRecord, type KubeObject } from '#contracts'
+import { type KubeObject, withValueAt } from '#contracts'
+import { policyNameOf } from '#spec'
 import {
   type DefinitionRule,
   type MutationRule,
@@ -309,9 +310,7 @@ const filled = (object: KubeObject, rules: readonly Rule[]): KubeObject =>
 function filledBy(object: KubeObject, { path, from }: MutationRule): KubeObject {
   const [steps, value] = [stepsOf(path), valueAt(object, stepsOf(from))]
   if (value === undefined || valueAt(object, steps) !== undefined) return object
-  const put = (at: unknown, [step, ...rest]: readonly Step[]): unknown =>
-    step === undefined ? value : { ...(isRecord(at) && at), [step]: put(valueAt(at, [step]), rest) }
-  return put(object, steps) as KubeObject
+  return withValueAt(object, steps, value) as KubeObject
 }
 
 /** What policies have to know of a resource. */
@@ -345,7 +344,7 @@ export function policies(name: string, source: PolicySource, account: string | u
 }
 
 function pair(kind: 'Validating' | 'Mutating', name: string, spec: object, actions?: string[]): KubeObject[] {
-  const metadata = { name: `fairlead-${name}-rules` }
+  const metadata = { name: policyNameOf(name) }
   const bound = { policyName: metadata.name, ...(actions && { validationActions: actions }) }
   return [
     { apiVersion: ADMISSION, kind: `${kind}AdmissionPolicy`, metadata, spec },

@@ -1,4 +1,4 @@
-import { isRecord, type KubeObject } from '#contracts'
+import { groupOf, isRecord, type KubeObject } from '#contracts'
 import { type Deployment, rolloutOf } from './built-in-kinds.ts'
 import type { ObservedBy } from './kinds.ts'
 
@@ -55,14 +55,11 @@ export function readinessOf(object: KubeObject | undefined): Readiness {
   if (object === undefined) return waits('it does not exist yet')
   if (object.metadata.deletionTimestamp !== undefined) return waits('it is being deleted')
   const status: Status = isRecord(object.status) ? object.status : {}
-  const kind = `${object.kind}.${groupOf(object)}`
+  const kind = `${object.kind}.${groupOf(object.apiVersion)}`
   const counts = WORKLOADS[kind]
   if (counts !== undefined) return rolledOut(object, counts(status))
   return kind === 'Job.batch' ? ended(status) : byCondition(object, status)
 }
-
-const groupOf = ({ apiVersion }: KubeObject): string =>
-  apiVersion.includes('/') ? apiVersion.slice(0, apiVersion.indexOf('/')) : ''
 
 /** The kinds of workloads, each with its counts by the names of a Deployment. */
 const WORKLOADS: Record<string, (status: Status) => Status> = {
@@ -110,7 +107,7 @@ function byCondition(object: KubeObject, status: Status): Readiness {
   const found = ['Ready', 'Available', 'Established'].flatMap((type) => conditionOf(status, type) ?? [])[0]
   if (found === undefined && kind === 'Pod') return waits('it has not started yet')
   if (found === undefined)
-    return PLAIN.test(groupOf(object))
+    return PLAIN.test(groupOf(object.apiVersion))
       ? READY
       : waits('it has no condition Ready or Available: wait, or give its stage "isReady"')
   const { observedGeneration = status.observedGeneration } = found

@@ -3,6 +3,7 @@ import { isConflict, isForbidden, isNotFound, type KubeClient, resourcePath } fr
 import type { CustomResourceDefinition } from '#sdk'
 import {
   holdsFinalizer,
+  policyNameOf,
   RECONCILER_LABEL,
   RECONCILERS,
   type ReconcilerSpec,
@@ -166,7 +167,7 @@ export async function earlierRights(
     if (label === undefined) return isNamed && isInstalled(object)
     const owner = owners.get(label)
     // A copy of a role has its label too.
-    const generatedNames = owner === undefined ? [] : [...roleNamesOf(owner), `fairlead-${owner}-rules`]
+    const generatedNames = owner === undefined ? [] : [...roleNamesOf(owner), policyNameOf(owner)]
     return owner !== undefined && (isInstalled(object) || generatedNames.includes(object.metadata.name))
   }
   const others = [...stored.values()].filter(({ metadata }) => !functions.includes(metadata.name))

@@ -4,6 +4,7 @@ export {
   controllerOf,
   EVENT_TYPES,
   FUNCTION_HEADER,
+  groupOf,
   isRecord,
   type KeptStatus,
   type KubeObject,
@@ -14,6 +15,7 @@ export {
   REVISION_HEADER,
   type ResourceRef,
   resourceName,
+  withValueAt,
 } from './objects.ts'
 export { firstOwnPlace, notePlace, placeIn, placeOf, withPlace } from './place.ts'
 export type { Runnable } from './run.ts'

@@ -62,6 +62,9 @@ export interface ResourceRef {
 export const apiVersionOf = ({ group, version }: Pick<ResourceRef, 'group' | 'version'>): string =>
   group === '' ? version : `${group}/${version}`
 
+/** The group of an apiVersion: '' for `v1`. */
+export const groupOf = (apiVersion: string): string => apiVersion.split('/').slice(0, -1).join()
+
 /** `at.v1alpha1.example.com`-style name of a resource type, for logs, conditions and metrics: `pods.v1`, `ats.v1alpha1.cnat…`. */
 export const resourceName = ({ group, version, resource }: ResourceRef): string =>
   [resource, version, group].filter((part) => part !== '').join('.')
@@ -115,3 +118,10 @@ export const REVISION_HEADER = 'fairlead-revision'
 /** Whether a value is an object with fields: neither null nor a list. */
 export const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** Returns a copy of an object with a value at a path. Other values on the way are replaced by objects. */
+export function withValueAt(object: unknown, [step, ...others]: readonly string[], value: unknown): unknown {
+  if (step === undefined) return value
+  const fields = isRecord(object) ? object : {}
+  return { ...fields, [step]: withValueAt(fields[step], others, value) }
+}

@@ -24,7 +24,7 @@ export const acted = z
   .object({
     ...resourceRef,
     act: z
-      .enum(['Evict', 'Bind', 'Scale', 'Approve', 'Deny'])
+      .enum(Object.keys(ACTS) as Act['act'][])
       .describe('The subresource: eviction, binding, scale, or approval of a CertificateSigningRequest.'),
     signers: z
       .array(

@@ -14,6 +14,7 @@ export {
   type Owner,
   ownerOf,
   ownersOfKind,
+  policyNameOf,
   RECONCILER_LABEL,
   RETAINED_FOR,
   reconcilerFinalizers,

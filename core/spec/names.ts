@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { controllerOf, type KubeObject } from '#contracts'
+import { controllerOf, groupOf, type KubeObject } from '#contracts'
 import type { ReconcilerSpec } from './reconciler.ts'
 
 /**
@@ -98,6 +98,9 @@ export function retainedFor({ apiVersion, kind, metadata }: KubeObject): string 
   return `${group === '' ? kind : `${kind}.${group}`}/${metadata.name}/${metadata.uid}`
 }
 
+/** Returns the name of the policies of a function's rules, and of their bindings. */
+export const policyNameOf = (reconciler: string): string => `fairlead-${reconciler}-rules`
+
 /** Whether the owner has the name and the kind of this object. The uid may differ. */
 export const isNamedAs = (owner: Owner, { apiVersion, kind, metadata }: KubeObject): boolean =>
   owner.name === metadata.name && owner.kind === kind && owner.group === groupOf(apiVersion)
@@ -114,5 +117,3 @@ export const ownersOfKind = (object: KubeObject, { group, kind }: Pick<Owner, 'g
   (object.metadata.ownerReferences ?? [])
     .filter((reference) => reference.kind === kind && groupOf(reference.apiVersion) === group)
     .map(({ name }) => name)
-
-const groupOf = (apiVersion: string): string => (apiVersion.includes('/') ? (apiVersion.split('/')[0] ?? '') : '')

@@ -81,8 +81,8 @@ export class FieldsWriter {
     const { fieldsV1 } = entryOf(found, write) ?? {}
     const returned = returnedBy(write, (path) => hasField(fieldsV1, path.split('.')))
     const isExact = Object.keys(before).length > 0
-    const bound = withValues(object, returned)
-    bound.metadata = { ...bound.metadata, uid, ...(isExact && { resourceVersion }) }
+    const metadata = { ...object.metadata, uid, ...(isExact && { resourceVersion }) }
+    const bound = { ...withValues(object, returned), metadata }
     const subresource = fields.status && 'status'
     const target = { verb, ref, object: bound, observed: isExact ? undefined : found, subresource } as const
     const mayTake = (others: readonly string[]) => others.every((text) => isAsBefore(write, text, found))

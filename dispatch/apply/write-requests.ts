@@ -1,23 +1,14 @@
 import {
-  type ActVerb,
   ConflictError,
   type EventReport,
   type KubeObject,
   type ResourceRef,
   resourceName,
+  type WriteRecord,
 } from '#contracts'
 import { type OwnerKey, type Span, spanAfter, traceparentOf } from '#events'
 import { ApiError, isAlreadyExists, isNotFound, type KubeClient, resourcePath, type Status } from '#kube'
-import {
-  asTakenBack,
-  called,
-  contestOf,
-  delayMs,
-  type FieldsWrite,
-  RefusedError,
-  type Taking,
-  type Write,
-} from '#reconcile'
+import { asTakenBack, called, contestOf, delayMs, RefusedError, type Taking, type Write } from '#reconcile'
 import { METADATA_MANAGERS } from '#spec'
 import { fieldsOfOthers, isStale, takenFrom, undefinedIfGone } from '../errors.ts'
 import { type DROPPED, type Gate, PRIORITY, type Priority } from '../gate.ts'
@@ -50,7 +41,7 @@ export interface WritingRun {
 }
 
 export interface Target {
-  verb: Write['verb'] | FieldsWrite['verb'] | ActVerb | 'metadata' | 'status' | 'finalizers'
+  verb: Exclude<WriteRecord['verb'], 'effect'>
   ref: ResourceRef
   object: KubeObject
   subresource?: 'status' | undefined

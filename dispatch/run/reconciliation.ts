@@ -182,8 +182,11 @@ export class Reconciliation {
       }
       case 'act': {
         const { skipEffect } = this.#deps
-        for (const act of skipEffect ? ask.acts : []) skipEffect?.(actText(act))
-        const send = async (act: PlannedAct): Promise<Acted> => (skipEffect ? {} : this.#writers.acts.send(act))
+        const send = async (act: PlannedAct): Promise<Acted> => {
+          if (skipEffect === undefined) return this.#writers.acts.send(act)
+          skipEffect(actText(act))
+          return {}
+        }
         const results = await Promise.allSettled(ask.acts.map(send))
         const done = { did: ask.do, results: results.map((one) => ('value' in one ? one.value : failedBy(one.reason))) }
         return results.some((one) => 'value' in one && one.value.waits === undefined) ? this.#progressed(done) : done

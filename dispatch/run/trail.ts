@@ -1,11 +1,11 @@
-import type { ActVerb, FunctionInput, KubeObject, Outcome, RunInput, RunLog } from '#contracts'
+import type { FunctionInput, KubeObject, Outcome, RunInput, RunLog, WriteRecord } from '#contracts'
 import type { Span } from '#events'
 import type { Finish, Lease } from '#queue'
-import type { Acted, Answer, Ask, FieldsWrite, MetricChange, Reconciled, Write, Written } from '#reconcile'
+import type { Acted, Answer, Ask, MetricChange, Reconciled, Write, Written } from '#reconcile'
 
 /** One request of a run, and its result. */
 export interface TrailWrite {
-  verb: Write['verb'] | FieldsWrite['verb'] | ActVerb | 'metadata' | 'status' | 'finalizers' | 'effect'
+  verb: WriteRecord['verb']
   /** The object that was sent, or the target of the request. */
   object: KubeObject
   /** The object as it was observed. Undefined: it did not exist, or that is not known. */

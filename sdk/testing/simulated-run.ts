@@ -1,11 +1,11 @@
 import {
   type Act,
-  type ActVerb,
   ConflictError,
   type EventReport,
   type KubeObject,
   type ResourceRef,
   type RunInput,
+  type WriteRecord,
 } from '#contracts'
 import type { Finish } from '#queue/terms'
 import {
@@ -51,17 +51,7 @@ import { type Memory, MemoryRefusal } from './memory.ts'
  * first?.object.kind // => 'ConfigMap'
  */
 export interface SimulatedWrite {
-  verb:
-    | 'create'
-    | 'apply'
-    | 'patch'
-    | 'delete'
-    | 'setFields'
-    | 'giveBack'
-    | ActVerb
-    | 'metadata'
-    | 'status'
-    | 'finalizers'
+  verb: Exclude<WriteRecord['verb'], 'effect'>
   object: KubeObject
 }
 
