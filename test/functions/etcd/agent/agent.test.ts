@@ -192,7 +192,7 @@ describe('the agent on a real etcd and a real S3', () => {
     const slow = (request: string) => {
       if (/partNumber=2/.test(request) && parts++ === 0) half()
       // The second part never gets through, so that the kill is in the middle.
-      return /partNumber=2/.test(request) ? ('busy' as const) : undefined
+      return /partNumber=2/.test(request) ? ('silent' as const) : undefined
     }
     await using proxy = await startFaultyProxy(server.url, slow)
     const child = spawn(process.execPath, [BIN, ...words('backup', 'killed', from(), proxy.url)], { stdio: 'ignore' })
@@ -210,7 +210,7 @@ describe('the agent on a real etcd and a real S3', () => {
     await using proxy = await startFaultyProxy(server.url, (request) => {
       if (!/partNumber=2/.test(request)) return undefined
       half()
-      return 'busy'
+      return 'silent'
     })
     const child = spawn(process.execPath, [BIN, ...words('backup', 'stopped', from(), proxy.url)], { stdio: 'ignore' })
     await isHalf
@@ -236,7 +236,7 @@ describe('the agent on a real etcd and a real S3', () => {
   })
   /** Its parts never end. */
   async function deafEndpoint(): Promise<string> {
-    const proxy = await startFaultyProxy(server.url, (request) => (/partNumber/.test(request) ? 'busy' : undefined))
+    const proxy = await startFaultyProxy(server.url, (request) => (/partNumber/.test(request) ? 'silent' : undefined))
     servers.push(proxy)
     return proxy.url
   }
