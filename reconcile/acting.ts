@@ -6,27 +6,29 @@ import type { Failed } from './vocabulary.ts'
 
 /**
  * Sends acts, and takes their results into the pass: the others are sent, too, if one is refused or waits. Fails the pass if
- * the API server failed.
+ * the API server failed. `isOnPrimary`: one was performed on the primary, whose observation is outdated.
  */
 export function* sendActs(
   pass: Pass,
   acts: readonly PlannedAct[],
-): Asking<{ refused: RefusedWrite[]; isWaiting: boolean }> {
+): Asking<{ refused: RefusedWrite[]; isWaiting: boolean; isOnPrimary: boolean }> {
   const { results } = yield* ask({ do: 'act', acts })
   const refused: RefusedWrite[] = []
   const waiting: RefusedWrite[] = []
   const failures: Failed[] = []
+  let isOnPrimary = false
   for (const [index, act] of acts.entries()) {
     const result = results[index]
     if (result === undefined) continue
     if (!('failed' in result)) {
       const { target, value } = knownAfter(act, result, pass.now)
       noteNoOp(pass, target, value)
+      isOnPrimary ||= result.waits === undefined && act.object.metadata.uid === pass.world.object.metadata.uid
       if (result.waits !== undefined) waiting.push(waitingAct(act.object, result.waits))
     } else if (result.failed instanceof RefusedError) refused.push(refusedAct(act, result.failed))
     else failures.push(result)
   }
   pass.refused = addRefused(pass.refused, waiting)
   if (failures.length > 0) throw new FailedPass(gravest(failures))
-  return { refused, isWaiting: waiting.length > 0 }
+  return { refused, isWaiting: waiting.length > 0, isOnPrimary }
 }

@@ -370,7 +370,9 @@ function* sendFields(pass: Pass, writes: readonly FieldsWrite[]): Asking<Refused
 
 /** Sends the acts. What is refused or waits is in the function's next input, and decides about its Events. */
 function* act(pass: Pass, planned: FeasiblePlan): Asking<FeasiblePlan> {
-  const { refused, isWaiting } = yield* sendActs(pass, planned.acts)
+  const { refused, isWaiting, isOnPrimary } = yield* sendActs(pass, planned.acts)
+  // The change may be one that does not count, and causes no run (spec.changes).
+  if (isOnPrimary) yield* observeAgain(pass)
   if (refused.length > 0) return noteUnresolved(pass, afterRefusal(planned, refused, planned.stages.length))
   return isWaiting ? { ...planned, events: [], metrics: [] } : planned
 }

@@ -1,8 +1,12 @@
+import type { KubeObject } from '#contracts'
 import { ApiError, isConflict, isNotFound, type KubeClient } from '#kube'
 import { type Acted, called, type PlannedAct, RefusedError } from '#reconcile'
 import { ACTS } from '#spec'
 import { refusalOf } from '../errors.ts'
-import { isObjectGone, type WriteRequests } from './write-requests.ts'
+import { isObjectGone, moved, type WriteRequests, type WritingRun } from './write-requests.ts'
+import type { WriteThrough } from './write-through.ts'
+
+type ActingRun = Pick<WritingRun, 'fieldManager' | 'primary'>
 
 /**
  * Sends acts, each bound to the version of its object that was observed: whoever sends an act again for the same state, be
@@ -10,25 +14,40 @@ import { isObjectGone, type WriteRequests } from './write-requests.ts'
  */
 export class ActsWriter {
   readonly #requests: WriteRequests
-  readonly #fieldManager: string
+  readonly #through: Pick<WriteThrough, 'result'>
+  readonly #run: ActingRun
 
-  constructor(requests: WriteRequests, fieldManager: string) {
+  constructor(requests: WriteRequests, through: Pick<WriteThrough, 'result'>, run: ActingRun) {
     this.#requests = requests
-    this.#fieldManager = fieldManager
+    this.#through = through
+    this.#run = run
   }
 
-  /** Rejects with a RefusedError, or with an error that may pass. */
+  /**
+   * Rejects with a RefusedError, with a ConflictError if the primary is the object and has changed since it was observed, or
+   * with an error that may pass. After an act on the primary, and after its ConflictError, EVENTS has the present state.
+   */
   async send(planned: PlannedAct): Promise<Acted> {
     const { act, verb, resource, object } = planned
     const { subresource } = ACTS[act.act]
     try {
       await this.#requests.act({ verb, ref: resource, object }, subresource, (kube, path, signal) =>
-        requestOf(planned, kube, path, { signal, fieldManager: this.#fieldManager }),
+        requestOf(planned, kube, path, { signal, fieldManager: this.#run.fieldManager }),
       )
-      return {}
     } catch (error) {
       return this.#answered(planned, error)
     }
+    if (this.#isPrimary(object)) await this.#refresh(await this.#requests.get(resource, object))
+    return {}
+  }
+
+  #isPrimary({ metadata }: KubeObject): boolean {
+    return metadata.uid === this.#run.primary.object.metadata.uid
+  }
+
+  async #refresh(found: KubeObject | undefined): Promise<void> {
+    const { ref, owner, object } = this.#run.primary
+    await this.#through.result(ref, owner, object, found)
   }
 
   async #answered({ verb, act, resource, object }: PlannedAct, error: unknown): Promise<Acted> {
@@ -40,7 +59,13 @@ export class ActsWriter {
     }
     if (isConflict(error)) {
       const found = await this.#requests.get(resource, object)
-      if (found?.metadata.resourceVersion !== object.metadata.resourceVersion) return { isPast: true }
+      const isPast = found?.metadata.resourceVersion !== object.metadata.resourceVersion
+      // The change may be one that does not count, and causes no run (spec.changes).
+      if (isPast && this.#isPrimary(object)) {
+        await this.#refresh(found)
+        throw moved(object, error)
+      }
+      if (isPast) return { isPast: true }
       throw new RefusedError(`${what}: ${(error as ApiError).said}`, { reason: 'Conflict', cause: error })
     }
     const budget = budgetIn(error)

@@ -241,7 +241,7 @@ class SimulatedDriver {
 
   /** Acts on the observed version only. */
   #act({ verb, act, object }: PlannedAct): Acted {
-    const { memory, before, refusal, wrote } = this.#run
+    const { memory, before, refusal, wrote, primary } = this.#run
     before({ verb, object })
     const reason = refusal({ verb, object })
     const message = `cannot ${verb} ${called(object)}: the simulation refuses it`
@@ -250,6 +250,7 @@ class SimulatedDriver {
     const found = memory.find(object)
     if (found === undefined) return {}
     if (found.metadata.resourceVersion !== object.metadata.resourceVersion) {
+      if (found === primary()) throw new ConflictError(`${called(object)} has changed since it was observed`)
       this.#isStale = true
       return { isPast: true }
     }

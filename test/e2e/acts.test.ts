@@ -1,11 +1,13 @@
 import { fileURLToPath } from 'node:url'
 import { CertificateSigningRequest, Deployment, Node, Pod } from 'fairlead'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { KubeObject, ResourceRef } from '#contracts'
+import { ConflictError, type KubeObject, type ResourceRef } from '#contracts'
 import { isNotFound, resourcePath } from '#kube'
 import type { ActedResource } from '#spec'
 import { ActsWriter } from '../../dispatch/apply/acts-writer.ts'
 import type { WriteRequests } from '../../dispatch/apply/write-requests.ts'
+import type { WriteThrough } from '../../dispatch/apply/write-through.ts'
+import { widget } from '../dispatch/objects.ts'
 import { kubeconfigOf } from '../support/account.ts'
 import { command } from '../support/command.ts'
 import { startFairlead } from '../support/fairlead.ts'
@@ -188,7 +190,8 @@ describe('acts, with the generated rights only', () => {
 describe('an act on a version that is past, on a real API server', () => {
   const resourceFor = (act: ActedResource['act'], { group, version, resource, kind }: ResourceRef & { kind: string }) =>
     ({ act, group, version, resource, kind, within: 'Namespace' }) as ActedResource
-  const send = (declared: ActedResource, object: KubeObject, more: object = {}) => {
+  const refreshed: (KubeObject | undefined)[] = []
+  const send = (declared: ActedResource, object: KubeObject, more: object = {}, primary = widget()) => {
     const signal = AbortSignal.timeout(30_000)
     const requests: Pick<WriteRequests, 'act' | 'get'> = {
       act: async ({ ref, object: { metadata } }, subresource, sends) =>
@@ -198,7 +201,11 @@ describe('an act on a version that is past, on a real API server', () => {
     const act = { act: declared.act, on: object, ...more } as never
     const verb = declared.act.toLowerCase() as 'evict'
     const planned = { target: '', verb, act, resource: declared, object, fingerprint: '', times: 0 }
-    return new ActsWriter(requests as WriteRequests, 'test').send(planned)
+    const through: Pick<WriteThrough, 'result'> = {
+      result: async (_ref, _owner, _object, found) => ({ object: refreshed[refreshed.push(found) - 1], isOld: false }),
+    }
+    const run = { fieldManager: 'test', primary: { ref: declared, object: primary, owner: undefined } }
+    return new ActsWriter(requests as WriteRequests, through, run).send(planned)
   }
   const pod = async (name: string) => ({ ...(await runs(name, 'past', { finalizers: ['example.com/keep'] })) })
 
@@ -221,6 +228,14 @@ describe('an act on a version that is past, on a real API server', () => {
     const seen = await made()
     expect(await send(declared, seen, more)).toEqual({})
     expect(await send(declared, seen, more)).toEqual({ isPast: true })
+  })
+
+  it('is a conflict if it is the object of the function, and EVENTS gets the version of the API server', async () => {
+    const seen = await pod('primary')
+    await send(resourceFor('Bind', Pod), seen, { node: 'a' }, seen)
+    expect(refreshed.splice(0)).toMatchObject([{ spec: { nodeName: 'a' } }])
+    await expect(send(resourceFor('Bind', Pod), seen, { node: 'a' }, seen)).rejects.toThrow(ConflictError)
+    expect(refreshed.splice(0)).toMatchObject([{ spec: { nodeName: 'a' } }])
   })
 
   it('is done if the object is gone', async () => {

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { ConflictError, RetryAfterError, TerminalError } from '#contracts'
 import { GoneError, RefusedError, run } from '#reconcile'
 import { PAUSED_ANNOTATION } from '#spec'
-import { child, PODS, widget } from '../dispatch/objects.ts'
+import { child, PODS, WIDGETS, widget } from '../dispatch/objects.ts'
 import {
   asksOf,
   drive,
@@ -37,6 +37,9 @@ const placed = widgets({
 })
 const theirs = widgets({ for: { ...widgets().spec.for, status: 'Untouched' } })
 const CONFLICT = fails(new ConflictError('moved'))
+const scaled = widgets({ acts: [{ ...WIDGETS, act: 'Scale' }] })
+const SCALE = returns({ act: [{ act: 'Scale', on: widget(), replicas: 3 }] })
+const MOVED = { did: 'act', results: [{ failed: new ConflictError('moved') }] } as const
 const old = { did: 'writeStatus', result: { object: widget(), isOld: true } } as const
 
 describe('a run asks, in this order', () => {
@@ -98,6 +101,22 @@ describe('a run asks, in this order', () => {
       },
       'observe call write call writeMetadata call writeStatus call delete finish',
       widgets({ writes: ['Metadata', 'Deletion'] }),
+    ],
+    [
+      'a second look after an act on the object, whose change may be one that does not count',
+      { observe: [sees(), sees(stored(widget()))], call: [SCALE, returns({})] },
+      'observe call act observe call finish',
+      scaled,
+    ],
+    [
+      'the act again when the object has moved meanwhile',
+      {
+        observe: [sees(), sees(stored(widget())), sees(stored(widget()))],
+        call: [SCALE, SCALE, returns({})],
+        act: [MOVED, succeeds],
+      },
+      'observe call act observe call act observe call finish',
+      scaled,
     ],
     ['the status of a paused object, and no call', { observe: [sees(paused)] }, 'observe writeStatus finish'],
     [
