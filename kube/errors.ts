@@ -1,5 +1,7 @@
 import type { Status, StatusDetails } from './types.ts'
 
+const LONGEST_WAIT_S = 300
+
 /** The API server answered with an error. The message has the request, and then the server's message. */
 export class ApiError extends Error {
   override readonly name = 'ApiError'
@@ -8,7 +10,10 @@ export class ApiError extends Error {
   /** metav1.StatusReason, e.g. `NotFound`; empty if the answer was not a Status. */
   readonly reason: string
   readonly details: StatusDetails
-  /** The wait that the server asks for, in Retry-After or in the details of its Status. */
+  /**
+   * The wait that the server asks for, in Retry-After or in the details of its Status: five minutes at most, because a webhook
+   * may ask for any.
+   */
   readonly retryAfterSeconds: number | undefined
   /** The request, e.g. `GET /api/v1/pods`. */
   readonly request: string
@@ -23,7 +28,8 @@ export class ApiError extends Error {
     this.code = status.code ?? 0
     this.reason = status.reason ?? ''
     this.details = status.details ?? {}
-    this.retryAfterSeconds = retryAfterSeconds ?? status.details?.retryAfterSeconds
+    const asked = retryAfterSeconds ?? status.details?.retryAfterSeconds
+    this.retryAfterSeconds = asked && Math.min(asked, LONGEST_WAIT_S)
   }
 }
 

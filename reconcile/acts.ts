@@ -11,7 +11,8 @@ import { called, type Family, type World } from './world.ts'
  *
  *   nothing, or of another act          → send
  *   it was performed on this version,
- *   or this version is past             → nothing: the next version of the object, or its end, runs the primary
+ *   or this version is past             → nothing: the next version of the object, or its end, runs the primary.
+ *                                         If it has changed nothing, none comes, and nothing waits for it
  *   it was performed on another version → send again after a pause
  *   it waits                            → send again after a pause
  */
@@ -41,6 +42,8 @@ export interface Waiting {
 export interface Acted {
   /** The object has changed since it was observed. */
   isPast?: true
+  /** The object has the version that was observed: the result was there already. */
+  isUnchanged?: true
   /** Not now, in the state of other objects. Nothing is wrong. */
   waits?: Waiting & { retryAfterSeconds: number | undefined }
 }
@@ -49,7 +52,7 @@ export interface ActsPlan {
   acts: PlannedAct[]
   /** When acts are due that are not sent now. */
   due: Date[]
-  /** The outcome has acts. Until it has none, the primary is neither deleted nor finalized. */
+  /** The results of acts are not observed yet. Until they are, the primary is neither deleted nor finalized. */
   isActing: boolean
   findings: string[]
 }
@@ -59,6 +62,7 @@ interface Known {
   act: string
   /** Undefined: it was not performed. */
   version?: string | undefined
+  isUnchanged?: true
   times: number
   /** The same act is not sent before this time, in milliseconds. */
   untilMs: number
@@ -79,8 +83,8 @@ export function planActs(
 ): ActsPlan {
   // What waits is told to the function until then, also if it does not ask for it any more.
   const due = waitingActs(spec, world, noOps, now).map(({ untilMs }) => new Date(untilMs))
-  const plan: ActsPlan = { acts: [], due, isActing: wanted.length > 0, findings: [] }
-  if (!plan.isActing) return plan
+  const plan: ActsPlan = { acts: [], due, isActing: false, findings: [] }
+  if (wanted.length === 0) return plan
   const places = new Map(observed(world).map((object) => [placeOf(object), object]))
   const taken = new Set<KubeObject>()
   for (const act of wanted) {
@@ -94,7 +98,9 @@ export function planActs(
     const target = actTarget(world.object, object)
     const known = knownIn(noOps, target)
     const same = known?.act === content ? known : undefined
-    if (same?.version !== undefined && same.version === object.metadata.resourceVersion) continue
+    const isPerformed = same?.version !== undefined && same.version === object.metadata.resourceVersion
+    plan.isActing ||= !isPerformed || same.isUnchanged !== true
+    if (isPerformed) continue
     if (same !== undefined && same.untilMs > now.getTime()) {
       plan.due.push(new Date(same.untilMs))
       continue
@@ -108,7 +114,7 @@ export function planActs(
 /** Returns what is known after the answer, for NoOps. */
 export function knownAfter(
   { target, object, fingerprint: act, times }: PlannedAct,
-  { isPast, waits }: Acted,
+  { isPast, isUnchanged, waits }: Acted,
   now: Date,
 ): { target: string; value: string } {
   const askedMs = (waits?.retryAfterSeconds ?? 0) * 1000
@@ -118,6 +124,7 @@ export function knownAfter(
     version: waits === undefined ? object.metadata.resourceVersion : undefined,
     times: isPast ? times : times + 1,
     untilMs: now.getTime() + pauseMs,
+    ...(isUnchanged && { isUnchanged }),
     ...(waits && { waits: { reason: waits.reason, message: waits.message } }),
   }
   return { target, value: JSON.stringify(known) }

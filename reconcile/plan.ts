@@ -129,7 +129,8 @@ export function plan(
     isDeletion: outcome.deleteObject === true && object.metadata.deletionTimestamp === undefined && !acts.isActing,
     events: outcome.events ?? [],
     metrics: (outcome.metrics ?? []).flatMap((report) => changeOf(spec, report)),
-    lookAt: firstOf([...(lookAt ? [lookAt] : []), ...due]),
+    // What the function does not ask for any more does not keep an object that goes.
+    lookAt: firstOf([...(lookAt ? [lookAt] : []), ...(isGoing && !acts.isActing ? [] : due)]),
     requeue: requeueOf(outcome, now),
     findings: [
       ...fields.findings,

@@ -30,15 +30,16 @@ export class ActsWriter {
   async send(planned: PlannedAct): Promise<Acted> {
     const { act, verb, resource, object } = planned
     const { subresource } = ACTS[act.act]
+    let version: string | undefined
     try {
-      await this.#requests.act({ verb, ref: resource, object }, subresource, (kube, path, signal) =>
+      version = await this.#requests.act({ verb, ref: resource, object }, subresource, (kube, path, signal) =>
         requestOf(planned, kube, path, { signal, fieldManager: this.#run.fieldManager }),
       )
     } catch (error) {
       return this.#answered(planned, error)
     }
     if (this.#isPrimary(object)) await this.#refresh(await this.#requests.get(resource, object))
-    return {}
+    return version === object.metadata.resourceVersion ? { isUnchanged: true } : {}
   }
 
   #isPrimary({ metadata }: KubeObject): boolean {

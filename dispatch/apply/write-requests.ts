@@ -132,16 +132,21 @@ export class WriteRequests {
     return isStillThere(answer) ? answer : undefined
   }
 
-  /** Sends a request to a subresource. The change that it causes is not an echo: it runs the primary. */
+  /**
+   * Sends a request to a subresource. The change that it causes is not an echo: it runs the primary. Returns the version
+   * of the object after it, if the answer has it.
+   */
   async act(
     target: Target,
     subresource: string,
     send: (kube: KubeClient, path: string, signal: AbortSignal) => Promise<unknown>,
-  ): Promise<void> {
+  ): Promise<string | undefined> {
     const { ref, object } = target
     const path = pathOf(ref, object, subresource)
-    await this.#send(target, PRIORITY.delete, async () => (await send(this.#kube, path, this.#run.signal)) as ApiAnswer)
+    const sent = async () => (await send(this.#kube, path, this.#run.signal)) as ApiAnswer
+    const answer = await this.#send(target, PRIORITY.delete, sent)
     this.#deps.inFlight.end(ref, object)
+    return isObject(answer) ? answer.metadata.resourceVersion : undefined
   }
 
   get(ref: ResourceRef, object: KubeObject): Promise<KubeObject | undefined> {

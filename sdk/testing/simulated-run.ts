@@ -257,9 +257,9 @@ class SimulatedDriver {
     if (act.act === 'Evict') memory.delete(found)
     else memory.patch(found, changeOf(act, found))
     const after = memory.find(object)
-    if (after === found) wrote({ verb, object })
-    else this.#wrote(verb, object, after, found)
-    return {}
+    if (after !== found) this.#wrote(verb, object, after, found)
+    else wrote({ verb, object })
+    return after === found && act.act !== 'Evict' ? { isUnchanged: true } : {}
   }
 
   /** Applies a merge patch, for the observed version only. */

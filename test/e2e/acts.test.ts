@@ -2,11 +2,13 @@ import { fileURLToPath } from 'node:url'
 import { CertificateSigningRequest, Deployment, Node, Pod } from 'fairlead'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { ConflictError, type KubeObject, type ResourceRef } from '#contracts'
+import { spanAfter } from '#events'
 import { isNotFound, resourcePath } from '#kube'
 import type { ActedResource } from '#spec'
 import { ActsWriter } from '../../dispatch/apply/acts-writer.ts'
-import type { WriteRequests } from '../../dispatch/apply/write-requests.ts'
-import type { WriteThrough } from '../../dispatch/apply/write-through.ts'
+import { WriteRequests, type WritingRun } from '../../dispatch/apply/write-requests.ts'
+import { InFlight, type WriteThrough } from '../../dispatch/apply/write-through.ts'
+import { Gate } from '../../dispatch/gate.ts'
 import { widget } from '../dispatch/objects.ts'
 import { kubeconfigOf } from '../support/account.ts'
 import { command } from '../support/command.ts'
@@ -192,20 +194,27 @@ describe('an act on a version that is past, on a real API server', () => {
     ({ act, group, version, resource, kind, within: 'Namespace' }) as ActedResource
   const refreshed: (KubeObject | undefined)[] = []
   const send = (declared: ActedResource, object: KubeObject, more: object = {}, primary = widget()) => {
-    const signal = AbortSignal.timeout(30_000)
-    const requests: Pick<WriteRequests, 'act' | 'get'> = {
-      act: async ({ ref, object: { metadata } }, subresource, sends) =>
-        void (await sends(world.kube, resourcePath(ref, metadata.namespace, metadata.name, subresource), signal)),
-      get: (ref, { metadata }) => find(ref, metadata.name, metadata.namespace),
-    }
     const act = { act: declared.act, on: object, ...more } as never
     const verb = declared.act.toLowerCase() as 'evict'
     const planned = { target: '', verb, act, resource: declared, object, fingerprint: '', times: 0 }
     const through: Pick<WriteThrough, 'result'> = {
       result: async (_ref, _owner, _object, found) => ({ object: refreshed[refreshed.push(found) - 1], isOld: false }),
     }
-    const run = { fieldManager: 'test', primary: { ref: declared, object: primary, owner: undefined } }
-    return new ActsWriter(requests as WriteRequests, through, run).send(planned)
+    const run: WritingRun = {
+      reconciler: 'test',
+      key: 'default.w',
+      origin: 'test',
+      identity: 'test',
+      fieldManager: 'test',
+      primary: { ref: declared, object: primary, owner: undefined },
+      hold: () => undefined,
+      signal: AbortSignal.timeout(30_000),
+      span: spanAfter(undefined, false),
+      observe: () => undefined,
+      report: () => undefined,
+    }
+    const requests = new WriteRequests({ kube: world.kube, gate: new Gate(1), inFlight: new InFlight() }, run)
+    return new ActsWriter(requests, through, run).send(planned)
   }
   const pod = async (name: string) => ({ ...(await runs(name, 'past', { finalizers: ['example.com/keep'] })) })
 
@@ -228,6 +237,21 @@ describe('an act on a version that is past, on a real API server', () => {
     const seen = await made()
     expect(await send(declared, seen, more)).toEqual({})
     expect(await send(declared, seen, more)).toEqual({ isPast: true })
+  })
+
+  it('of which the result is there changes nothing, and says so', async () => {
+    const scales = async () => {
+      const found = await find(Deployment, 'web', 'default')
+      return send(resourceFor('Scale', Deployment), found as KubeObject, { replicas: 7 })
+    }
+    await until(async () => (await scales()).isPast === undefined)
+    expect((await specOf(Deployment, 'web'))['replicas']).toBe(7)
+    await until(async () => (await scales()).isUnchanged === true)
+    const seen = await request('twice', {})
+    const approve = resourceFor('Approve', CertificateSigningRequest)
+    expect(await send(approve, seen, { reason: 'Checked' })).toEqual({})
+    const approved = (await find(CertificateSigningRequest, 'twice')) as KubeObject
+    expect(await send(approve, approved, { reason: 'Checked' })).toEqual({ isUnchanged: true })
   })
 
   it('is a conflict if it is the object of the function, and EVENTS gets the version of the API server', async () => {

@@ -38,6 +38,7 @@ describe('a failure of the API server', () => {
     [{ 'retry-after': '7' }, 7],
     [{ 'retry-after': 'Sat, 21 Nov 2026 10:00:30 GMT', date: 'Sat, 21 Nov 2026 10:00:00 GMT' }, 30],
     [{ 'retry-after': 'soon' }, undefined],
+    [{ 'retry-after': '86400' }, 300],
   ])('is retried when the header asks for it: %j', async (headers, seconds) => {
     await using server = await startScriptedServer((_, response) => json(response, 503, {}, headers))
     await using kube = client(server.access)

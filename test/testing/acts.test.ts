@@ -131,6 +131,43 @@ describe('an eviction that a budget does not allow', () => {
   })
 })
 
+describe('an object that goes', () => {
+  it('is not kept by an act that has changed nothing', async () => {
+    const scales = reconciler({
+      name: 'going',
+      for: Shift,
+      related: [Deployment],
+      acts: [{ ...Deployment, act: 'Scale' }],
+      reconcile: () => undefined,
+      finalize: ({ related }) => ({ act: related(Deployment).map((on) => ({ act: 'Scale', on, replicas: 3 })) }),
+    })
+    const world = simulate(scales, { objects: [object(), web] })
+    await world.runUntilIdle()
+    world.delete()
+    await world.runUntilIdle()
+    await world.advance(5)
+    expect([world.object, acts(world)]).toEqual([undefined, ['scale web', 'scale web']])
+  })
+
+  it('is not kept by an eviction that waits, if the function does not ask for it any more', async () => {
+    const evicts = reconciler({
+      name: 'going',
+      for: Shift,
+      related: [Pod],
+      acts: [{ ...Pod, act: 'Evict' }],
+      reconcile: ({ related }) => ({ act: related(Pod).map((on) => ({ act: 'Evict', on })) }),
+      finalize: () => undefined,
+    })
+    const world = simulate(evicts, { objects: [object(), pod('a-0')] })
+    world.refuse(Pod, 'DisruptionBudget')
+    await world.runUntilIdle()
+    expect(world.timer).toEqual(new Date('2030-01-01T00:00:05Z'))
+    world.delete()
+    await world.runUntilIdle()
+    expect([world.object, world.now]).toEqual([undefined, new Date('2030-01-01T00:00:00Z')])
+  })
+})
+
 describe('an act', () => {
   it('is not performed on a version that the function has not seen: it decides again', async () => {
     const world = started({ scale: { name: 'web', replicas: 3 } })
