@@ -316,6 +316,13 @@ function prune(
 }
 
 /**
+ * Kinds whose objects do no work that another object could go on with: they grant or forbid something, or hold contents.
+ * Whoever uses such an account or such contents names them. A grant that is taken back must not wait for anything.
+ */
+const IDLE_GROUPS = ['rbac.authorization.k8s.io', 'admissionregistration.k8s.io']
+const IDLE_TYPES = ['/serviceaccounts', '/secrets', '/configmaps', 'networking.k8s.io/networkpolicies']
+
+/**
  * Returns the undeclared objects that objects in an earlier state still use: one that exists, what it names; one that
  * does not exist yet, all of its kind, because any of them may do its work until then; and what these name in turn.
  */
@@ -328,7 +335,7 @@ function usedBy(
   for (const { resource, object: wanted, stage } of waiting) {
     const object = findOwned(world, resource, wanted)
     if (object !== undefined) present.push({ resource, object })
-    else if (stage?.action === 'Hold') absent.add(typeOf(resource))
+    else if (stage?.action === 'Hold' && works(resource)) absent.add(typeOf(resource))
   }
   const forerunners = undeclared.filter(({ resource }) => absent.has(typeOf(resource)))
   const used = new Set(forerunners)
@@ -341,6 +348,9 @@ function usedBy(
 }
 
 const typeOf = ({ group, resource }: OwnedResource): string => `${group}/${resource}`
+
+const works = (resource: OwnedResource): boolean =>
+  !IDLE_GROUPS.includes(resource.group) && !IDLE_TYPES.includes(typeOf(resource))
 
 /** The kinds that others need in order to start come first. */
 const STAGES = [

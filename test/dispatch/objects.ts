@@ -8,6 +8,12 @@ export const PODS = { group: '', version: 'v1', resource: 'pods', kind: 'Pod', s
 const APPLIED = { group: '', version: 'v1', strategy: 'Apply' } as const
 export const CONFIG_MAPS = { ...APPLIED, resource: 'configmaps', kind: 'ConfigMap' }
 export const SECRETS = { ...APPLIED, resource: 'secrets', kind: 'Secret' }
+export const BINDINGS = {
+  ...APPLIED,
+  group: 'rbac.authorization.k8s.io',
+  resource: 'rolebindings',
+  kind: 'RoleBinding',
+}
 export const JOBS = { group: 'batch', version: 'v1', resource: 'jobs', kind: 'Job', strategy: 'Recreate' } as const
 
 export const pod = (name: string): KubeObject => ({
@@ -83,7 +89,7 @@ export const world = (object: KubeObject, ...owned: KubeObject[]): World => ({
   related: [],
   patched: [],
   owned: owned.map((child) => ({
-    resource: [PODS, CONFIG_MAPS, SECRETS, JOBS].find(({ kind }) => kind === child.kind)! as OwnedResource,
+    resource: [PODS, CONFIG_MAPS, SECRETS, JOBS, BINDINGS].find(({ kind }) => kind === child.kind)! as OwnedResource,
     object: child,
   })),
 })

@@ -3,23 +3,48 @@ import type { KubeObject } from '#contracts'
 import { CONTESTED_ANNOTATION } from '../../reconcile/brake.ts'
 import { parseOutcome } from '../../reconcile/outcome.ts'
 import { type Plan, plan, type Write } from '../../reconcile/plan.ts'
-import { CONFIG_MAPS, child, configMap, JOBS, PODS, pod, SECRETS, WIDGETS, widget, world } from '../dispatch/objects.ts'
+import {
+  BINDINGS,
+  CONFIG_MAPS,
+  child,
+  configMap,
+  JOBS,
+  PODS,
+  pod,
+  SECRETS,
+  secret,
+  WIDGETS,
+  widget,
+  world,
+} from '../dispatch/objects.ts'
 
 const now = new Date('2030-01-01T00:00:00.000Z')
 const GOING = '2030-01-01T00:00:00Z'
 
 const planned = (owner: KubeObject, owned: KubeObject[], apply: object[]): Plan =>
-  plan({ for: WIDGETS, owns: [PODS, CONFIG_MAPS, SECRETS, JOBS] }, world(owner, ...owned), parseOutcome({ apply }), {
-    identity: 'widget',
-    now,
-    noOps: {},
-    isConfidential: ({ resource }) => resource === 'secrets',
-  })
+  plan(
+    { for: WIDGETS, owns: [PODS, CONFIG_MAPS, SECRETS, JOBS, BINDINGS] },
+    world(owner, ...owned),
+    parseOutcome({ apply }),
+    {
+      identity: 'widget',
+      now,
+      noOps: {},
+      isConfidential: ({ resource }) => resource === 'secrets',
+    },
+  )
 const deleted = ({ stages }: Plan): string[] =>
   stages.flat().flatMap(({ verb, object }) => (verb === 'delete' ? [`${object.kind} ${object.metadata.name}`] : []))
 
 type Action = 'Hold' | 'Done' | 'Remove'
 const at = (number: number, action: Action, object: object) => ({ ...object, stage: { number, action } })
+const held = (object: object) => at(2, 'Hold', object)
+const grant = (name: string) =>
+  child('RoleBinding', name, {
+    apiVersion: 'rbac.authorization.k8s.io/v1',
+    roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'view' },
+    subjects: [],
+  })
 const mounts = (name: string, of: string) => child('Pod', name, { spec: { volumes: [{ configMap: { name: of } }] } })
 
 describe('what a function no longer returns is deleted, except', () => {
@@ -46,6 +71,18 @@ describe('what a function no longer returns is deleted, except', () => {
       [mounts('app-v1', 'conf-1'), child('ConfigMap', 'conf-1'), child('ConfigMap', 'conf-0')],
       [at(2, 'Hold', pod('app-v2'))],
       ['ConfigMap conf-0'],
+    ],
+    [
+      'of such an object, not those that grant, forbid or hold contents: what is taken back waits for nothing',
+      [
+        mounts('app', 'conf-1'),
+        child('ConfigMap', 'conf-1'),
+        child('ConfigMap', 'conf-0'),
+        child('Secret', 'key-1'),
+        grant('grant-1'),
+      ],
+      [at(1, 'Hold', pod('app')), ...[configMap('conf-2'), secret('key-2', {}), grant('grant-2')].map(held)],
+      ['ConfigMap conf-0', 'Secret key-1', 'RoleBinding grant-1'],
     ],
     [
       'nothing because of an object that is done',
