@@ -40,8 +40,8 @@ describe.skipIf(turn.skip)('the demo', () => {
 
   async function nothingLeft(): Promise<void> {
     const folders = async () => (await left()).filter((name) => name.startsWith('fl-'))
-    await until(async () => (await folders()).length === 0, { leastMs: 200 })
-    await until(async () => JSON.stringify(await tracesOfNodes()) === JSON.stringify(before), { leastMs: 500 })
+    await until(async () => expect(await folders()).toEqual([]), { leastMs: 200 })
+    await until(async () => expect(await tracesOfNodes()).toEqual(before), { leastMs: 500 })
   }
 
   const printed = (demo: { out: string; child: ChildProcess }, what: string) =>

@@ -133,6 +133,5 @@ export async function whileAway<T>(call: () => Promise<T>): Promise<T> {
 export const untilPhase = (kubectl: Kubectl, phase: string, name: string): Promise<string> =>
   kubectl(['wait', `--for=jsonpath={.status.phase}=${phase}`, `at/${name}`, '--timeout=240s'])
 
-/** Returns when it holds; the test's own time-out bounds it. */
 export const until = <T>(condition: () => T | Promise<T>, patience: Patience = {}): Promise<T> =>
-  untilHolds(condition, { leastMs: 250, timeoutMs: Number.POSITIVE_INFINITY, ...patience })
+  untilHolds(condition, { leastMs: 250, ...patience })

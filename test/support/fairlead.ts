@@ -102,6 +102,9 @@ export interface Finished {
   stderr: string
 }
 
+/** Shorter than the limit of a test, which would not say what the process has printed. */
+const ENDS_WITHIN_MS = 240_000
+
 /** `fairlead …` to its end. */
 export async function fairlead(args: string[], env: Record<string, string> = {}, bin = BIN): Promise<Finished> {
   const child = spawn(process.execPath, [...LEASHED, bin, ...args], {
@@ -112,6 +115,12 @@ export async function fairlead(args: string[], env: Record<string, string> = {},
   let stderr = ''
   child.stdout.on('data', (chunk: Buffer) => (stdout += chunk.toString()))
   child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()))
-  const [code] = (await once(child, 'close')) as [number | null]
-  return { code, stdout, stderr }
+  try {
+    const [code] = (await once(child, 'close', { signal: AbortSignal.timeout(ENDS_WITHIN_MS) })) as [number | null]
+    return { code, stdout, stderr }
+  } catch {
+    const state = child.exitCode === null ? 'it has not ended' : 'it has ended, and its output is held open'
+    child.kill('SIGKILL')
+    throw new Error(`fairlead ${args.join(' ')}: not within ${ENDS_WITHIN_MS} ms: ${state}: ${stdout}${stderr}`)
+  }
 }
