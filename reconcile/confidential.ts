@@ -1,8 +1,8 @@
-import { apiVersionOf, isRecord, type KubeObject } from '#contracts'
+import { apiVersionOf, isRecord, type KubeObject, scrubbedError } from '#contracts'
 import type { Consequence } from './errors.ts'
 import { OUTCOME_FIELDS } from './outcome.ts'
 import type { Reconciled, Run } from './progress.ts'
-import { type Contents, scrubbedError, scrubber } from './scrub.ts'
+import { type Contents, scrubber } from './scrub.ts'
 import type { Failure } from './status.ts'
 import type { World } from './world.ts'
 

@@ -102,9 +102,9 @@ function performedBy(
 
 /** Wraps an error, except a conflict, which always begins the run again. */
 function failureAs<Effects extends Effect[]>(
-  { failed }: Failed,
+  { failed, ...server }: Failed,
   Wrapping: new (cause: unknown, ...effect: Effects) => Error,
   ...effect: Effects
 ): Failed {
-  return { failed: failed instanceof ConflictError ? failed : new Wrapping(failed, ...effect) }
+  return { ...server, failed: failed instanceof ConflictError ? failed : new Wrapping(failed, ...effect) }
 }

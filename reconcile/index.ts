@@ -33,7 +33,7 @@ export {
 export type { Write } from './plan.ts'
 export { type Reconciled, reconciled } from './progress.ts'
 export { run } from './run.ts'
-export { CONFIDENTIAL, type Contents, scrubber, WITHHELD, withoutContents, withoutValues } from './scrub.ts'
+export { type Contents, scrubber, WITHHELD, withoutContents, withoutValues } from './scrub.ts'
 export {
   CONTESTED,
   conditionPatch,

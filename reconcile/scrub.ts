@@ -1,58 +1,14 @@
-import { isRecord, type KubeObject } from '#contracts'
+import { inBase64, isRecord, type KubeObject, scrubberOfValues } from '#contracts'
 
 /** An object, or an object that a function returned and that may be incomplete. */
 export type Contents = Pick<KubeObject, 'apiVersion' | 'kind'> & Record<string, unknown>
 
-/** Shorter values occur in any text by chance. */
-const SHORTEST = 4
-/** The number of characters that identify a longer value. Messages quote only the beginning of a long value. */
-const RECOGNISED = 16
-/** The placeholder for confidential values in a text. */
-export const CONFIDENTIAL = '[confidential]'
-
 /**
  * Returns a function that removes the contents of these objects, except metadata and conditions, from a text. Contents
- * are the values of a Secret as text and in base64, and every text and number of other kinds, also quoted as in JSON,
- * escaped as in a URL, line by line, and cut off at the end.
+ * are the values of a Secret as text and in base64, and every text and number of other kinds.
  */
-export function scrubber(objects: readonly Contents[]): (text: string) => string {
-  const values = objects.flatMap(valuesIn).flatMap((value) => [value, quoted(value), inUrl(value), ...linesOf(value)])
-  const known = [...new Set(values)].filter(({ length }) => length >= SHORTEST)
-  const byHead = new Map<string, string[]>()
-  for (const value of known) {
-    const head = value.slice(0, SHORTEST)
-    const others = byHead.get(head)
-    if (others === undefined) byHead.set(head, [value])
-    else others.push(value)
-  }
-  return (text) => {
-    const near = headsIn(text).flatMap((head) => byHead.get(head) ?? [])
-    return near.sort((a, b) => b.length - a.length).reduce(withoutValue, text)
-  }
-}
-
-/**
- * Only values whose first characters occur in the text are compared with it, because there may be thousands of values.
- */
-const headsIn = (text: string): string[] => [
-  ...new Set(Array.from({ length: text.length }, (_, at) => text.slice(at, at + SHORTEST))),
-]
-
-function withoutValue(text: string, value: string): string {
-  const head = value.slice(0, RECOGNISED)
-  let [scrubbed, from] = ['', 0]
-  for (let at = text.indexOf(head); at !== -1; at = text.indexOf(head, from)) {
-    scrubbed += text.slice(from, at) + CONFIDENTIAL
-    from = at + commonLength(text.slice(at, at + value.length), value)
-  }
-  return scrubbed + text.slice(from)
-}
-
-function commonLength(text: string, value: string): number {
-  let length = 0
-  while (length < text.length && text[length] === value[length]) length++
-  return length
-}
+export const scrubber = (objects: readonly Contents[]): ((text: string) => string) =>
+  scrubberOfValues(objects.flatMap(valuesIn))
 
 function valuesIn(object: Contents): string[] {
   const { apiVersion, kind, metadata: _, ...content } = object
@@ -81,23 +37,7 @@ function textsIn(value: unknown, within: ReadonlySet<unknown> = new Set()): stri
   return Object.values(value).flatMap((one) => textsIn(one, inside))
 }
 
-const inBase64 = (text: string): string => Buffer.from(text).toString('base64')
-
 const decoded = (base64: string): string => Buffer.from(base64, 'base64').toString()
-
-const quoted = (text: string): string => JSON.stringify(text).slice(1, -1)
-
-const inUrl = (text: string): string => encodeURIComponent(text.toWellFormed())
-
-const linesOf = (text: string): string[] => (text.includes('\n') ? text.split('\n').map((line) => line.trim()) : [])
-
-/** Returns an error that a log may show. It has only the name and the texts of the error and its causes, scrubbed. */
-export function scrubbedError(error: unknown, scrub: (text: string) => string): Error {
-  if (!(error instanceof Error)) return new Error(scrub(String(error)))
-  const { name, message, stack = '', cause } = error
-  const shown = new Error(scrub(message), cause === undefined ? {} : { cause: scrubbedError(cause, scrub) })
-  return Object.assign(shown, { name, stack: scrub(stack) })
-}
 
 /** The placeholder for confidential values in a record. */
 export const WITHHELD = '(withheld)'

@@ -1,6 +1,7 @@
 import type { z } from 'zod'
 import type { Effect, KeptStatus, Performed, Refusal, RunLog } from '#contracts'
 import type { Backoff, ReconcilerSpec, RelatedResource } from '#spec'
+import type { ExternalSystem } from './external-system.ts'
 import type { ActedKind, Kind, ObservedBy } from './kinds.ts'
 import type { ReconcileOutcome } from './outcome.ts'
 import type { Resource } from './resource.ts'
@@ -200,46 +201,18 @@ type Fields<T> = { [Field in keyof T]: T[Field] }
 type EffectOf<Change> = unknown extends Change ? Literals : Change
 
 /**
- * A system outside of Kubernetes that a function manages. `read` and `perform` receive the input of `reconcile` and run
- * in the same process; only they may hold clients.
+ * The input of `read` and `perform`: that of `reconcile`, with the configuration of the function.
  *
  * @example
- * import type { ExternalSystem } from 'fairlead'
- * type Change = { kind: 'add'; name: string }
- * const users = new Set<string>()
- * const directory: ExternalSystem<unknown, string[], Change> = {
- *   read: () => [...users].sort(),
- *   perform: ({ name }) => void users.add(name),
- *   timeoutSeconds: 10,
- * }
- * await directory.perform({ kind: 'add', name: 'ann' }, {})
- * directory.read({}) // => ['ann']
+ * import type { ExternalRun } from 'fairlead'
+ * import type { Website } from './website.ts'
+ * type Configured = Pick<ExternalRun<typeof Website, never, never>, 'config'>
+ * const headersOf = ({ config }: Configured) => ({ authorization: `Bearer ${config('token')}` })
+ * headersOf({ config: (name) => `the ${name}` }) // => { authorization: 'Bearer the token' }
  */
-export interface ExternalSystem<Run, State, Change> {
-  /**
-   * Returns the current state as plain JSON of 1 MiB at most. Called once for each observation, before `reconcile`.
-   * Return a value for a system that does not answer: an error that is thrown here ends the run, which is retried with
-   * backoff.
-   */
-  read: (run: Run) => State | Promise<State>
-  /**
-   * Makes the change that `reconcile` returned as `effect`. The next decision receives the result. It may be called
-   * again for a change that was already made, and it may be called late. Stop when `run.signal` is aborted.
-   */
-  perform: (effect: Change, run: Run) => unknown
-  /**
-   * The time-out of one call, in seconds.
-   *
-   * @default that of the reconciler
-   */
-  timeoutSeconds?: number
-  /**
-   * The calls of `read` and `perform` together, per second and dispatcher process. `burst` (default 1): calls at once
-   * after a time without calls.
-   *
-   * @default no limit
-   */
-  rateLimit?: { perSecond: number; burst?: number }
+export interface ExternalRun<For, Owns, Related> extends Run<For, Owns, Related> {
+  /** Returns a value that `config` of the external system declares. Do not keep it: the next call may have another one. */
+  config: (name: string) => string
 }
 
 type Answer<Outcome> = Outcome | undefined | Promise<Outcome | undefined>
@@ -368,7 +341,7 @@ export interface ReconcilerOptions<
   /**
    * The system outside of Kubernetes. It stands before `reconcile` in the literal, so that its types are known there.
    */
-  external?: ExternalSystem<Run<For, Owns, Related>, External, Change>
+  external?: ExternalSystem<ExternalRun<For, Owns, Related>, External, Change>
   /**
    * Returns what should exist: from the object and what it owns to the outcome. It may be async. It is called after each
    * change, and again after its own writes, until nothing is left to write.
@@ -424,6 +397,7 @@ export interface ReconcilerOptions<
 }
 
 export type AnyRun = Run<Kind<unknown>, Kind<unknown>, RelatedKind, never>
+type AnyExternalRun = ExternalRun<Kind<unknown>, Kind<unknown>, RelatedKind>
 
 /**
  * The external system of any reconciler, without its own types. `reconciler().external` has this type.
@@ -433,9 +407,10 @@ export type AnyRun = Run<Kind<unknown>, Kind<unknown>, RelatedKind, never>
  * const none: External = { read: () => null, perform: () => undefined, rateLimit: { perSecond: 5 } }
  * none.rateLimit?.perSecond // => 5
  */
-export interface External extends Pick<ExternalSystem<AnyRun, unknown, Effect>, 'timeoutSeconds' | 'rateLimit'> {
-  read(run: AnyRun): unknown
-  perform(effect: Effect, run: AnyRun): unknown
+export interface External
+  extends Pick<ExternalSystem<AnyExternalRun, unknown, Effect>, 'config' | 'timeoutSeconds' | 'rateLimit'> {
+  read(run: AnyExternalRun): unknown
+  perform(effect: Effect, run: AnyExternalRun): unknown
 }
 
 /**

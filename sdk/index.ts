@@ -70,7 +70,7 @@ export type { Column, CustomResourceDefinition, ResourceOptions, Scale, ServedVe
 export { breakingChanges } from './crd.ts'
 export type {
   External,
-  ExternalSystem,
+  ExternalRun,
   MetricDeclaration,
   PatchedKind,
   Reconciler,
@@ -78,6 +78,7 @@ export type {
   RelatedKind,
   Run,
 } from './definition.ts'
+export type { ConfigDeclaration, ExternalSystem } from './external-system.ts'
 export { toInvoke } from './invoke.ts'
 export {
   type ActedKind,

@@ -12,6 +12,7 @@ import {
   withPlace,
 } from '#contracts'
 import { isOwnedBy } from '#spec'
+import { configOf } from './config.ts'
 import type { AnyRun, External, Reconciler } from './definition.ts'
 import { inputKey, type Kind, type ObservedBy } from './kinds.ts'
 import { plain } from './options.ts'
@@ -72,9 +73,17 @@ async function askExternal(
   if (external === undefined)
     throw new OtherVersionError(`Reconciler ${name} has an external system, but this version of its function has none`)
   if (input.object === null) return null
-  const run = openRun(reconciler, input.object, input, context)
-  const answer = await (input.ask === 'read' ? external.read(run) : external.perform(input.effect, run))
-  return plain(answer ?? null, `what "${input.ask}" returned`)
+  const { config, log, withoutSecrets, demandWithoutSecrets } = configOf(name, external.config, context)
+  const run = { ...openRun(reconciler, input.object, input, { ...context, log }), config }
+  const what = `what "${input.ask}" returned`
+  try {
+    const returned = await (input.ask === 'read' ? external.read(run) : external.perform(input.effect, run))
+    const answer = plain(returned ?? null, what)
+    demandWithoutSecrets(answer, what)
+    return answer
+  } catch (error) {
+    throw withoutSecrets(error)
+  }
 }
 
 /** Rejects an input without the external state: the function would treat the external system as empty. */

@@ -1,6 +1,7 @@
 import { apiVersionOf, type Effect, type KubeObject } from '#contracts'
 import { type Backoff, RECONCILERS, type ReconcilerSpec, reconcilerSpec, SYSTEM_NAMESPACE } from '#spec'
-import type { ExternalSystem, PatchedKind, Reconciler, ReconcilerOptions, RelatedKind } from './definition.ts'
+import type { PatchedKind, Reconciler, ReconcilerOptions, RelatedKind } from './definition.ts'
+import type { ExternalSystem } from './external-system.ts'
 import type { ActedKind, Kind } from './kinds.ts'
 import { explain, keysOf, refuseUnknown } from './options.ts'
 import { isResource } from './resource.ts'
@@ -102,6 +103,7 @@ export const BACKOFF_OPTIONS = keysOf<Backoff>({ initialSeconds: true, maxSecond
 const RUN_RATE_OPTIONS = keysOf<NonNullable<Reconciler['runRate']>>({ perSecond: true, burst: true })
 
 const EXTERNAL_OPTIONS = keysOf<ExternalSystem<unknown, unknown, unknown>>({
+  config: true,
   read: true,
   perform: true,
   timeoutSeconds: true,
@@ -231,7 +233,11 @@ export function manifest(
     concurrency,
     runRate,
     timeoutSeconds,
-    external: external && { timeoutSeconds: external.timeoutSeconds, rateLimit: external.rateLimit },
+    external: external && {
+      config: external.config,
+      timeoutSeconds: external.timeoutSeconds,
+      rateLimit: external.rateLimit,
+    },
     backoff,
     serviceAccount,
   }

@@ -19,6 +19,8 @@ import {
   TerminalError,
   withFields,
 } from '#contracts'
+import { CONFIG_FOLDER } from '#spec'
+import { readConfigFiles } from './config-files.ts'
 import type { Reconciler } from './definition.ts'
 import { toInvoke } from './invoke.ts'
 
@@ -28,6 +30,8 @@ export interface ServeFunctionOptions {
   /** Default: all addresses. */
   host?: string | undefined
   log: RunLog
+  /** The folder with a file for each value of the function's configuration. Default: /var/run/fairlead/config. */
+  config?: string | undefined
   /** The revision of the function, e.g. a commit. Each response contains it. */
   revision?: string | undefined
   now?: (() => Date) | undefined
@@ -110,7 +114,7 @@ class FunctionHost {
   async #run(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const gone = new AbortController()
     response.once('close', () => gone.abort(new Error('the caller is gone')))
-    const { now = () => new Date() } = this.#options
+    const { now = () => new Date(), config: folder = CONFIG_FOLDER } = this.#options
     let { log } = this.#options
     try {
       const body = await bodyOf(request)
@@ -118,7 +122,10 @@ class FunctionHost {
       const signal = AbortSignal.any([gone.signal, this.#cutOff.signal])
       const traceparent = request.headers['traceparent'] as string | undefined
       log = withFields(log, fieldsOf(this.#reconciler.name, input, traceparent))
-      const returned = await this.#invoke(input, { signal, log, ...(traceparent !== undefined && { traceparent }) })
+      const declared = input.ask === undefined ? undefined : this.#reconciler.external?.config
+      const config = await readConfigFiles(declared, folder)
+      const context = { signal, log, ...(traceparent !== undefined && { traceparent }), ...(config && { config }) }
+      const returned = await this.#invoke(input, context)
       this.#endConnectionAtStop(response)
       answer(response, this.#reconciler.name, { ask: input.ask ?? 'reconcile', returned }, now())
     } catch (error) {

@@ -7,6 +7,7 @@ import type { CommandContext } from '../options.ts'
 export interface ServeOptions {
   function: string[]
   port?: number
+  config?: string
   revision?: string
   graceSeconds: number
 }
@@ -19,10 +20,10 @@ export async function serveFunction(
 ): Promise<void> {
   const settings = await config()
   const log = await createLogger(settings)
-  const { graceSeconds, port = 8080 } = options
+  const { graceSeconds, port = 8080, config: folder } = options
   const revision = options.revision ?? settings.FAIRLEAD_REVISION ?? settings.K_REVISION
   const one = functionNamed(await namableFunctions(options.function), name)
-  const server = await serve(one, { port, revision, log }).catch((cause: Error) => {
+  const server = await serve(one, { port, revision, config: folder, log }).catch((cause: Error) => {
     throw new UsageError(`cannot listen on port ${port}: ${cause.message}`, { cause })
   })
   const { signal } = untilStopped()

@@ -4,6 +4,7 @@ import { version as fairlead } from '#process/version'
 import { definitionsOf, manifest, type Reconciler, type ReconcilerManifest } from '#sdk'
 import { RECONCILERS } from '#spec'
 import { yamlOf } from './chart/templated.ts'
+import { configVolume } from './config-volume.ts'
 import { labelled } from './install.ts'
 import { functionPolicies, functionRbac } from './rbac.ts'
 
@@ -358,7 +359,7 @@ function bundledFunction(one: Reconciler, namespace: string): BundledFunction {
     )
   const url = `http://${serviceOf(one)}.${namespace}.svc`
   const plain = manifest(one, { invoke: { http: { url } } })
-  const account = { name: `fairlead-${one.name}`, namespace }
+  const account = { name: accountOf(one), namespace }
   const reconciler = { ...plain, spec: { ...plain.spec, serviceAccount: account } }
   const all = functionRbac(reconciler)
   const isOwn = ({ kind, metadata }: KubeObject) => kind.startsWith('ClusterRole') && metadata.name === account.name
@@ -369,6 +370,8 @@ function bundledFunction(one: Reconciler, namespace: string): BundledFunction {
     objects: all.filter((object) => !isOwn(object)).map(withoutNamespace),
   }
 }
+
+const accountOf = ({ name }: Reconciler): string => `fairlead-${name}`
 
 const serviceOf = ({ name }: Reconciler): string => `${name}-function`
 
@@ -399,6 +402,8 @@ const PLATFORMS = {
 /** A Deployment as a ClusterServiceVersion has it: the function over HTTP. It decides, and the dispatcher writes. */
 function deploymentOf(one: Reconciler, { image, modules }: Workload): object {
   const labels = labelsOf(one)
+  // OLM makes the account. No token of it that the pod has is one for the API server.
+  const volume = configVolume(one, accountOf(one))
   return {
     name: serviceOf(one),
     label: labels,
@@ -410,6 +415,7 @@ function deploymentOf(one: Reconciler, { image, modules }: Workload): object {
         spec: {
           automountServiceAccountToken: false,
           enableServiceLinks: false,
+          ...volume.pod,
           affinity: {
             nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: [PLATFORMS] } },
           },
@@ -428,6 +434,7 @@ function deploymentOf(one: Reconciler, { image, modules }: Workload): object {
                 capabilities: { drop: ['ALL'] },
                 readOnlyRootFilesystem: true,
               },
+              ...volume.container,
             },
           ],
         },

@@ -118,7 +118,9 @@ export const titleOf = ({ metadata: { namespace, name } }: KubeObject): string =
 
 /** A Reconciler as it is stored: earlier versions may have stored specifications that are now refused. */
 export interface StoredReconciler extends KubeObject {
-  spec?: Partial<Pick<ReconcilerSpec, 'serviceAccount' | 'finalize' | 'for' | 'owns' | 'related' | 'patches'>>
+  spec?: Partial<
+    Pick<ReconcilerSpec, 'serviceAccount' | 'finalize' | 'for' | 'owns' | 'related' | 'patches' | 'external'>
+  >
 }
 
 /** Returns all Reconcilers of the cluster, keyed by name. */
@@ -142,6 +144,7 @@ const KINDS = [
   'MutatingAdmissionPolicy',
   'RoleBinding',
   'ClusterRoleBinding',
+  'Role',
   'ClusterRole',
   'ServiceAccount',
 ]

@@ -1,6 +1,8 @@
 import type { KubeObject } from '#contracts'
 import { manifest, type Reconciler } from '#sdk'
+import { type ConfigVolume, configVolume } from './config-volume.ts'
 import { labelled } from './install.ts'
+import { LABELS } from './rbac.ts'
 
 export interface KnativeOptions {
   /** An image with the function's module and the `fairlead` command as its entrypoint. */
@@ -18,16 +20,30 @@ const LEAST_TIMEOUT_S = 60
 /** The number of concurrent runs that make good use of a Node.js process, which decides one object at a time. */
 const RUNS_PER_POD = 50
 
-/** Returns a Knative Service that runs the function, private to the cluster, and the Reconciler that calls it. */
+/**
+ * Returns a Knative Service that runs the function, private to the cluster, and the Reconciler that calls it. Before them
+ * the account of its pods, if the function has a token of that.
+ */
 export function knativeManifests(reconciler: Reconciler, options: KnativeOptions): KubeObject[] {
   const url = `http://${reconciler.name}.${options.namespace}.svc.cluster.local`
   const calling = labelled(manifest(reconciler, { invoke: { http: { url } } }), options.shard)
-  return [knativeService(reconciler, options), calling]
+  const account = `${reconciler.name}-function`
+  const volume = configVolume(reconciler, account)
+  const accounts = volume.hasToken ? [accountWithoutRights(account, options.namespace)] : []
+  return [...accounts, knativeService(reconciler, options, volume), calling]
 }
+
+const accountWithoutRights = (name: string, namespace: string): KubeObject => ({
+  apiVersion: 'v1',
+  kind: 'ServiceAccount',
+  metadata: { name, namespace, labels: LABELS },
+  automountServiceAccountToken: false,
+})
 
 function knativeService(
   { name, timeoutSeconds = 60 }: Reconciler,
   { image, namespace, modules }: KnativeOptions,
+  volume: ConfigVolume,
 ): KubeObject {
   return {
     apiVersion: 'serving.knative.dev/v1',
@@ -35,7 +51,7 @@ function knativeService(
     metadata: {
       name,
       namespace,
-      labels: { 'app.kubernetes.io/part-of': 'fairlead', 'networking.knative.dev/visibility': 'cluster-local' },
+      labels: { ...LABELS, 'networking.knative.dev/visibility': 'cluster-local' },
     },
     spec: {
       template: {
@@ -51,6 +67,7 @@ function knativeService(
           // The function needs no permissions in the cluster: it decides, and the dispatcher writes.
           automountServiceAccountToken: false,
           enableServiceLinks: false,
+          ...volume.pod,
           containerConcurrency: RUNS_PER_POD,
           // Includes a cold start, the run, and the margin of the dispatcher.
           timeoutSeconds: Math.min(MAX_REVISION_TIMEOUT_S, Math.max(LEAST_TIMEOUT_S, timeoutSeconds + 30)),
@@ -71,6 +88,7 @@ function knativeService(
                 runAsUser: 65_532,
                 seccompProfile: { type: 'RuntimeDefault' },
               },
+              ...volume.container,
             },
           ],
         },

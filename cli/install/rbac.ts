@@ -29,9 +29,8 @@ export interface RbacInput {
   spec: Pick<
     ReconcilerSpec,
     'for' | 'owns' | 'related' | 'patches' | 'acts' | 'finalize' | 'formerFinalizers' | 'writes' | 'binds'
-  > & {
-    serviceAccount?: ReconcilerSpec['serviceAccount']
-  }
+  > &
+    Partial<Pick<ReconcilerSpec, 'serviceAccount' | 'external' | 'invoke'>>
 }
 
 /**
@@ -84,14 +83,11 @@ export function teamRbac({ metadata: { name }, spec }: RbacInput): KubeObject[] 
   const role = `fairlead-${name}`
   // A Role allows nothing of what is outside of namespaces.
   const rules = writeRules(spec).filter(({ resources }) => !resources.includes(DEFINITIONS))
-  const inNamespace = (name: string, namespace: string, rules: Rule[], accounts: Account[]): KubeObject[] => [
-    { apiVersion: `${RBAC}/v1`, kind: 'Role', metadata: { name, namespace, labels: LABELS }, rules },
-    binding(name, namespace, accounts, 'Role'),
-  ]
   return marked(name, [
     serviceAccount(account.name, account.namespace),
     ...(primary.namespaces ?? []).flatMap((namespace) => inNamespace(role, namespace, rules, [account])),
     ...inNamespace(`${role}-impersonate`, account.namespace, [impersonation(account)], DISPATCHERS),
+    ...configRbac(name, spec),
   ])
 }
 
@@ -140,8 +136,46 @@ function permissionsOf(name: string, spec: RbacInput['spec']): KubeObject[] {
       isAtHome ? { [AGGREGATE.dispatcher]: 'true' } : undefined,
     ),
     ...(isAtHome ? [] : [binding(`${role}-impersonate`, account.namespace, DISPATCHERS)]),
+    ...configRbac(name, spec),
   ]
 }
+
+/**
+ * Returns the rights to read the configuration of a function that a dispatcher runs: each Secret and ConfigMap by its
+ * name, and tokens of the account itself. The pod of a function over HTTP gets its values from the kubelet, so that
+ * nobody needs rights.
+ */
+function configRbac(name: string, { external, invoke, serviceAccount: account }: RbacInput['spec']): KubeObject[] {
+  const values = external?.config ?? []
+  if (values.length === 0 || account === undefined || invoke?.http !== undefined) return []
+  const named = (resource: string, verb: string, names: (string | undefined)[]): Rule[] => {
+    const resourceNames = [...new Set(names.filter((one) => one !== undefined))]
+    return resourceNames.length === 0 ? [] : [{ apiGroups: [''], resources: [resource], resourceNames, verbs: [verb] }]
+  }
+  const tokens = values.map(({ audience }) => (audience === undefined ? undefined : account.name))
+  const rules = [
+    ...named(
+      'secrets',
+      'get',
+      values.map(({ secret }) => secret?.name),
+    ),
+    ...named(
+      'configmaps',
+      'get',
+      values.map(({ configMap }) => configMap?.name),
+    ),
+    ...named('serviceaccounts/token', 'create', tokens),
+  ]
+  return inNamespace(configRoleOf(name), account.namespace, rules, [account])
+}
+
+/** The name of the Role and the RoleBinding for the configuration of a function. */
+export const configRoleOf = (name: string): string => `fairlead-${name}-external`
+
+const inNamespace = (name: string, namespace: string, rules: Rule[], accounts: Account[]): KubeObject[] => [
+  { apiVersion: `${RBAC}/v1`, kind: 'Role', metadata: { name, namespace, labels: LABELS }, rules },
+  binding(name, namespace, accounts, 'Role'),
+]
 
 function beyondNamespaces(role: string, rules: Rule[], account: Account): KubeObject[] {
   return rules.length === 0 ? [] : [clusterRole(role, merged(rules)), clusterBinding(role, [account])]
@@ -188,10 +222,10 @@ const inspectRules = (kinds: readonly Pick<ResourceRef, 'group' | 'resource'>[])
 
 /** The names of the roles and bindings of a function. */
 export const roleNamesOf = (name: string): string[] =>
-  ['', '-watch', '-inspect', '-related', '-impersonate'].map((part) => `fairlead-${name}${part}`)
+  ['', '-watch', '-inspect', '-related', '-impersonate', '-external'].map((part) => `fairlead-${name}${part}`)
 
 const TAKEN =
-  /^(?:bridge|dispatcher|common|own-pod|console(?:-(?:own|events|reader|operator))?)$|-(?:watch|inspect|related|impersonate)$/
+  /^(?:bridge|dispatcher|common|own-pod|console(?:-(?:own|events|reader|operator))?)$|-(?:watch|inspect|related|impersonate|external)$/
 
 /**
  * Rejects names that would give the function the permissions of the bridge, the dispatcher, the console or another

@@ -59,8 +59,9 @@ export async function earlierOfTeam(
   for (const { metadata, spec } of manifests) {
     const before = stored.get(metadata.name)?.spec
     if (before?.for === undefined || before.serviceAccount === undefined) continue
-    const { serviceAccount, for: primary } = before
-    for (const object of teamRbac({ metadata, spec: { ...spec, for: primary, serviceAccount } }).toReversed()) {
+    const { serviceAccount, for: primary, external } = before
+    const earlierSpec = { ...spec, for: primary, serviceAccount, external, invoke: { pull: {} } }
+    for (const object of teamRbac({ metadata, spec: earlierSpec }).toReversed()) {
       const path = pathOfObject(object)
       if (titles.has(path)) continue
       const there = await found<KubeObject>(kube, path)
@@ -99,5 +100,5 @@ function missing({ kind, metadata: { namespace = '', name } }: KubeObject, { sai
   if (kind === 'Reconciler') return `teams[].reconcilers with ${name}`
   if (kind === 'CustomResourceDefinition') return `teams[].definitions with ${name}`
   if (said.includes('attempting to grant')) return 'teams[].kinds with each kind that the function writes or reads'
-  return `teams[].namespaces with ${namespace}, and teams[].reconcilers with ${name.replace(/^fairlead-|-impersonate$/g, '')}`
+  return `teams[].namespaces with ${namespace}, and teams[].reconcilers with ${name.replace(/^fairlead-|-(?:impersonate|external)$/g, '')}`
 }

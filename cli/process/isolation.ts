@@ -136,6 +136,8 @@ class ConfinedProcess {
   #pending: Pending | undefined
   #end: Error | undefined
   #leftBehind = false
+  /** It has received values that only one function may have. */
+  #isPrivate = false
   /** Called when the last call has no pending timers or connections. */
   #rested: (() => void) | undefined
   #rest: NodeJS.Timeout | undefined
@@ -169,16 +171,19 @@ class ConfinedProcess {
     clearTimeout(timer)
   }
 
-  /** Whether the process runs, and its last call has no pending timers or connections. */
+  /**
+   * Whether the process runs, its last call has no pending timers or connections, and it has received no configuration of
+   * a function.
+   */
   get isReusable(): boolean {
-    return this.#end === undefined && !this.#leftBehind
+    return this.#end === undefined && !this.#leftBehind && !this.#isPrivate
   }
 
   /**
    * Rejects with the error of the function, or with a ProcessEndedError. After an abort the function may still be
    * running in the process.
    */
-  async call(reconciler: string, ...[input, { signal, log }]: Parameters<Invoke>): Promise<unknown> {
+  async call(reconciler: string, ...[input, { signal, log, config }]: Parameters<Invoke>): Promise<unknown> {
     signal.throwIfAborted()
     this.#wake()
     const { promise, resolve, reject } = Promise.withResolvers<unknown>()
@@ -188,7 +193,9 @@ class ConfinedProcess {
     const abort = () => reject(signal.reason as Error)
     signal.addEventListener('abort', abort, { once: true })
     // A failed send needs no handler here: the end of the process is reported separately.
-    this.#child.send({ id, files: this.#files, reconciler, input } satisfies Isolated, () => undefined)
+    this.#isPrivate ||= config !== undefined
+    const call: Isolated = { id, files: this.#files, reconciler, input, config }
+    this.#child.send(call, () => undefined)
     try {
       return await promise
     } finally {

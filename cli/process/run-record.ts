@@ -15,11 +15,11 @@ import {
   type RunRecord,
   type RunResult,
   type WriteRecord,
+  withoutConfidential,
 } from '#contracts'
 import type { EndedRun, Logged, TrailRound, TrailWrite } from '#dispatch'
 import { parseKey } from '#events'
 import {
-  CONFIDENTIAL,
   type Contents,
   contentsReturned,
   differences,
@@ -291,16 +291,6 @@ function fieldsOf(json: string, scrub: Scrub | undefined): Pick<LogLine, 'fields
   const fields = JSON.parse(json, scrub && withoutConfidential(scrub)) as Record<string, unknown>
   return Object.keys(fields).length === 0 ? {} : { fields }
 }
-
-/** Returns a reviver of JSON: a Secret may be quoted by a text, a number or the name of a field. */
-const withoutConfidential =
-  (scrub: Scrub) =>
-  (_: string, value: unknown): unknown => {
-    if (typeof value === 'string') return scrub(value)
-    if (typeof value === 'number') return scrub(String(value)) === String(value) ? value : CONFIDENTIAL
-    if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
-    return Object.fromEntries(Object.entries(value).map(([name, one]) => [scrub(name), one]))
-  }
 
 /** Returns the approximate number of characters of the value as JSON, at most `most` + 1: the walk ends there. */
 export function sizeOf(value: unknown, most: number): number {

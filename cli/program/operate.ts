@@ -82,6 +82,10 @@ function serveCommand(program: Command, context: CommandContext): void {
     .argument('[name]', 'Name of the function (default: the only one of the module)')
     .addOption(namedFunctionOption())
     .addOption(new Option('--port <n>', 'TCP port to listen on').env('PORT').argParser(whole(0, 65_535)).default(8080))
+    .option(
+      '--config <folder>',
+      'Folder with a file for each value of external.config (default: /var/run/fairlead/config)',
+    )
     .addOption(revisionOption())
     .option('--grace-seconds <n>', 'Seconds that requests in flight may take after SIGTERM', whole(0, 3600), 20)
     .action(async (name: string | undefined, options: ServeOptions) => {

@@ -54,3 +54,4 @@ export type {
   RunResult,
   WriteRecord,
 } from './run-record.ts'
+export { CONFIDENTIAL, inBase64, scrubbedError, scrubberOfValues, withoutConfidential } from './scrub.ts'

@@ -313,6 +313,8 @@ export interface RunContext {
   untimed?: <T>(wait: Promise<T>) => Promise<T>
   /** W3C Trace Context of the run, for requests that the function causes. */
   traceparent?: string | undefined
+  /** The values that the function has declared for its external system, by name. For calls of that alone. */
+  config?: Readonly<Record<string, string>>
   /** Receives the version of the function that has answered, if it is known. */
   answeredBy?: (revision: string) => void
 }

@@ -1,4 +1,5 @@
 export { ACTS, type ActedResource } from './acts.ts'
+export { CONFIG_FOLDER, type ConfigValue, isSecretValue, missingConfig } from './config.ts'
 export {
   CONTESTS,
   contestAnnotationOf,

@@ -25,7 +25,7 @@ export function readReconciler(object: KubeObject): ReconcilerSpec | Refused {
     return refused(
       parsed.error.issues.map(({ path, message }) => `${['spec', ...path].join('.')}: ${message}`).join('; '),
     )
-  const wrong = wrongSelector(parsed.data) ?? wrongUrl(parsed.data)
+  const wrong = wrongSelector(parsed.data) ?? wrongUrl(parsed.data) ?? wrongConfig(parsed.data)
   return wrong === undefined ? parsed.data : refused(wrong)
 }
 
@@ -58,6 +58,11 @@ function wrongUrl({ invoke }: ReconcilerSpec): string | undefined {
   const url = invoke.http?.url
   if (url === undefined || (/^https?:\/\//.test(url) && URL.canParse(url))) return undefined
   return `spec.invoke.http.url: ${shownUrl(url)} is not an http:// or https:// address`
+}
+
+function wrongConfig({ external, serviceAccount }: ReconcilerSpec): string | undefined {
+  if (external?.config === undefined || serviceAccount !== undefined) return undefined
+  return 'spec.external.config: its values are read as the service account: give spec.serviceAccount'
 }
 
 const refused = (message: string): Refused => ({ reason: 'InvalidSpec', message })

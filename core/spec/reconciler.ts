@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import type { KubeObject } from '#contracts'
 import { acted } from './acts.ts'
+import { configured } from './config.ts'
 import { accountName, NAMESPACE_NAME, namespace, resourceRef } from './forms.ts'
 import { recordedNames } from './patch-record.ts'
 import {
@@ -315,6 +316,9 @@ export const reconcilerSpec = z.object({
   timeoutSeconds: z.int32().min(1).max(3600).default(60),
   external: z
     .object({
+      config: configured
+        .optional()
+        .describe('Values that reads and effects receive, and nothing else: not the decisions, and no record.'),
       timeoutSeconds: z
         .int32()
         .min(1)

@@ -20,7 +20,7 @@ import { InFlight } from '../apply/write-through.ts'
 import { Gate } from '../gate.ts'
 import { Adoptions, createObjectCache, References } from '../observe/references.ts'
 import { StateBudget } from '../observe/state-budget.ts'
-import { type ServedReconciler, seedsFrom } from '../run/dependencies.ts'
+import { configOf, type ServedReconciler, seedsFrom } from '../run/dependencies.ts'
 import { FunctionCalls } from '../run/function-calls.ts'
 import { Reconciliation } from '../run/reconciliation.ts'
 import { apiView } from './api-view.ts'
@@ -90,6 +90,7 @@ export async function dryRun(options: DryRunOptions): Promise<DryRunResult> {
     ...of,
     invoke: listening,
     reconcilerVersion: undefined,
+    config: configOf(name, spec, { kube, gate, now: () => now }),
   }
   const finish = await new Reconciliation(
     deps,

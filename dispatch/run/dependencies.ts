@@ -3,11 +3,13 @@ import type { DeadMessage } from '#events'
 import type { TokenBucket } from '#primitives'
 import type { RunRate } from '#queue'
 import type { NoOpWrites, Reconciled } from '#reconcile'
+import type { ReconcilerSpec } from '#spec'
 import type { EventRecorder } from '../apply/event-recorder.ts'
 import type { WritersDeps } from '../apply/writers.ts'
 import type { ReconcilerVersion } from '../observe/observe.ts'
 import type { Adoptions } from '../observe/references.ts'
 import type { StateBudget } from '../observe/state-budget.ts'
+import { ConfigValues, type ConfigValuesDeps } from './config-values.ts'
 import type { FunctionCalls } from './function-calls.ts'
 import type { EndedRun, RunObserver } from './trail.ts'
 
@@ -38,6 +40,8 @@ export interface ServedReconciler extends Reconciled {
   reconcilerVersion: ReconcilerVersion | undefined
   /** The limit of calls that read or change the function's external system. Left out: no limit. */
   rateLimit?: TokenBucket
+  /** The values for the calls of its external system. Left out: it declares none, or is called over HTTP. */
+  config?: ConfigValues | undefined
   /** The rates that limit its runs in all processes together. Left out: none. */
   rates?: readonly RunRate[]
   /**
@@ -45,6 +49,16 @@ export interface ServedReconciler extends Reconciled {
    */
   ranBy?: (revision: string | undefined) => Date | undefined
 }
+
+/** Returns the values that the calls of the function receive. A server of a function has its own. */
+export const configOf = (
+  reconciler: string,
+  { external, invoke, serviceAccount }: ReconcilerSpec,
+  deps: Omit<ConfigValuesDeps, 'reconciler'>,
+): ConfigValues | undefined =>
+  external?.config === undefined || invoke.http !== undefined || serviceAccount === undefined
+    ? undefined
+    : new ConfigValues({ reconciler, ...deps }, external.config, serviceAccount)
 
 const SEED_BYTES = 24
 /** The number of seeds per request to the system, which costs 0.05 to 0.1 ms on an idle machine. */

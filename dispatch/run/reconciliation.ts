@@ -304,7 +304,9 @@ export class Reconciliation {
     const { key, signal, suspect } = this.#lease
     const own = input.ask === undefined ? undefined : spec.external?.timeoutSeconds
     const log = this.#lines?.around(this.#log, input) ?? this.#log
-    const context = { signal, log, suspect, traceparent, answeredBy }
+    const config = input.ask === undefined ? undefined : await this.#served.config?.values(signal)
+    if (config !== undefined) this.#lease.hold()
+    const context = { signal, log, suspect, traceparent, answeredBy, ...(config && { config }) }
     const of = { reconciler: name, key }
     const returned = await this.#deps.calls.within(own ?? spec.timeoutSeconds, of, invoke, input, context)
     // The function of a suspect runs apart. Now that it has come back, something else ends the process of this run.

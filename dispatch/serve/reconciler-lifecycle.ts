@@ -21,7 +21,7 @@ import {
 import { type Gate, PRIORITY } from '../gate.ts'
 import { accessTo, type HttpFunction as Callee, type FunctionAccess, httpFunction } from '../http/http-function.ts'
 import { isOlder, ReconcilerVersion } from '../observe/observe.ts'
-import type { ReconciliationDeps } from '../run/dependencies.ts'
+import { configOf, type ReconciliationDeps } from '../run/dependencies.ts'
 import { identityTaken, PAUSED, ReadyReporter } from './ready-reporter.ts'
 import { ReconcilerWorker } from './reconciler-worker.ts'
 
@@ -165,8 +165,10 @@ export class ReconcilerLifecycle {
     const limit = spec.external?.rateLimit
     const rateLimit = limit && new TokenBucket(limit, () => performance.now())
     const rates = ratesOf(this.#name, spec, this.#deps.runRates)
-    const served = { ...what, invoke: callee.invoke, reconcilerVersion, ranBy, rateLimit, rates }
-    this.#current = { spec, callee, worker: new ReconcilerWorker(actingAs(this.#deps, spec), queue, served, log) }
+    const deps = actingAs(this.#deps, spec)
+    const config = configOf(this.#name, spec, deps)
+    const served = { ...what, invoke: callee.invoke, reconcilerVersion, ranBy, rateLimit, config, rates }
+    this.#current = { spec, callee, worker: new ReconcilerWorker(deps, queue, served, log) }
     const { concurrency: slots, invoke } = spec
     this.#logOnce('info', { slots, ...(invoke.http && { calls: shownUrl(invoke.http.url) }) }, 'reconciler served')
   }

@@ -2,6 +2,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import {
+  CONFIDENTIAL,
   type FieldChange,
   type KubeObject,
   type LapRecord,
@@ -12,7 +13,7 @@ import {
   type RunInput,
   type RunRecord,
 } from '#contracts'
-import { CONFIDENTIAL, deepFreeze, differences, WITHHELD, withoutContents } from '#reconcile'
+import { deepFreeze, differences, WITHHELD, withoutContents } from '#reconcile'
 import { type Reconciler, toInvoke } from '#sdk'
 import { callContext } from './given.ts'
 

@@ -15,7 +15,9 @@ const Shop = resource({
   spec: z.object({ title: z.string().describe('What stands above.'), backup: z.object({ everyHours: z.int32() }).optional() }),
   status: z.object({ ready: z.int32() }),
 })
-export const shop = reconciler({ name: 'shop', for: Shop, owns: [ConfigMap], reconcile: () => undefined })
+const config = [{ name: 'token', secret: { name: 'provider', key: 'token' } }, { name: 'cloud', audience: 'cloud.test' }]
+const external = { config, read: () => null, perform: () => undefined }
+export const shop = reconciler({ name: 'shop', for: Shop, owns: [ConfigMap], external, reconcile: () => undefined })
 `
 const PACKAGE = {
   name: '@me/shops',
@@ -224,6 +226,26 @@ describe('a bundle', () => {
         'RoleBinding fairlead-shop-impersonate',
       ]),
     )
+  })
+
+  it('gives the pod the configuration of the function, and nobody a right to read it', () => {
+    const [{ spec: deployment }] = csv().spec.install.spec.deployments
+    expect(deployment.template.spec).toMatchObject({
+      serviceAccountName: 'fairlead-shop',
+      automountServiceAccountToken: false,
+      volumes: [
+        {
+          projected: {
+            sources: [
+              { secret: { name: 'provider', optional: true, items: [{ key: 'token', path: 'token' }] } },
+              { serviceAccountToken: { audience: 'cloud.test', path: 'cloud' } },
+            ],
+          },
+        },
+      ],
+      containers: [{ volumeMounts: [{ mountPath: '/var/run/fairlead/config', readOnly: true }] }],
+    })
+    expect(manifests().map(({ kind }) => kind)).not.toContain('Role')
   })
 
   it('names the platform as what it needs, for OLM and for people', () => {

@@ -409,6 +409,28 @@ describe('a chart of functions of a user', () => {
   })
 })
 
+it('a chart gives a function in a dispatcher the rights to its configuration, and one over HTTP none', async () => {
+  const to = join(dir, 'configured')
+  const args = [
+    '--to',
+    to,
+    '--image',
+    'r.example.com/ops:1',
+    '--module',
+    'x.ts',
+    '--name',
+    'ops',
+    '--chart-version',
+    '1.2.3',
+  ]
+  const { code, stderr } = await command(['generate', 'chart', '-f', 'test/e2e/config-function.ts', ...args])
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+  const ofConfig = async (...sets: string[]) =>
+    (await rendered(to, ...sets)).map(titleOf).filter((title) => title.endsWith('-external'))
+  expect(await ofConfig()).toEqual(['Role fairlead-keyed-external', 'RoleBinding fairlead-keyed-external'])
+  expect(await ofConfig('--set', 'functions.keyed.url=http://keyed.fns.svc')).toEqual([])
+})
+
 describe('charts', () => {
   it.each([CHART, FUNCTIONS_CHART])('%s is found in order by helm lint', async (chart) => {
     expect(await helm(['lint', '--strict', chart, ...SYSTEM])).toContain('0 chart(s) failed')

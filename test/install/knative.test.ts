@@ -65,4 +65,32 @@ describe('the Knative Service of a function', () => {
       'at',
     ])
   })
+
+  it('has the configuration of the function in a volume, and an account without rights where that has a token', () => {
+    const config = [
+      { name: 'token', secret: { name: 'provider', key: 'key' } },
+      { name: 'zone', configMap: { name: 'zones', key: 'zone' } },
+    ]
+    const external = { config, read: () => null, perform: () => undefined }
+    const spec = made({ ...at, external })[0].spec.template.spec
+    const optional = { optional: true }
+    const sources = [
+      { secret: { name: 'provider', items: [{ key: 'key', path: 'token' }], ...optional } },
+      { configMap: { name: 'zones', items: [{ key: 'zone', path: 'zone' }], ...optional } },
+    ]
+    expect(spec).toMatchObject({ volumes: [{ name: 'config', projected: { sources } }] })
+    const mount = { name: 'config', mountPath: '/var/run/fairlead/config', readOnly: true }
+    expect(spec.containers).toMatchObject([{ volumeMounts: [mount] }])
+    expect(spec).not.toHaveProperty('serviceAccountName')
+
+    const withToken = { ...external, config: [...config, { name: 'cloud', audience: 'cloud.test' }] }
+    const objects = knativeManifests({ ...at, external: withToken }, { image: 'x', namespace: 'fns', modules: [] })
+    expect(objects).toMatchObject([
+      { kind: 'ServiceAccount', metadata: { name: 'at-function', namespace: 'fns' } },
+      { kind: 'Service', spec: { template: { spec: { serviceAccountName: 'at-function' } } } },
+      { kind: 'Reconciler' },
+    ])
+    const text = JSON.stringify(objects)
+    expect(text).toContain('{"serviceAccountToken":{"audience":"cloud.test","expirationSeconds":3600,"path":"cloud"}}')
+  })
 })

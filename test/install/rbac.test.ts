@@ -38,7 +38,7 @@ const rights = (role: KubeObject | undefined): string[] =>
 
 describe('the rights of a function', () => {
   const ofPlatform = ['bridge', 'dispatcher', 'common', 'console', 'console-own', 'console-events', 'console-reader']
-  const ofFunctions = ['shop-watch', 'shop-inspect', 'shop-related', 'shop-impersonate']
+  const ofFunctions = ['shop-watch', 'shop-inspect', 'shop-related', 'shop-impersonate', 'shop-external']
 
   it.each([...ofPlatform, 'console-operator', ...ofFunctions])(
     'are never those of somebody else by its name: %s is refused',
@@ -83,6 +83,35 @@ describe('the rights of a function', () => {
       'bind clusterroles=admin,edit',
       'bind roles=reader',
     ])
+  })
+
+  it('read the values of its configuration by their names alone, in the namespace of its account, and not over HTTP', () => {
+    const external = {
+      config: [
+        { name: 'token', secret: { name: 'provider', key: 'token' } },
+        { name: 'user', secret: { name: 'provider', key: 'user' } },
+        { name: 'zone', configMap: { name: 'zones', key: 'zone' } },
+        { name: 'cloud', audience: 'sts.amazonaws.com' },
+      ],
+      read: () => null,
+      perform: () => undefined,
+    }
+    const serviceAccount = { name: 'shop', namespace: 'team' }
+    const one = shop({ external, serviceAccount, related: [] })
+    const ofConfig = find(functionRbac(one), 'Role', 'fairlead-shop-external')
+    expect(ofConfig.map(({ metadata }) => metadata.namespace)).toEqual(['team'])
+    expect(rights(ofConfig[0])).toEqual([
+      'get secrets=provider',
+      'get configmaps=zones',
+      'create serviceaccounts/token=shop',
+    ])
+    expect(find(functionRbac(one), 'RoleBinding', 'fairlead-shop-external')).toMatchObject([
+      { roleRef: { kind: 'Role' }, subjects: [serviceAccount] },
+    ])
+    const others = functionRbac(one).filter(({ metadata }) => metadata.name !== 'fairlead-shop-external')
+    expect(others.flatMap(rights).filter((right) => /secrets|token/.test(right))).toEqual([])
+    const overHttp = functionRbac({ ...one, spec: { ...one.spec, invoke: { http: { url: 'http://shop.team.svc' } } } })
+    expect(overHttp.filter(({ kind }) => kind === 'Role')).toEqual([])
   })
 
   it('end before the status of objects that are another controller’s', () => {

@@ -2,7 +2,18 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
 import { functionRbac, install, planUninstall, uninstall } from '#install'
 import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
-import { ConfigMap, Job, manifest, Pod, type Reconciler, reconciler, resource, Secret, z } from '#sdk'
+import {
+  type ConfigDeclaration,
+  ConfigMap,
+  Job,
+  manifest,
+  Pod,
+  type Reconciler,
+  reconciler,
+  resource,
+  Secret,
+  z,
+} from '#sdk'
 import { RECONCILER_LABEL } from '#spec'
 import { borrowCluster } from '../support/borrowed.ts'
 import { randomFrom } from '../support/random.ts'
@@ -12,6 +23,7 @@ const RBAC = { group: 'rbac.authorization.k8s.io', version: 'v1' }
 const KINDS = {
   ClusterRole: { ...RBAC, resource: 'clusterroles' },
   ClusterRoleBinding: { ...RBAC, resource: 'clusterrolebindings' },
+  Role: { ...RBAC, resource: 'roles' },
   RoleBinding: { ...RBAC, resource: 'rolebindings' },
   ServiceAccount: { group: '', version: 'v1', resource: 'serviceaccounts' },
 }
@@ -59,6 +71,11 @@ function anyDeclaration(name: Name, random: () => number): Reconciler {
     { name: 'shared', namespace: SYSTEM },
   )
   const writes = someOf('Metadata', 'Deletion')
+  const config = someOf<ConfigDeclaration>(
+    { name: 'token', secret: { name: oneOf('one', 'two'), key: 'token' } },
+    { name: 'zone', configMap: { name: 'one', key: 'zone' } },
+    { name: 'cloud', audience: 'cloud.test' },
+  )
   return declared(name, {
     owns: someOf(ConfigMap, Job),
     related: someOf<object>({ ...Secret, within: 'Cluster' }, { ...Pod, namespacePath: 'status.namespace' }),
@@ -66,6 +83,7 @@ function anyDeclaration(name: Name, random: () => number): Reconciler {
     ...(namespaces && { namespaces }),
     ...(serviceAccount && { serviceAccount }),
     ...(random() < 0.3 && { finalize: () => undefined }),
+    ...(config.length > 0 && { external: { config, read: () => null, perform: () => undefined } }),
   })
 }
 

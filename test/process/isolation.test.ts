@@ -17,7 +17,7 @@ const line = (fields: object, message: string) => {
 }
 const log: RunLog = { debug: line, info: line, warn: line, error: line }
 
-function doing(does: string, signal = new AbortController().signal, invoke = apart, suspect = true) {
+function doing(does: string, signal = new AbortController().signal, invoke = apart, suspect = true, more: object = {}) {
   const object = {
     apiVersion: 'test.fairlead.dev/v1',
     kind: 'Naughty',
@@ -25,7 +25,7 @@ function doing(does: string, signal = new AbortController().signal, invoke = apa
     spec: { does },
   }
   const input: RunInput = { object, owned: {}, related: {}, attempt: 2, now: '2030-01-01T00:00:00Z', finalizing: false }
-  return invoke(input, { signal, log, suspect })
+  return invoke(input, { signal, log, suspect, ...more })
 }
 
 it('a function in a process of its own gives the outcome that it gives elsewhere, and its log', async () => {
@@ -60,6 +60,13 @@ it('the next call is made in the same process where the call before it has close
   const before = await tell()
   for (const _ of Array(3)) expect(await doing('close a connection')).toEqual({ status: { phase: 'DONE' } })
   expect(await tell()).toEqual(before)
+})
+
+it('a process that has received the configuration of a function makes no other call', async () => {
+  const withConfig = () =>
+    doing('tell its process', new AbortController().signal, apart, true, { config: { token: 'of one function' } })
+  const before = await withConfig()
+  expect(await doing('tell its process')).not.toEqual(before)
 })
 
 it('a call whose signal has been given is not made', async () => {

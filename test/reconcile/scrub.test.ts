@@ -1,7 +1,8 @@
 import { hash } from 'node:crypto'
 import { inspect } from 'node:util'
 import { describe, expect, it } from 'vitest'
-import { scrubbedError, scrubber } from '../../reconcile/scrub.ts'
+import { scrubbedError } from '#contracts'
+import { scrubber } from '../../reconcile/scrub.ts'
 
 const base64 = (text: string) => Buffer.from(text).toString('base64')
 const secret = (fields: object) => ({ apiVersion: 'v1', kind: 'Secret', metadata: { name: 'name-of-it' }, ...fields })

@@ -92,6 +92,7 @@ const REFUSALS: Record<string, ToStep> = {
     ),
   RunTimeoutError: thenRetry('Let the function answer within timeoutSeconds, or give it more time'),
   ExternalReadFailed: thenRetry('Mend the external system, or how the function reaches it'),
+  ConfigMissing: thenRetry('Create what the message names'),
   EffectFailed: thenRetry('Mend the external system, or how the function reaches it'),
 }
 

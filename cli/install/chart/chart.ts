@@ -3,7 +3,7 @@ import { join, relative } from 'node:path'
 import type { KubeObject } from '#contracts'
 import { definitionsOf, manifest, type Reconciler } from '#sdk'
 import { SHARD_LABEL } from '#spec'
-import { consoleRbac, consoleWritesRbac, functionPolicies, functionRbac, platformRbac } from '../rbac.ts'
+import { configRoleOf, consoleRbac, consoleWritesRbac, functionPolicies, functionRbac, platformRbac } from '../rbac.ts'
 import { reconcilerCrd } from '../reconciler.ts'
 import { ratesOf, withTeams } from './teams.ts'
 import {
@@ -451,15 +451,20 @@ async function templateOf(one: Reconciler): Promise<string> {
     '{{- end }}',
   )
   const metadata = { ...reconciler.metadata, labels }
+  const isOfConfig = ({ metadata }: KubeObject) => metadata.name === configRoleOf(one.name)
+  const rights = functionRbac(reconciler)
+  const ofConfig = rights.filter(isOfConfig)
   const objects = [
-    ...functionRbac(reconciler),
+    ...rights.filter((object) => !isOfConfig(object)),
     ...functionPolicies(one),
     { ...reconciler, metadata, spec: { ...reconciler.spec, invoke } },
   ]
+  // A function over HTTP has its configuration in its pod.
+  const config = ofConfig.length === 0 ? '' : `---\n${await template.render(ofConfig, `not ${values}.url`)}`
   const definitions = definitionsOf([one])
   const kinds = definitions.length === 0 ? '' : `---\n${await definitionTemplates(definitions)}`
   const guards = definitions.map(({ metadata }) => guardOf(one.name, metadata.name, values)).join('')
-  return `{{- if ${values}.enabled }}\n${await template.render(objects)}${kinds}{{- end }}\n${guards}`
+  return `{{- if ${values}.enabled }}\n${await template.render(objects)}${config}${kinds}{{- end }}\n${guards}`
 }
 
 /**

@@ -3,7 +3,7 @@
  * quickly.
  */
 import { inspect } from 'node:util'
-import { type FunctionInput, placeOf } from '#contracts'
+import { type FunctionInput, placeOf, type RunContext } from '#contracts'
 
 export interface Isolated {
   /** The number of the call, unique in its process. */
@@ -12,6 +12,7 @@ export interface Isolated {
   files: readonly string[]
   reconciler: string
   input: FunctionInput
+  config: RunContext['config']
 }
 
 /** An error of a function, reduced to the parts that can be sent to another process. */

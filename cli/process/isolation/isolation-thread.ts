@@ -8,7 +8,7 @@ import { COMES_TO_REST_MS, type FromFunction, type Isolated, thrownBy } from './
 
 const tell = (message: FromFunction) => parentPort?.postMessage(message)
 
-async function call({ id, files, reconciler, input }: Isolated): Promise<void> {
+async function call({ id, files, reconciler, input, config }: Isolated): Promise<void> {
   const logAs = (level: keyof RunLog) => (fields: object, message: string) =>
     tell({ kind: 'log', id, level, fields: JSON.parse(JSON.stringify(fields)) as object, message })
   const log: RunLog = { debug: logAs('debug'), info: logAs('info'), warn: logAs('warn'), error: logAs('error') }
@@ -18,7 +18,8 @@ async function call({ id, files, reconciler, input }: Isolated): Promise<void> {
     const found = own ?? (await namableFunctions([])).find(isCalled)
     if (found === undefined) throw new Error(`no function ${reconciler} in ${files.join(', ') || 'Fairlead'}`)
     // The signal is never aborted: the end of the run ends the process.
-    const answer = await toInvoke(found)(input, { signal: new AbortController().signal, log, suspect: true })
+    const { signal } = new AbortController()
+    const answer = await toInvoke(found)(input, { signal, log, suspect: true, ...(config && { config }) })
     tell({ kind: 'answer', id, answer, leftBehind: !isAtRest() })
   } catch (error) {
     tell({ kind: 'error', id, error: thrownBy(error) })
