@@ -53,6 +53,14 @@ export class ServerClock {
     return this.#error === Number.POSITIVE_INFINITY ? undefined : time
   }
 
+  /** Returns two times between which the server's clock is. Undefined: as sure(). */
+  range(): { earliest: number; latest: number } | undefined {
+    const moment = this.moment()
+    if (this.#error === Number.POSITIVE_INFINITY) return undefined
+    const error = this.#error + DRIFT * (moment - this.#measuredAt)
+    return { earliest: this.timeOf(moment) - error, latest: this.timeOf(moment) + error }
+  }
+
   /** Returns a moment that timeOf() converts to the server's time later, when the offset may be known better. */
   moment(): number {
     const moment = this.#local()

@@ -130,7 +130,7 @@ const isStored = async (js: JetStream, stream: string, sequence: number): Promis
  * Maps an error to an answer, after a pause if the machine will ask again. Rethrows errors that no repetition can
  * resolve.
  */
-async function answerTo(error: unknown, random: () => number): Promise<Answer> {
+export async function answerTo(error: unknown, random: () => number): Promise<Answer> {
   if (isWrongSequence(error)) return { kind: 'conflict' }
   if (error instanceof JetStreamError && error.errCode === ERR.publishInFlight) {
     await sleep(1 + 4 * random())

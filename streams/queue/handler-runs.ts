@@ -50,13 +50,15 @@ export class HandlerRuns {
     for (const run of this.#leased) run.takeBack()
   }
 
-  async run(key: string, held: HeldKey, claim: KeyClaim, isDraining: boolean): Promise<void> {
+  /** Runs a key that this process holds, or queues it again if the run may not begin. */
+  async run(key: string, held: HeldKey, claim: KeyClaim, mayBegin: boolean | Promise<boolean>): Promise<void> {
     const { reconciler, onFinished } = this.#options
     const { message } = claim
     const enqueuedAt = this.#deps.clock.dateOf(queuedAt(this.#deps, claim))
     const fired = dueAt(claim) !== undefined
     const run = new LeasedKey(this.#deps, reconciler, key, held, { fired, enqueuedAt })
-    if (isDraining) return void (await run.end(() => HANDBACK))
+    const begins = mayBegin === true || (await mayBegin)
+    if (!begins || run.signal.aborted) return void (await run.end(() => HANDBACK))
     if (message && isWatchdog(message) && run.suspect) return this.#postpone(run)
     this.#leased.add(run)
     this.#current.set(key, run)

@@ -1,184 +1,314 @@
-import { ERR, isWrongSequence, JetStreamError } from '#nats'
-import { measured, type QueueDeps } from './core.ts'
+import { setImmediate as endOfTurn } from 'node:timers/promises'
+import { Serial } from '#primitives'
+import { answerTo, measured, type QueueDeps } from './core.ts'
 import type { RunRate } from './types.ts'
-import { rateFrom, rateMessage } from './wire.ts'
+import { limitedMessage, type RateState, rateFrom, rateMessage } from './wire.ts'
 
-/** A permitted run begins within this time, or it does not begin: its key is queued again. */
+/** The least time within which a run begins after its permit. */
 export const VALID_MS = 200
-/** How far the estimates of the server's clock may be apart in two processes: a round trip to NATS. */
-const CLOCKS_MS = 20
-const LATE_MS = VALID_MS + CLOCKS_MS
+/** The most such time, when NATS is slow. */
+const MOST_VALID_MS = 2000
+/** No run begins later than this after its permit, whatever the errors of the clocks. */
+export const MOST_LATE_MS = 5000
 /** Permits are taken for this time at most, so that the other processes get some. */
 const SHARE_MS = 500
 /** A process asks not more often than this while no run is permitted. */
 const LEAST_WAIT_MS = 25
+/** How long a message shows that a worker waits for its rate. */
+const SHOWN_MS = 30_000
 
-export type Permission = { permitted: number; usedUntil: number } | { againMs: number }
+export interface Ask {
+  wanted: number
+  /** The server's time, or an earlier one. */
+  now: number
+  /** The server's time after which none of the runs begins, or a later one. */
+  beginBy: number
+}
+
+export type Permission = { permitted: number; state: RateState } | { againMs: number }
 
 /**
- * Permits up to `wanted` runs to begin within VALID_MS. `usedUntil` is the whole state of a rate: the server's time at
- * which all runs that were permitted are paid for, at perSecond. The time by which a run may begin later than it was
- * permitted counts as if it was used, so that late runs do not meet those that follow.
+ * Permits up to `wanted` runs, so that in any W seconds at most perSecond × W + burst runs begin, whenever each of them
+ * begins between `now` and `beginBy`: for the runs that follow it counts as late as possible, and for those before as
+ * early as possible. Returns the state that has to be stored before they begin.
  */
 export function permit(
-  { usedUntil, now, wanted }: { usedUntil: number; now: number; wanted: number },
+  { usedUntil, storedAt }: RateState,
+  { wanted, now, beginBy }: Ask,
   { perSecond, burst = Math.max(2, Math.ceil(perSecond)) }: Pick<RunRate, 'perSecond' | 'burst'>,
 ): Permission {
   const each = 1000 / perSecond
-  // Only a small burst has no room for late runs: then each request for permits costs time.
-  const price = Math.max(0, LATE_MS - (burst - 1) * each)
-  const most = burst * each + 2 * price - LATE_MS
-  // It is later only if the rate was lower, or the server's clock was set back.
-  const used = Math.min(Math.max(usedUntil, now), now + most)
-  const room = most - price - (used - now)
+  const capacity = burst * each
+  // More was used only if the rate was another one. If the server's clock was set back since, nothing is known.
+  const most = storedAt > now + MOST_LATE_MS ? now : storedAt + capacity + MOST_LATE_MS
+  const used = Math.max(now, Math.min(usedUntil, most))
+  const room = now + capacity - used
   const share = Math.max(1, Math.floor(SHARE_MS / each))
   // Rounding errors must not cost a run of the burst.
   const permitted = Math.min(wanted, share, Math.floor(room / each + 1e-6))
   if (permitted < 1) return { againMs: Math.max(LEAST_WAIT_MS, each - room) }
-  return { permitted, usedUntil: used + permitted * each + price }
+  return { permitted, state: { usedUntil: Math.max(used, beginBy) + permitted * each, storedAt: now } }
 }
 
-/** One rate, as a process asks for its permits. Each is a compare-and-set of one message in the queue's stream. */
+interface Terms {
+  validMs: number
+  signal: AbortSignal
+}
+
+/** Runs that were charged for in one step. */
+interface Charge {
+  /** The number of them that do not begin and that the stored state still has. */
+  unused: number
+}
+
+/** One rate, as a process uses it. Each change is a compare-and-set of one message in the queue's stream. */
 class SharedRate {
   readonly #deps: QueueDeps
   readonly #rate: RunRate
-  /** The message, as this process has seen it last. It can only be used for longer by now. */
-  #known: { sequence: number; usedUntil: number } | undefined
+  /** The message, as this process has seen it last, and the charge that it was stored for, if that was here. */
+  #known: (RateState & { sequence: number; charge?: Charge }) | undefined
+  readonly #changes = new Serial()
 
   constructor(deps: QueueDeps, rate: RunRate) {
     this.#deps = deps
     this.#rate = rate
   }
 
-  async ask(wanted: number, signal: AbortSignal): Promise<{ permitted: number; until: number } | { againMs: number }> {
-    const { js, names, clock } = this.#deps
-    for (;;) {
-      const known = (this.#known ??= await this.#read())
-      const now = clock.sure() ?? (await measured(this.#deps, { signal }))
-      const answer = permit({ usedUntil: known.usedUntil, now, wanted }, this.#rate)
-      if ('againMs' in answer) return answer
-      this.#known = undefined
-      try {
-        const { subject, headers } = rateMessage(
-          this.#rate,
-          { usedUntil: answer.usedUntil, now, after: known.sequence },
-          names,
-        )
-        const { sequence } = await js.publish(subject, '', headers)
-        this.#known = { sequence, usedUntil: answer.usedUntil }
-        return { permitted: answer.permitted, until: now + VALID_MS }
-      } catch (error) {
-        // Another process was first. An unknown end counts as if the runs had begun.
-        if (!isWrongSequence(error) && !isInFlight(error)) throw error
-        if (signal.aborted) return { againMs: LEAST_WAIT_MS }
+  /** The number of runs that are permitted now, as far as this process knows. */
+  get expected(): number {
+    if (this.#known === undefined) return 1
+    const now = this.#deps.clock.now()
+    const answer = permit(this.#known, { wanted: Number.POSITIVE_INFINITY, now, beginBy: now }, this.#rate)
+    return 'againMs' in answer ? 0 : answer.permitted
+  }
+
+  /** Returns what is permitted now. Charges nothing. */
+  async ask(wanted: number, { validMs, signal }: Terms): Promise<Permission> {
+    const known = (this.#known ??= await this.#read(signal))
+    const { clock } = this.#deps
+    let range = clock.range()
+    for (; range === undefined; range = clock.range()) await measured(this.#deps, { signal })
+    return permit(known, { wanted, now: range.earliest, beginBy: range.latest + validMs }, this.#rate)
+  }
+
+  /** Charges for so many runs. Undefined: fewer are permitted by now. */
+  charge(runs: number, terms: Terms): Promise<Charge | undefined> {
+    return this.#changes.run(async () => {
+      for (;;) {
+        const answer = await this.ask(runs, terms)
+        if ('againMs' in answer || answer.permitted < runs) return undefined
+        const charge = { unused: 0 }
+        if (await this.#store(answer.state, charge)) return charge
       }
+    })
+  }
+
+  /** Takes back what was charged for runs that do not begin. Does nothing if anything was charged for since. */
+  giveBack(charge: Charge, runs: number): Promise<void> {
+    charge.unused += runs
+    return this.#changes.run(async () => {
+      const known = this.#known
+      const usedMs = (charge.unused * 1000) / this.#rate.perSecond
+      charge.unused = 0
+      if (known?.charge !== charge || usedMs === 0) return
+      // What cannot be given back is lost.
+      await this.#store({ ...known, usedUntil: known.usedUntil - usedMs }, charge).catch(() => false)
+    })
+  }
+
+  /** Returns whether the state was stored. An unknown end counts as if the runs had begun. */
+  async #store(state: RateState, charge: Charge): Promise<boolean> {
+    const { js, names, random } = this.#deps
+    const after = this.#known?.sequence ?? 0
+    const { subject, payload, headers } = rateMessage(this.#rate.name, { ...state, after }, names)
+    try {
+      const { sequence } = await js.publish(subject, payload, headers)
+      this.#known = { ...state, sequence, charge }
+      return true
+    } catch (error) {
+      this.#known = undefined
+      await answerTo(error, random)
+      return false
     }
   }
 
-  async #read(): Promise<{ sequence: number; usedUntil: number }> {
-    const { js, names } = this.#deps
-    const message = await js.lastOf(names.stream, names.rate(this.#rate.name))
-    return { sequence: message?.sequence ?? 0, usedUntil: message ? rateFrom(message).usedUntil : 0 }
+  async #read(signal: AbortSignal): Promise<RateState & { sequence: number }> {
+    const { js, names, random } = this.#deps
+    for (;;) {
+      signal.throwIfAborted()
+      try {
+        const message = await js.lastOf(names.stream, names.rate(this.#rate.name))
+        return message
+          ? { ...rateFrom(message), sequence: message.sequence }
+          : { usedUntil: 0, storedAt: 0, sequence: 0 }
+      } catch (error) {
+        await answerTo(error, random)
+      }
+    }
   }
 }
 
-const isInFlight = (error: unknown): boolean => error instanceof JetStreamError && error.errCode === ERR.publishInFlight
+/** The right to begin one run. */
+export interface Permit {
+  readonly askedAt: number
+  /** The server's time until which the run may begin. */
+  readonly until: number
+  /** What each rate has charged for it and for the other runs of the same step. */
+  readonly charges: readonly Charge[]
+}
 
 /**
- * The permits of one worker. It asks for one when a key is in its hand, so that no permit is lost on an idle queue, and
- * for as many more as it knows keys. If none is permitted, it takes no keys for the time that the rate needs. A permit
- * that is not used, because its process died or another one was quicker, is lost after VALID_MS.
+ * The permits of one worker. It asks when keys are in its hand, for as many as there are, so that no permit is taken
+ * without a key. If none is permitted, it takes no keys for the time that the rate needs. A permit that is not used is
+ * given back, unless another process has got a permit since or this process dies.
  */
 export class RunPermits {
   readonly #deps: QueueDeps
+  readonly #reconciler: string
   readonly #rates: readonly SharedRate[]
-  readonly #known: () => number
   readonly #opens: () => void
   readonly #ended = new AbortController()
-  #left = 0
-  #until = 0
-  #closedUntil = 0
+  readonly #granted: Permit[] = []
+  /** The number of keys in hand that wait for a permit. */
+  #waiting = 0
   #asking: Promise<void> | undefined
+  #closedUntil = 0
   #timer: NodeJS.Timeout | undefined
+  #shownAt = Number.NEGATIVE_INFINITY
+  /** The sequence of the message that shows the wait. */
+  #shown: Promise<number | undefined> = Promise.resolve(undefined)
+  /** The time that the last runs needed from the request for a permit until they began. */
+  #neededMs = 0
   #begun = 0
 
-  /** `known` returns the number of keys that are known to wait. `opens` is called when runs may be permitted again. */
-  constructor(
-    deps: QueueDeps,
-    rates: readonly RunRate[],
-    { known, opens }: { known: () => number; opens: () => void },
-  ) {
+  /** `opens` is called when keys may be taken again. */
+  constructor(deps: QueueDeps, reconciler: string, rates: readonly RunRate[], opens: () => void) {
     this.#deps = deps
+    this.#reconciler = reconciler
     this.#rates = rates.map((rate) => new SharedRate(deps, rate))
-    this.#known = known
     this.#opens = opens
   }
 
-  /** The number of keys to take now, of which low ones if changes wait too: a quarter. */
+  /** The number of further keys to take now, of which low ones if changes wait too: a quarter. */
   get free(): { all: number; low: number } {
-    const all = this.#all
+    const expected = Math.max(1, Math.min(...this.#rates.map((rate) => rate.expected)))
+    const all = this.#isClosed ? 0 : Math.max(0, expected - this.#waiting)
     return { all, low: Math.floor((all + (this.#begun % 4)) / 4) }
   }
 
-  /** Returns the server's time until which one run may begin. Undefined: none may begin now. */
-  async take(): Promise<number | undefined> {
-    for (;;) {
-      const now = this.#deps.clock.now()
-      if (this.#isValid(now)) {
-        this.#left--
-        this.#begun++
-        return this.#until
+  /** Undefined: no run may begin now. */
+  async take(): Promise<Permit | undefined> {
+    this.#waiting++
+    try {
+      for (;;) {
+        const permit = this.#granted.shift()
+        if (permit !== undefined) {
+          this.#begun++
+          return permit
+        }
+        if (this.#ended.signal.aborted || this.#isClosed) return undefined
+        this.#asking ??= this.#ask().finally(() => {
+          this.#asking = undefined
+        })
+        await this.#asking
       }
-      if (now < this.#closedUntil || this.#ended.signal.aborted) return undefined
-      this.#asking ??= this.#ask().finally(() => {
-        this.#asking = undefined
-      })
-      await this.#asking
+    } finally {
+      this.#waiting--
     }
   }
 
-  end(): void {
+  /** Returns whether a run may begin now. Exchanges a permit that is too late. */
+  mayBegin(permit: Permit): boolean | Promise<boolean> {
+    const now = this.#deps.clock.now()
+    this.#neededMs = Math.max(Math.min(now - permit.askedAt, MOST_VALID_MS), this.#neededMs / 2)
+    return now <= permit.until || this.#exchange(permit)
+  }
+
+  async #exchange(late: Permit): Promise<boolean> {
+    const fields = { reconciler: this.#reconciler, neededMs: Math.round(this.#neededMs) }
+    this.#deps.log.debug(fields, 'the permit of a run came too late: asking for another one')
+    await this.giveBack(late)
+    // The error of a request shows at the next key. This one is leased, and goes back to the queue.
+    const permit = await this.take().catch(() => undefined)
+    return permit !== undefined && this.mayBegin(permit)
+  }
+
+  /** Gives back a permit whose run does not begin. */
+  giveBack({ charges }: Permit): Promise<void> {
+    return this.#takeBack(charges, 1)
+  }
+
+  /** Call when no key is taken any more. */
+  async end(): Promise<void> {
     this.#ended.abort(new Error('the worker has drained'))
     clearTimeout(this.#timer)
+    const sequence = await this.#shown
+    if (sequence !== undefined) await this.#deps.js.remove(this.#deps.names.stream, sequence).catch(() => undefined)
   }
 
-  get #all(): number {
-    const now = this.#deps.clock.now()
-    if (this.#isValid(now)) return this.#left
-    return now < this.#closedUntil || this.#asking !== undefined ? 0 : 1
+  get #isClosed(): boolean {
+    return this.#deps.clock.now() < this.#closedUntil
   }
 
-  #isValid(now: number): boolean {
-    return this.#left > 0 && now < this.#until
-  }
-
-  /** Asks one rate after the other for as many as the one before permits. */
   async #ask(): Promise<void> {
-    let wanted = 1 + this.#known()
-    let end = Number.POSITIVE_INFINITY
-    for (const rate of this.#rates) {
-      const answer = await rate.ask(wanted, this.#ended.signal)
-      if ('againMs' in answer) return this.#close(answer.againMs)
-      wanted = answer.permitted
-      end = Math.min(end, answer.until)
+    // Keys that arrive in the same turn are asked for together.
+    await endOfTurn()
+    try {
+      await this.#grant()
+    } catch (error) {
+      if (!this.#ended.signal.aborted) throw error
     }
-    this.#left = wanted
-    this.#until = end
-    if (wanted > 1) this.#opens()
+  }
+
+  async #grant(): Promise<void> {
+    const validMs = Math.min(MOST_VALID_MS, Math.max(VALID_MS, 2 * this.#neededMs))
+    const terms = { validMs, signal: this.#ended.signal }
+    let runs = this.#waiting
+    // Nothing is charged before all rates permit it.
+    for (const rate of this.#rates) {
+      const answer = await rate.ask(runs, terms)
+      if ('againMs' in answer) return this.#close(answer.againMs)
+      runs = answer.permitted
+    }
+    const askedAt = this.#deps.clock.now()
+    const charges: Charge[] = []
+    for (const rate of this.#rates) {
+      const charge = await rate.charge(runs, terms)
+      if (charge === undefined) return this.#takeBack(charges, runs)
+      charges.push(charge)
+    }
+    for (let run = 0; run < runs; run++) this.#granted.push({ askedAt, until: askedAt + validMs, charges })
+    this.#opens()
+  }
+
+  async #takeBack(charges: readonly Charge[], runs: number): Promise<void> {
+    for (const [index, charge] of charges.entries()) await this.#rates[index]?.giveBack(charge, runs)
   }
 
   #close(ms: number): void {
+    if (this.#ended.signal.aborted) return
     this.#closedUntil = this.#deps.clock.now() + ms
-    clearTimeout(this.#timer)
-    this.#timer = setTimeout(this.#opens, Math.ceil(ms)).unref()
+    this.#wait()
   }
-}
 
-/** Returns whether a rate keeps a Reconciler from beginning runs, so that its processes ask for no keys. */
-export async function isLimited({ js, names, clock }: QueueDeps, reconciler: string): Promise<boolean> {
-  for await (const message of js.scan(names.stream, names.rate('*'))) {
-    const { usedUntil, limits } = rateFrom(message)
-    if (limits.includes(reconciler) && usedUntil > clock.now()) return true
+  #wait(): void {
+    this.#show()
+    clearTimeout(this.#timer)
+    const leftMs = Math.ceil(this.#closedUntil - this.#deps.clock.now())
+    const next = () => (this.#isClosed ? this.#wait() : this.#opens())
+    this.#timer = setTimeout(next, Math.min(leftMs, SHOWN_MS / 2)).unref()
   }
-  return false
+
+  /** Shows that a worker is there, although it has no request for keys in NATS. */
+  #show(): void {
+    const now = performance.now()
+    if (now - this.#shownAt < SHOWN_MS / 3) return
+    this.#shownAt = now
+    const { js, names, worker } = this.#deps
+    const { subject, payload, headers } = limitedMessage(names.limited(this.#reconciler, worker), SHOWN_MS)
+    this.#shown = js.publish(subject, payload, headers).then(
+      ({ sequence }) => sequence,
+      () => undefined,
+    )
+  }
 }

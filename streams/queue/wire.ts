@@ -59,6 +59,10 @@ export class Names {
 
   done = (reconciler: string, worker: string): string => `${this.#root}done.${reconcilerPart(reconciler)}.${worker}`
 
+  /** The subject of a message that shows that a worker waits for its rate. `*`: of any worker. */
+  limited = (reconciler: string, worker: string): string =>
+    `${this.#root}done.${reconcilerPart(reconciler)}.${worker}.limited`
+
   /**
    * Returns the subject of a schedule that shows how far the server is, and the subject where the server publishes its
    * firing.
@@ -145,29 +149,41 @@ export interface Address {
   worker: string
 }
 
+/** The state of a rate of runs. Times are the server's. */
+export interface RateState {
+  /** When all runs that were permitted are paid for, at perSecond. */
+  usedUntil: number
+  storedAt: number
+}
+
 /** The state of a rate, if its message has not changed since. It expires when the rate is long unused. */
 export function rateMessage(
-  { name, limits }: { name: string; limits: readonly string[] },
-  { usedUntil, now, after }: { usedUntil: number; now: number; after: number },
+  name: string,
+  { usedUntil, storedAt, after }: RateState & { after: number },
   names: Names,
 ): WireMessage {
-  const ttl = Math.ceil((usedUntil - now) / 1000) + RATE_TTL_S
+  const ttl = Math.max(0, Math.ceil((usedUntil - storedAt) / 1000)) + RATE_TTL_S
   const headers = {
     [USED_UNTIL]: usedUntil.toFixed(3),
-    [LIMITS]: limits.join(','),
     'Nats-TTL': `${ttl}s`,
     'Nats-Expected-Last-Subject-Sequence': after,
   }
   return { subject: names.rate(name), headers, payload: '' }
 }
 
-export const rateFrom = ({ headers }: StoredMessage): { usedUntil: number; limits: string[] } => ({
-  usedUntil: Number(headers[USED_UNTIL] ?? 0),
-  limits: headers[LIMITS]?.split(',') ?? [],
+export const rateFrom = ({ headers, storedAt }: StoredMessage): RateState => ({
+  usedUntil: Number(headers[USED_UNTIL]) || 0,
+  storedAt,
+})
+
+/** Shows for this time that a worker waits for its rate. */
+export const limitedMessage = (subject: string, ms: number): WireMessage => ({
+  subject,
+  headers: { 'Nats-TTL': `${ms / 1000}s` },
+  payload: '',
 })
 
 const USED_UNTIL = 'Fairlead-Used-Until'
-const LIMITS = 'Fairlead-Limits'
 const RATE_TTL_S = 600
 
 /** Expiry of a release. A release has no content; the stream keeps one such message per worker for this long. */

@@ -16,7 +16,6 @@ import { Janitor, Overdue, StuckTokens } from './janitor.ts'
 import { backlogOf, depthOf, entriesOf, listEntries } from './list.ts'
 import { clockTolerance } from './machine.ts'
 import { type Causes, type Io, LANES, type Lane, type Token } from './record.ts'
-import { isLimited } from './run-rate.ts'
 import { ProcessSlots } from './slots.ts'
 import type { Announced, Backlog, Depth, Entry, KeyOf, QueueObserver, Safety, ServeOptions, Worker } from './types.ts'
 import { demandKey, Names, tokenFrom } from './wire.ts'
@@ -224,7 +223,8 @@ class JetStreamQueue implements WorkQueue {
   async isServed(reconciler: string): Promise<boolean> {
     const { js, names } = this.#deps
     if ((await waitingRequests(js, names, reconciler)) > 0) return true
-    return (await depthOf(this.#deps, reconciler)).running > 0 || isLimited(this.#deps, reconciler)
+    if ((await depthOf(this.#deps, reconciler)).running > 0) return true
+    return (await js.lastOf(names.stream, names.limited(reconciler, '*'))) !== undefined
   }
 
   async *list({ limit = Number.POSITIVE_INFINITY, ...which }: ListOptions = {}): AsyncGenerator<Entry> {

@@ -6,7 +6,7 @@ import type { Janitor } from './janitor.ts'
 import { LaneInHand } from './lane.ts'
 import type { HeldKey } from './machine.ts'
 import { type Causes, isTriggered, type KeyRecord, type Lane } from './record.ts'
-import { RunPermits } from './run-rate.ts'
+import { type Permit, RunPermits } from './run-rate.ts'
 import { allowances, type LaneShare, type Sharer } from './slots.ts'
 import type { ServeOptions, Worker } from './types.ts'
 import { tokenFrom } from './wire.ts'
@@ -19,8 +19,8 @@ const HANDBACK_MS = 2000
 
 interface TakenKey {
   held: HeldKey
-  /** The server's time until which the run may begin. Otherwise the key is queued again. */
-  beginsBy: number
+  /** Undefined: no rate limits the runs. */
+  permit: Permit | undefined
 }
 
 /**
@@ -69,11 +69,10 @@ export class QueueWorker implements Worker, Sharer {
     }
     this.#timers = new OwnTimers(deps.clock, (key, record) => this.#takeDue(key, record))
     this.#runs = new HandlerRuns(deps, { ...options, onFinished }, this.#timers)
-    const { rates = [] } = options
-    const known = () => Math.min(this.high.backlog + this.low.backlog, this.#capacity.limit - this.busy)
-    if (rates.length > 0) this.#permits = new RunPermits(deps, rates, { known, opens: () => this.poke() })
+    const { reconciler, rates = [] } = options
+    if (rates.length > 0) this.#permits = new RunPermits(deps, reconciler, rates, () => this.poke())
     this.#lanes = { high: this.#openLane('high'), low: this.#openLane('low') }
-    this.#leaveJanitor = janitor.enter(options.reconciler)
+    this.#leaveJanitor = janitor.enter(reconciler)
     deps.slots.join(this)
   }
 
@@ -256,8 +255,7 @@ export class QueueWorker implements Worker, Sharer {
       if (claim.input.waiting === undefined) this.#timers.take(key)
       const taken = await this.#arrive(key, this.#take(key, claim))
       if (taken === undefined) return
-      const isLate = this.#deps.clock.now() > taken.beginsBy
-      await this.#runs.run(key, taken.held, claim, this.#drained !== undefined || isLate)
+      await this.#runs.run(key, taken.held, claim, this.#mayBegin(taken.permit))
     } catch (error) {
       if (error instanceof ConnectionClosedError || this.#abandon.signal.aborted) return
       this.#deps.log.error({ err: error, reconciler, key }, 'key left to the queue')
@@ -268,15 +266,26 @@ export class QueueWorker implements Worker, Sharer {
   async #take(key: string, claim: KeyClaim): Promise<TakenKey | undefined> {
     const { signal } = this.#abandon
     const { clock, slots } = this.#deps
-    const beginsBy = this.#permits ? await this.#permits.take() : Number.POSITIVE_INFINITY
-    if (beginsBy === undefined) return this.#putBack(claim)
+    const permit = this.#permits && (await this.#permits.take())
+    if (this.#permits && permit === undefined) return this.#putBack(claim)
     const began = performance.now()
     const held = await takeKey(this.#deps, { reconciler: this.#options.reconciler, key }, claim, signal)
     slots.took(began, performance.now())
-    if (held === undefined) return undefined
+    if (held === undefined) return this.#giveBack(permit)
     const due = dueAt(claim) ?? 0
     for (let early = due - clock.now(); early > 0; early = due - clock.now()) await pause(Math.ceil(early), signal)
-    return { held, beginsBy }
+    return { held, permit }
+  }
+
+  #mayBegin(permit: Permit | undefined): boolean | Promise<boolean> {
+    if (permit === undefined || this.#permits === undefined) return this.#drained === undefined
+    if (this.#drained === undefined) return this.#permits.mayBegin(permit)
+    this.#giveBack(permit)
+    return false
+  }
+
+  #giveBack(permit: Permit | undefined): undefined {
+    if (permit !== undefined) void this.#permits?.giveBack(permit)
   }
 
   /** Leaves a key, which may not run now, in the queue, and asks for no more until a run may be permitted. */
@@ -305,8 +314,9 @@ export class QueueWorker implements Worker, Sharer {
   async #drain(): Promise<void> {
     this.#leaveJanitor()
     this.#timers.clear()
-    this.#permits?.end()
-    await Promise.all(Object.values(this.#lanes).map((lane) => endedWithin(HANDBACK_MS, lane.drain())))
+    const ending = [this.#lanes.high.drain(), this.#lanes.low.drain()]
+    if (this.#permits) ending.push(this.#permits.end())
+    await Promise.all(ending.map((ended) => endedWithin(HANDBACK_MS, ended)))
     await Promise.race([Promise.all(this.#inHand), this.#graceOver.promise])
     this.#runs.takeBack()
     await endedWithin(HANDBACK_MS, Promise.all(this.#inHand))

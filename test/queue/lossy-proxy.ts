@@ -10,8 +10,8 @@ export interface LossyProxy extends AsyncDisposable {
 /** Long enough for the server to apply what reached it. */
 const CUT_AFTER_MS = 30
 
-/** A TCP proxy in front of a server, for answers that never come. */
-export async function startLossyProxy(target: string): Promise<LossyProxy> {
+/** A TCP proxy in front of a server, for answers that never come. Each way takes `delayMs`. */
+export async function startLossyProxy(target: string, { delayMs = 0 } = {}): Promise<LossyProxy> {
   const { hostname, port } = new URL(target)
   let losing: 'requests' | 'answers' | undefined
   let cutting: NodeJS.Timeout | undefined
@@ -20,7 +20,8 @@ export async function startLossyProxy(target: string): Promise<LossyProxy> {
     sockets.add(from)
     from.on('data', (chunk) => {
       if (losing === what) cutting ??= setTimeout(cut, CUT_AFTER_MS)
-      else to.write(chunk)
+      else if (delayMs === 0) to.write(chunk)
+      else setTimeout(() => to.write(chunk), delayMs)
     })
     from.on('error', () => from.destroy())
     from.on('close', () => {

@@ -182,6 +182,23 @@ describe('the clock', () => {
     await clock.measure()
     expect(clock.now() - time.monotonic).toBe(1_000_300 - 500)
   })
+  it('knows two times between which the server is, whenever it answered during the request', async () => {
+    for (const part of [0, 0.3, 1]) {
+      const { clock, time, pass } = clockAt()
+      time.delay = 100
+      // The server reads its clock after this part of the request.
+      time.server += part * 100
+      await clock.measure()
+      time.server += (1 - part) * 100
+      for (const ms of [0, 30_000]) {
+        pass(ms)
+        const { earliest, latest } = clock.range() ?? { earliest: Number.NaN, latest: Number.NaN }
+        expect(earliest).toBeLessThanOrEqual(time.server)
+        expect(latest).toBeGreaterThanOrEqual(time.server)
+        expect(latest - earliest).toBeLessThanOrEqual(101 + 0.001 * ms)
+      }
+    }
+  })
   it('does not stop when the wall clock is set back', async () => {
     const { clock, time, pass } = clockAt()
     await clock.measure()
