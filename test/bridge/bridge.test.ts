@@ -3,10 +3,10 @@ import type { BridgeObserver, Echo } from '#bridge'
 import { type KubeObject, resourceName } from '#contracts'
 import { type EventStore, openEventStore } from '#events'
 import { resourcePath } from '#kube'
-import { connectJetStream } from '#nats'
 import { unlessAborted } from '#primitives'
 import { RECONCILERS } from '#spec'
 import { compactEtcd } from '../kube/etcd.ts'
+import { connectTo } from '../support/jetstream.ts'
 import { configMaps } from './objects.ts'
 import { type Servers, startServers } from './servers.ts'
 import {
@@ -126,7 +126,7 @@ describe('a start', () => {
       await before.rested()
     }
     const [own, foreign] = await createAll(['own', 'foreign', 'unwritten'])
-    const js = await connectJetStream({ servers: nats.url, name: 'writer' })
+    const js = await connectTo(nats.url, 'writer')
     const events = await openEventStore(js, { prefix, cluster: 'test', log: silent })
     await events.put(configMaps, 'added', own!, { origin: 'maps/default.own/run' })
     await events.put(configMaps, 'added', foreign!, { origin: 'maps/default.other/run' })

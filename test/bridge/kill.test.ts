@@ -6,8 +6,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { type EventStore, openEventStore } from '#events'
-import { connectJetStream, type JetStream } from '#nats'
+import type { JetStream } from '#nats'
 import { LEASHED } from '../support/fairlead.ts'
+import { connectTo } from '../support/jetstream.ts'
 import { randomFrom } from '../support/random.ts'
 import { configMaps } from './objects.ts'
 import { type Servers, startServers } from './servers.ts'
@@ -37,7 +38,7 @@ let js: JetStream
 beforeAll(async () => {
   servers = await startServers()
   ;({ cluster, nats, kube } = servers)
-  js = await connectJetStream({ servers: nats.url, name: 'kill-test' })
+  js = await connectTo(nats.url, 'kill-test')
   await createReconciler(kube, 'maps', { for: { ...configMaps, namespaces: ['default'] } })
 })
 

@@ -1,11 +1,12 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
 import { openEventStore } from '#events'
-import { connectJetStream, type JetStream } from '#nats'
+import type { JetStream } from '#nats'
 import { finalizerOf } from '#spec'
 import { Relations } from '../../bridge/relations.ts'
 import { type ResyncDeps, Resyncs } from '../../bridge/resyncs.ts'
 import { Routes } from '../../bridge/routing.ts'
+import { connectTo } from '../support/jetstream.ts'
 import { startTestNats } from '../support/servers.ts'
 import { configMaps, reconciler, secrets } from './objects.ts'
 import { map } from './scripted-api.ts'
@@ -19,7 +20,7 @@ let js: JetStream
 
 beforeAll(async () => {
   nats = await startTestNats()
-  js = await connectJetStream({ servers: nats.url, name: 'resyncs' })
+  js = await connectTo(nats.url, 'resyncs')
 })
 
 afterAll(async () => {

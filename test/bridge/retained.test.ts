@@ -2,8 +2,8 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { KubeObject, ResourceRef } from '#contracts'
 import { openEventStore } from '#events'
 import { resourcePath } from '#kube'
-import { connectJetStream } from '#nats'
 import { RETAINED_FOR, retainedFor } from '#spec'
+import { connectTo } from '../support/jetstream.ts'
 import { configMaps, controlledBy, secrets, widgets } from './objects.ts'
 import { type Servers, startServers } from './servers.ts'
 import { configMap, createReconciler, installWidgets, silent, startBridge, until, untilEqual } from './world.ts'
@@ -72,7 +72,7 @@ it('a retained object that goes while nobody watches is missed by the list: its 
 
 /** Deletes the cursors of a bridge that has ended. A running bridge would write them again. */
 async function forgetCursors(url: string, prefix: string, { resource }: ResourceRef): Promise<void> {
-  const js = await connectJetStream({ servers: url, name: 'test' })
+  const js = await connectTo(url)
   const events = await openEventStore(js, { prefix, cluster: 'test', log: silent })
   for await (const { ref, sequence } of events.cursors())
     if (ref.resource === resource) await events.removeCursor(sequence)
@@ -82,7 +82,7 @@ async function forgetCursors(url: string, prefix: string, { resource }: Resource
 it('a list removes the copy that a dead writer has left under another owner, of an object that is there, gone, or deleted since', async () => {
   const { kube, nats } = servers
   const prefix = 'left'
-  await using js = await connectJetStream({ servers: nats.url, name: 'test' })
+  await using js = await connectTo(nats.url)
   const openOne = () => openEventStore(js, { prefix, cluster: 'test', log: silent })
   const store = await openOne()
   const at = (object: KubeObject, resourceVersion: number): KubeObject => ({

@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openEventStore } from '#events'
 import type { Nats } from '#lab'
-import { connectJetStream, type JetStream } from '#nats'
+import type { JetStream } from '#nats'
 import { openQueue } from '#queue'
+import { connectTo } from '../support/jetstream.ts'
 import { setBack, snapshot } from '../support/nats-stores.ts'
 import { startTestNats } from '../support/servers.ts'
 import { configMaps, pods } from './objects.ts'
@@ -67,7 +68,7 @@ describe.each([1, 3] as const)('after %i servers have lost power', (replicas) =>
   const bridges = new AsyncDisposableStack()
   beforeAll(async () => {
     const nats = replicas === 3 ? three : servers.nats
-    js = bridges.use(await connectJetStream({ servers: nats.url, name: 'another' }))
+    js = bridges.use(await connectTo(nats.url, 'another'))
     ;[starts, stays, events] = [await begin('starts'), await begin('stays'), await begin('events')]
     {
       await using _ = await starts.start()
@@ -104,7 +105,7 @@ describe.each([1, 3] as const)('after %i servers have lost power', (replicas) =>
 it('a bridge that starts after its only server moves the cursors: a copy of EVENTS from before is not the newest state', async () => {
   await using stack = new AsyncDisposableStack()
   const { url } = servers.nats
-  const js = stack.use(await connectJetStream({ servers: url, name: 'another' }))
+  const js = stack.use(await connectTo(url, 'another'))
   const start = () => startBridge(servers.kube, url, { prefix: 'moves', noticeRestarts: true })
   const stream = await (async () => {
     await using bridge = await start()

@@ -3,10 +3,11 @@ import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { acceptTriggers, type EventStore, openEventStore, type TakeTrigger } from '#events'
 import { objectOfCause } from '#inspect/keys'
-import { connectJetStream, encodeHeaders, type JetStream } from '#nats'
+import { encodeHeaders, type JetStream } from '#nats'
 import { type Lease, openQueue, type WorkQueue } from '#queue'
 import type { Reconciler, RefusedReconciler } from '../../bridge/reconcilers.ts'
 import { createTriggers, type TriggerDeps } from '../../bridge/triggers.ts'
+import { connectTo } from '../support/jetstream.ts'
 import { startTestNats } from '../support/servers.ts'
 import { silent as log } from '../support/silent.ts'
 import { until } from '../support/wait.ts'
@@ -26,7 +27,7 @@ let program: JetStream
 
 beforeAll(async () => {
   nats = await startTestNats()
-  program = await connectJetStream({ servers: nats.url, name: 'program' })
+  program = await connectTo(nats.url, 'program')
 })
 afterAll(async () => {
   await program?.close()
@@ -44,7 +45,7 @@ async function accepting(
   prefix: string,
   { find = (name) => RECONCILERS[name], isListed = () => true, queue: through }: Partial<TriggerDeps> = {},
 ): Promise<Accepting & AsyncDisposable> {
-  const js = await connectJetStream({ servers: nats.url, name: 'bridge' })
+  const js = await connectTo(nats.url, 'bridge')
   const events = await openEventStore(js, { prefix, cluster: 'test', log })
   const queue = await openQueue(js, { prefix, log })
   for (const name of Object.keys(RECONCILERS)) await queue.declare(name)

@@ -138,7 +138,8 @@ interface Enqueued {
   cause: string
 }
 
-interface StartOptions extends Pick<BridgeDeps, 'ownWrites' | 'silenceSeconds' | 'sweep' | 'orphans' | 'triggers'> {
+interface StartOptions
+  extends Pick<BridgeDeps, 'ownWrites' | 'silenceSeconds' | 'sweep' | 'orphans' | 'triggers' | 'now'> {
   prefix: string
   observer?: BridgeObserver
   noticeRestarts?: boolean

@@ -55,7 +55,7 @@ export const veiled = reconciler({
 })
 export const stray = reconciler({ name: 'stray', for: Deed, reconcile: () => ({ apply: [veiledMap({ word: 'hunter2' })] }) })
 export const deed = reconciler({
-  name: 'deed', for: Deed, timeoutSeconds: 1,
+  name: 'deed', for: Deed, timeoutSeconds: 60,
   async reconcile({ object }) {
     await sleep(1)
     if (object.spec.does === 'exit') process.exit(0)

@@ -7,11 +7,12 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import type { KubeObject } from '#contracts'
 import { type EventStore, fromHttp, fromNats, openEventStore } from '#events'
 import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
-import { connectJetStream, type JetStream } from '#nats'
+import type { JetStream } from '#nats'
 import { clusterId } from '#process/kube'
 import { command } from '../support/command.ts'
 import { startFairlead } from '../support/fairlead.ts'
 import { startHttpReceiver } from '../support/http-receiver.ts'
+import { connectTo } from '../support/jetstream.ts'
 import { startTestCluster } from '../support/servers.ts'
 import { silent } from '../support/silent.ts'
 
@@ -41,7 +42,7 @@ beforeAll(async () => {
     LOG_LEVEL: 'warn',
   }
   kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'test' })
-  js = await connectJetStream({ servers: env['NATS_URL'] ?? '', name: 'test' })
+  js = await connectTo(env['NATS_URL'] ?? '')
   events = await openEventStore(js, { cluster: await clusterId(kube), log: silent })
   for (const ref of [WIDGETS, CONFIG_MAPS]) await events.setCursor(ref, undefined, { resourceVersion: '1', at: '' })
   await events.put(WIDGETS, 'added', widget('a', 1), { origin: 'some/ns.a/nonce' })

@@ -2,11 +2,12 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { RunRecord } from '#contracts'
 import { declareRuns, runSender, viewRuns } from '#events'
 import type { Nats } from '#lab'
-import { connectJetStream, type JetStream } from '#nats'
+import type { JetStream } from '#nats'
 import { recordOf } from '../../cli/process/run-record.ts'
 import { configMap, endedRun, input, logged, round, website } from '../process/history/runs.ts'
 import { command } from '../support/command.ts'
 import { startFairlead } from '../support/fairlead.ts'
+import { connectTo } from '../support/jetstream.ts'
 import { startTestNats } from '../support/servers.ts'
 import { until } from '../support/wait.ts'
 
@@ -14,7 +15,7 @@ let nats: Nats & AsyncDisposable
 let js: JetStream
 beforeAll(async () => {
   nats = await startTestNats()
-  js = await connectJetStream({ servers: nats.url, name: 'test' })
+  js = await connectTo(nats.url)
   await declareRuns(js, {})
   for (const record of [FIRST, SECOND, FAILED]) send(record)
   await js.flush()

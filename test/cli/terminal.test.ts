@@ -5,11 +5,12 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
 import { type EventStore, openEventStore } from '#events'
 import type { Nats } from '#lab'
-import { connectJetStream, type JetStream } from '#nats'
+import type { JetStream } from '#nats'
 import { table } from '#process/exit'
 import { describe as described, harmless } from '../../cli/process/exit.ts'
 import { errorFields, textLine } from '../../cli/process/logging.ts'
 import { command } from '../support/command.ts'
+import { connectTo } from '../support/jetstream.ts'
 import { startTestNats } from '../support/servers.ts'
 import { silent } from '../support/silent.ts'
 
@@ -24,7 +25,7 @@ let js: JetStream
 let events: EventStore
 beforeAll(async () => {
   nats = await startTestNats()
-  js = await connectJetStream({ servers: nats.url, name: 'test' })
+  js = await connectTo(nats.url)
   events = await openEventStore(js, { cluster: 'test', log: silent })
   await events.setCursor(PODS, undefined, { resourceVersion: '1', at: '' })
 })

@@ -1,15 +1,16 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { declareUsage, type PeriodUsage, startOf, type UsagePeriod, type UsageRow, usageWriter } from '#events'
 import type { Nats } from '#lab'
-import { connectJetStream, type JetStream } from '#nats'
+import type { JetStream } from '#nats'
 import { command } from '../support/command.ts'
+import { connectTo } from '../support/jetstream.ts'
 import { startTestNats } from '../support/servers.ts'
 
 let nats: Nats & AsyncDisposable
 let js: JetStream
 beforeAll(async () => {
   nats = await startTestNats()
-  js = await connectJetStream({ servers: nats.url, name: 'test' })
+  js = await connectTo(nats.url)
   await declareUsage(js, {})
   const write = usageWriter(js, undefined)
   // The second message of a process for a period takes the place of the first one.

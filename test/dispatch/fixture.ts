@@ -21,9 +21,10 @@ import {
   type RequestReport,
   resourcePath,
 } from '#kube'
-import { connectJetStream, type JetStream } from '#nats'
+import type { JetStream } from '#nats'
 import { openQueue, type QueueOptions, type WorkQueue } from '#queue'
 import { coverageId, RECONCILERS, reconcilerSpec } from '#spec'
+import { connectTo } from '../support/jetstream.ts'
 import type { SharedServers } from '../support/setup.ts'
 import { silent } from '../support/silent.ts'
 import { until } from '../support/wait.ts'
@@ -88,7 +89,7 @@ export class Fixture {
       onRequest: (request) => this.requests.push(request),
     })
     if (own !== undefined) await installCrds(this.kube)
-    this.js = await connectJetStream({ servers: natsUrl, name: 'test' })
+    this.js = await connectTo(natsUrl)
     const prefix = `file${process.pid}-${++files}`
     this.events = await openEventStore(this.js, { prefix, cluster: 'test', log: silent })
   }

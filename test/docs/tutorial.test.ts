@@ -185,7 +185,8 @@ it.skipIf(turn.skip)(
     await isReady(kubectl)
     await isShownByConsole()
 
-    const opens = new Date(Date.now() + 8000)
+    // Long enough to see it closed; pods that end and start take as long.
+    const opens = new Date(Date.now() + 20_000)
     await kubectl(['create', '-f', '-'], site('later', { opens: opens.toISOString() }))
     const replicas = (count: number) =>
       kubectl(['wait', `--for=jsonpath={.spec.replicas}=${count}`, 'deployment/later', '--timeout=240s'])

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it } from 'vitest'
-import { connectJetStream } from '#nats'
+import { connectTo } from '../support/jetstream.ts'
 import {
   expectNoTwoAtOnce,
   expectOneCreationEach,
@@ -42,7 +42,7 @@ it(
 
 /** The history of runs may be lost: runs do not depend on it. */
 async function spoilHistory({ env }: World, signal: AbortSignal, done: (how: string) => void): Promise<void> {
-  const js = await connectJetStream({ servers: env['NATS_URL'] ?? '', name: 'spoils RUNS' })
+  const js = await connectTo(env['NATS_URL'] ?? '', 'spoils RUNS')
   const steps: [how: string, act: () => Promise<unknown>][] = [
     ['full', () => js.admin.streams.update('RUNS', { max_bytes: 16_384 })],
     ['emptied', () => js.admin.streams.purge('RUNS')],

@@ -4,11 +4,12 @@ import { createOrphanedKeySweeper } from '#bridge'
 import type { KubeObject } from '#contracts'
 import { openDeadLetters } from '#events'
 import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
-import { connectJetStream, type JetStream } from '#nats'
+import type { JetStream } from '#nats'
 import { openQueue } from '#queue'
 import { RECONCILERS } from '#spec'
 import { borrowCluster } from '../support/borrowed.ts'
 import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
+import { connectTo } from '../support/jetstream.ts'
 import { silent } from '../support/silent.ts'
 import { digest, reversed } from './vault.ts'
 import { until } from './world.ts'
@@ -45,7 +46,7 @@ beforeAll(async () => {
     FAIRLEAD_REFERENCE_ONLY: 'configmaps,vaults.test.fairlead.dev',
   }
   kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'test' })
-  js = await connectJetStream({ servers: env.NATS_URL, name: 'listener' })
+  js = await connectTo(env.NATS_URL, 'listener')
   js.nc.subscribe('>', {
     callback: (_, { subject, headers, data }) => {
       published.push(`${subject}\n${JSON.stringify([...(headers ?? [])])}\n${Buffer.from(data).toString('latin1')}`)

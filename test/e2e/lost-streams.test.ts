@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { connectJetStream, type JetStream } from '#nats'
+import type { JetStream } from '#nats'
 import { borrowCluster } from '../support/borrowed.ts'
 import { command } from '../support/command.ts'
 import type { FairleadProcess } from '../support/fairlead.ts'
+import { connectTo } from '../support/jetstream.ts'
 import { at, until, type World, worldOn } from './world.ts'
 
 const HOUR_MS = 3_600_000
@@ -13,7 +14,7 @@ let js: JetStream
 let left: FairleadProcess | undefined
 beforeAll(async () => {
   world = await worldOn(borrowCluster({ nats: true }))
-  js = await connectJetStream({ servers: world.env['NATS_URL'] ?? '', name: 'test' })
+  js = await connectTo(world.env['NATS_URL'] ?? '')
 })
 afterAll(async () => {
   await left?.[Symbol.asyncDispose]()

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type DeadLetter, type DeadLetters, type DeadMessage, deadKey, fromNats, openDeadLetters } from '#events'
-import { connectJetStream, type JetStream } from '#nats'
+import type { JetStream } from '#nats'
+import { connectTo } from '../support/jetstream.ts'
 import { type ShippedNats, startShippedNats } from '../support/shipped-users.ts'
 import { silent as log } from '../support/silent.ts'
 import { ATS, collected, object, openStore, ownedBy, PODS, SECRETS, until } from './objects.ts'
@@ -15,8 +16,8 @@ let next = 0
 
 beforeAll(async () => {
   nats = await startShippedNats(Array.from({ length: 40 }, (_, index) => `dead${index}`))
-  admin = await connectJetStream({ servers: nats.url, name: 'admin' })
-  bridge = await connectJetStream({ servers: bridgeUrl(), name: 'test' })
+  admin = await connectTo(nats.url, 'admin')
+  bridge = await connectTo(bridgeUrl())
 })
 afterAll(async () => {
   await admin?.close()

@@ -2,8 +2,9 @@ import { spawn } from 'node:child_process'
 import { text } from 'node:stream/consumers'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type CloudEvent, fromNats, toNats } from '#events'
-import { connectJetStream, type JetStream } from '#nats'
+import type { JetStream } from '#nats'
 import { cloudEventsProgram } from '../support/go-program.ts'
+import { connectTo } from '../support/jetstream.ts'
 import { startTestNats } from '../support/servers.ts'
 import { object, openStore, PODS } from './objects.ts'
 
@@ -13,7 +14,7 @@ let program: string
 
 beforeAll(async () => {
   ;[nats, program] = await Promise.all([startTestNats(), cloudEventsProgram()])
-  js = await connectJetStream({ servers: nats.url, name: 'test' })
+  js = await connectTo(nats.url)
   await js.admin.streams.add({ name: 'CHANNEL', subjects: ['channel.>'] })
 })
 afterAll(async () => {

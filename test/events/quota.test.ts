@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openEventStore } from '#events'
-import { connectJetStream, type JetStream } from '#nats'
+import type { JetStream } from '#nats'
 import { openQueue } from '#queue'
+import { connectTo } from '../support/jetstream.ts'
 import { startTestNats } from '../support/servers.ts'
 import { silent as log } from '../support/silent.ts'
 import { object, PODS } from './objects.ts'
@@ -14,7 +15,7 @@ let js: JetStream
 
 beforeAll(async () => {
   nats = await startTestNats({ maxBytes: 4 * MiB })
-  js = await connectJetStream({ servers: nats.url, name: 'test' })
+  js = await connectTo(nats.url)
 })
 afterAll(async () => {
   await js?.close()

@@ -24,17 +24,17 @@ afterAll(() => nats?.stop())
 /** A bridge whose list of ConfigMaps is complete at version 10, and whose watches the script plays. */
 async function begin(
   watch: (number: number, response: ServerResponse, from: number) => unknown,
-  silenceSeconds?: number,
+  { silenceSeconds, now = () => new Date() }: { silenceSeconds?: number; now?: () => Date } = {},
 ) {
   const api = await startScriptedApi(({ kind, number, query }, response) => {
     if (kind === 'watch') return void watch(number, response, Number(query['resourceVersion']))
     return void response.write(line('ADDED', map('a', 7)) + end(10))
   })
-  const bridge = await startBridge(api.kube, nats.url, { prefix: `h${++number}`, silenceSeconds })
+  const bridge = await startBridge(api.kube, nats.url, { prefix: `h${++number}`, silenceSeconds, now })
   const status = () => bridge.bridge.status()
   let seconds = 0
-  const now = () => new Date(Date.now() + seconds * 1000)
-  const listening = await listen({ status, troubles: () => troubles(status(), now()) })
+  const later = () => new Date(now().getTime() + seconds * 1000)
+  const listening = await listen({ status, troubles: () => troubles(status(), later()) })
   return {
     ...listening,
     asked: api.asked,
@@ -73,6 +73,12 @@ async function listen(health: { status: () => BridgeStatus | undefined; troubles
   }
 }
 
+/** However long a busy machine takes, no time has passed. */
+const stopped = () => {
+  const at = new Date()
+  return { now: () => at }
+}
+
 const OK = { code: 200, text: 'ok\n' }
 const namesConfigMaps = (trouble: string) => ({
   code: 503,
@@ -84,7 +90,7 @@ describe.concurrent('a bridge is not ready', () => {
     ['refuses its watch', (response) => json(response, 503, failure(503, 'Down')), 'Down'],
     ['breaks it off as soon as it is open', (response) => response.end(line('ERROR', failure(500, 'Inner'))), 'Inner'],
   ])('while the API server %s', async (_name, act, why) => {
-    await using scene = await begin((_, response) => act(response))
+    await using scene = await begin((_, response) => act(response), stopped())
     await scene.synced()
     const watches = () => scene.asked.filter(({ kind }) => kind === 'watch').length
     await until(async () => scene.status().failingSince !== undefined, { what: 'the watch has failed' })
@@ -98,7 +104,10 @@ describe.concurrent('a bridge is not ready', () => {
   })
 
   it('when a watch that was silent is asked for anew, and the API server does not answer', async () => {
-    await using scene = await begin((number, response) => number === 1 && hold(response), 1.1)
+    await using scene = await begin((number, response) => number === 1 && hold(response), {
+      silenceSeconds: 1.1,
+      ...stopped(),
+    })
     await scene.synced()
     await until(async () => scene.asked.length > 2, { what: 'it is asked for anew' })
     expect(scene.asked.map(({ kind, query }) => [kind, query['resourceVersion']]).slice(1)).toEqual([

@@ -2,8 +2,9 @@ import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll } from 'vitest'
 import type { Nats } from '#lab'
-import { connectJetStream, type JetStream } from '#nats'
+import type { JetStream } from '#nats'
 import { type Entry, type Finish, type Lease, openQueue, type QueueOptions, type Worker, type WorkQueue } from '#queue'
+import { connectTo } from '../support/jetstream.ts'
 import { startTestNats } from '../support/servers.ts'
 import { type ShippedNats, type ShippedUser, startShippedNats } from '../support/shipped-users.ts'
 
@@ -54,7 +55,7 @@ export async function openTestQueue(
   prefix: string,
   options: Partial<QueueOptions> = {},
 ): Promise<TestQueue> {
-  const js = await connectJetStream({ servers: url, name: 'test', timeoutMs: 1000 })
+  const js = await connectTo(url)
   const logged: string[] = []
   const keep = (fields: object, message: string) => void logged.push(`${message} ${JSON.stringify(fields)}`)
   const log = { debug() {}, info() {}, warn: keep, error: keep }
@@ -89,7 +90,7 @@ export function useShippedNats(
     // Files that ran before in this worker have used the prefixes before these.
     const next = Array.from({ length: SHIPPED_PREFIXES }, (_, index) => `t${prefixes + index}`)
     nats = await startShippedNats(next, { replicas, ...more })
-    admin = await connectJetStream({ servers: nats.url, name: 'admin' })
+    admin = await connectTo(nats.url, 'admin')
   })
   afterAll(async () => {
     await admin?.close()

@@ -3,13 +3,19 @@ import type { Nats } from '#lab'
 import { connectJetStream, type JetStream } from '#nats'
 import { startTestNats } from './servers.ts'
 
+/** As long as a busy machine may pause. A request that is lost with its connection fails at once. */
+const ANSWER_WITHIN_MS = 10_000
+
+export const connectTo = (servers: string, name = 'test'): Promise<JetStream> =>
+  connectJetStream({ servers, name, timeoutMs: ANSWER_WITHIN_MS, options: { timeout: ANSWER_WITHIN_MS } })
+
 /** A nats-server for the tests of a file or of a block, and a connection to it. */
 export function useJetStream(): { nats: () => Nats; js: () => JetStream } {
   let nats: Nats & AsyncDisposable
   let js: JetStream
   beforeAll(async () => {
     nats = await startTestNats()
-    js = await connectJetStream({ servers: nats.url, name: 'test' })
+    js = await connectTo(nats.url)
   })
   afterAll(async () => {
     await js?.close()

@@ -2,6 +2,7 @@ import { createSign } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { type KubeClient, resourcePath } from '#kube'
+import { until } from '../../support/wait.ts'
 
 export const ACCOUNTS = { group: '', version: 'v1', resource: 'serviceaccounts' }
 export const RBAC = (resource: string) => ({ group: 'rbac.authorization.k8s.io', version: 'v1', resource })
@@ -13,7 +14,9 @@ export interface Rule {
   resourceNames?: string[]
 }
 
-/** Rights in that namespace, for the account of that name there. */
+const REVIEWS = { group: 'authorization.k8s.io', version: 'v1', resource: 'subjectaccessreviews' }
+
+/** Rights in that namespace, for the account of that name there. The API server knows of them: it has its rules in a cache. */
 export async function grant(kube: KubeClient, namespace: string, name: string, ...rules: Rule[]): Promise<void> {
   const metadata = { name, namespace }
   await kube.create(resourcePath(RBAC('roles'), namespace), { metadata, rules })
@@ -22,6 +25,16 @@ export async function grant(kube: KubeClient, namespace: string, name: string, .
     roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'Role', name },
     subjects: [{ kind: 'ServiceAccount', name, namespace }],
   })
+  const user = `system:serviceaccount:${namespace}:${name}`
+  for (const { verbs, apiGroups, resources, resourceNames } of rules) {
+    const [[verb], [group], [named = ''], [only]] = [verbs, apiGroups, resources, resourceNames ?? []]
+    const [resource, subresource] = named.split('/')
+    const resourceAttributes = { namespace, verb, group, resource, subresource, name: only }
+    await until(async () => {
+      const review = { spec: { user, resourceAttributes } }
+      return (await kube.create<{ status: { allowed: boolean } }>(resourcePath(REVIEWS), review)).status.allowed
+    })
+  }
 }
 
 export async function tokenOf(
