@@ -135,6 +135,8 @@ export class ConfigValues {
   }
 }
 
-/** The account may not read it: the function declares it, and was installed before. Other errors may pass. */
+/** The reader is the account of a function that was installed without the value, or a person in a dry run. Other errors may pass. */
 const refused = (value: string, error: unknown): unknown =>
-  isForbidden(error) ? missingConfig(value, `${(error as Error).message}: install the function again`, error) : error
+  isForbidden(error)
+    ? missingConfig(value, `${(error as Error).message}: install the function again, or allow it`, error)
+    : error

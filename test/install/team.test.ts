@@ -7,7 +7,7 @@ import type { KubeObject } from '#contracts'
 import { functionRbac, install, planUninstall, teamRbac, uninstall } from '#install'
 import { type KubeClient, resourcePath } from '#kube'
 import type { Cluster } from '#lab'
-import { ConfigMap, manifest, type Reconciler, reconciler, resource, Secret, z } from '#sdk'
+import { type ConfigDeclaration, ConfigMap, manifest, type Reconciler, reconciler, resource, Secret, z } from '#sdk'
 import { RECONCILERS } from '#spec'
 import { clientOf } from '../cli/fleet.ts'
 import { kubeconfigOf } from '../support/account.ts'
@@ -364,6 +364,28 @@ describe('a team', () => {
       'teams[].reconcilers with shop',
     )
   })
+})
+
+it('a team gives its function values of its own, in its own namespace, and takes them back', async () => {
+  const pay = (config: ConfigDeclaration[]) =>
+    reconciler({
+      name: 'pay',
+      for: ConfigMap,
+      selector: 'pay=yes',
+      namespaces: ['pay'],
+      ...(config.length > 0 && { external: { config, read: () => null, perform: () => undefined } }),
+      reconcile: () => undefined,
+    })
+  const rights = async () => (await state()).filter((one) => one.includes('fairlead-pay-external'))
+  const token = { name: 'token', secret: { name: 'provider', key: 'token' } }
+  await install(admin.as('pay-pipeline'), [pay([token, { name: 'cloud', audience: 'cloud.test' }])], { team: true })
+  const title = (one: string) => one.replace(/ \d+$/, '')
+  expect((await rights()).map(title)).toEqual([
+    'Role pay/fairlead-pay-external',
+    'RoleBinding pay/fairlead-pay-external',
+  ])
+  await install(admin.as('pay-pipeline'), [pay([])], { team: true })
+  expect(await rights()).toEqual([])
 })
 
 describe('a function of a team', () => {

@@ -69,6 +69,18 @@ it('a process that has received the configuration of a function makes no other c
   expect(await doing('tell its process')).not.toEqual(before)
 })
 
+it('the configuration of a function reaches its call, and leaves that process in no answer', async () => {
+  const file = fileURLToPath(new URL('../e2e/config-function.ts', import.meta.url))
+  const object = { apiVersion: 'test.fairlead.dev/v1', kind: 'Keyed', metadata: { name: 'a' }, spec: { act: 'return' } }
+  const input = { object, owned: {}, related: {}, attempt: 2, now: '2030-01-01T00:00:00Z', finalizing: false }
+  const config = { token: 'token-of-one-function', url: 'http://127.0.0.1', cloud: 'identity-of-one-function' }
+  const context = { signal: new AbortController().signal, log, suspect: true, config }
+  await expect(isolation([file], 100)('keyed', notApart)({ ...input, ask: 'read' }, context)).rejects.toMatchObject({
+    reason: 'SecretReturned',
+    message: expect.not.stringContaining(config.token),
+  })
+})
+
 it('a call whose signal has been given is not made', async () => {
   await expect(doing('loop', AbortSignal.abort(new Error('too late')))).rejects.toThrow('too late')
 })

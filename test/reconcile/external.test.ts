@@ -216,6 +216,11 @@ describe('a run of a function with an external system ends', () => {
       { kind: 'error', message: 'effect addUser: no', retryAt: { afterMs: 1000 } },
     ],
     [
+      'at the time that the API server asks for, where its configuration could not be read',
+      { read: [fails(new Error('429'), { retryAfterSeconds: 7 })] },
+      { kind: 'error', retryAt: { afterMs: 7000 } },
+    ],
+    [
       'with the timer of its outcome where effects are not performed',
       { call: [returns({ effect: ADD, requeueAfterSeconds: 5 })], perform: [{ did: 'perform', isSkipped: true }] },
       { kind: 'requeue', at: { afterMs: 5000 } },
