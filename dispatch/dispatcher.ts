@@ -4,7 +4,7 @@ import type { DeadMessage, EventStore, StoredCursor, StoredEvent } from '#events
 import type { KubeClient } from '#kube'
 import { repeat } from '#primitives'
 import type { RunRate, WorkQueue } from '#queue'
-import { MAX_STATE_BYTES, NoOpWrites, sameJson } from '#reconcile'
+import { MAX_STATE_BYTES, type MetricChange, NoOpWrites, sameJson } from '#reconcile'
 import { identityOf, RECONCILERS } from '#spec'
 import { EventRecorder } from './apply/event-recorder.ts'
 import { InFlight, ownerIn } from './apply/write-through.ts'
@@ -46,6 +46,8 @@ export interface DispatcherDeps {
   ended?: (run: EndedRun) => void
   /** Called when an Event of this reconciler is not written, because 1,000 of its Events wait. */
   eventDropped?: (reconciler: string) => void
+  /** Called when the serving of a Reconciler may have changed here. `has`: its declaration has the metric with these labels. */
+  declared?: (reconciler: string, has: (metric: Pick<MetricChange, 'name' | 'labels'>) => boolean) => void
   /** Called after each request to the API server that is for a Reconciler. Its namespace is that of the primary. */
   requested?: (by: { reconciler: string; namespace?: string | undefined }) => void
   /** Traces are collected, so API requests carry their trace context. Default false. */
@@ -179,6 +181,7 @@ class LiveDispatcher implements Dispatcher {
       revision,
       access = [],
       runRates = [],
+      declared = () => undefined,
     } = this.#deps
     // A resource has one watch, or a watch in each of the Reconciler's namespaces.
     const isSynced = (ref: ResourceRef, id: string, namespaces: readonly string[] = []) => {
@@ -197,6 +200,7 @@ class LiveDispatcher implements Dispatcher {
         revision,
         access,
         runRates,
+        declared,
         log,
         isSynced,
         identityHolder: () => this.#identities.holderOf(name),

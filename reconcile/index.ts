@@ -19,7 +19,7 @@ export {
 export { type FieldsWrite, isAsBefore, isGivingBack, returnedBy, withoutKept, withValues } from './fields.ts'
 export { deepFreeze, isFinalizing } from './input.ts'
 export type { MetadataWrite } from './metadata.ts'
-export type { MetricChange } from './metrics.ts'
+export { isDeclared, type MetricChange } from './metrics.ts'
 export { takeOver } from './name-taken.ts'
 export { type NoOps, NoOpWrites } from './no-ops.ts'
 export { HUNDRED_YEARS_S, MAX_STATE_BYTES, OUTCOME_FIELDS, parseOutcome } from './outcome.ts'

@@ -7,20 +7,37 @@ export interface MetricChange extends Pick<DeclaredMetric, 'name' | 'type' | 'he
   value: number
 }
 
-type Report = NonNullable<PlainOutcome['metrics']>[number]
 type Declaring = Pick<ReconcilerSpec, 'metrics'>
 
 const OTHER = 'other'
 
-export function changeOf({ metrics = [] }: Declaring, { name, value, labels }: Report): MetricChange[] {
-  const declared = metrics.find((one) => one.name === name)
-  if (declared === undefined) return []
-  const { type, help } = declared
-  const values = declared.labels.map((label) => {
-    const given = labels[label.name] ?? OTHER
-    return [label.name, label.values.includes(given) ? given : OTHER]
+/** Returns the changes of the declared metrics of this type. */
+export function changesOf(
+  { metrics = [] }: Declaring,
+  { metrics: reports = [] }: PlainOutcome,
+  type: MetricChange['type'],
+): MetricChange[] {
+  return reports.flatMap(({ name, value, labels }) => {
+    const declared = metrics.find((one) => one.name === name && one.type === type)
+    if (declared === undefined) return []
+    const values = declared.labels.map((label) => {
+      const given = labels[label.name] ?? OTHER
+      return [label.name, label.values.includes(given) ? given : OTHER]
+    })
+    return [{ name, type, help: declared.help, value, labels: Object.fromEntries(values) }]
   })
-  return [{ name, type, help, value, labels: Object.fromEntries(values) }]
+}
+
+/** Whether a change may have this name and these labels. */
+export function isDeclared(
+  { metrics = [] }: Declaring,
+  { name, labels }: Pick<MetricChange, 'name' | 'labels'>,
+): boolean {
+  const declared = metrics.find((one) => one.name === name)
+  return (
+    declared?.labels.length === Object.keys(labels).length &&
+    declared.labels.every(({ name: label, values }) => [...values, OTHER].includes(labels[label] ?? ''))
+  )
 }
 
 /** A metric or a label that is not declared is a mistake of the author. So is a counter that goes back. */

@@ -13,7 +13,7 @@ import {
 } from './desired.ts'
 import { type FieldsPlan, type FieldsProgress, NO_PROGRESS, planFields } from './fields.ts'
 import { type MetadataWrite, metadataFaults, metadataWrite } from './metadata.ts'
-import { changeOf, type MetricChange, metricFaults } from './metrics.ts'
+import { changesOf, type MetricChange, metricFaults } from './metrics.ts'
 import { neededBy, providedIn } from './needs.ts'
 import { type NoOps, statusTarget } from './no-ops.ts'
 import { HUNDRED_YEARS_S, type PlainOutcome } from './outcome.ts'
@@ -74,7 +74,7 @@ export interface Plan extends Omit<FieldsPlan, 'delayed'>, Omit<ActsPlan, 'due'>
   /** Whether the primary object is to be deleted. */
   isDeletion: boolean
   events: EventReport[]
-  metrics: MetricChange[]
+  counters: MetricChange[]
   /** The time at which a delayed correction is due, or at which the end of a fight is shown. */
   lookAt: Date | undefined
   /** The delay counts from the time in the function's input. */
@@ -128,7 +128,7 @@ export function plan(
     effect: outcome.effect,
     isDeletion: outcome.deleteObject === true && object.metadata.deletionTimestamp === undefined && !acts.isActing,
     events: outcome.events ?? [],
-    metrics: (outcome.metrics ?? []).flatMap((report) => changeOf(spec, report)),
+    counters: changesOf(spec, outcome, 'Counter'),
     // What the function does not ask for any more does not keep an object that goes.
     lookAt: firstOf([...(lookAt ? [lookAt] : []), ...(isGoing && !acts.isActing ? [] : due)]),
     requeue: requeueOf(outcome, now),

@@ -2,7 +2,7 @@ import type { EventReport, KubeObject, Performed, ResourceRef, RunInput } from '
 import type { Finish } from '#queue/terms'
 import { identityOf, type ReconcilerSpec, selectionOf } from '#spec'
 import type { FieldsProgress } from './fields.ts'
-import type { MetricChange } from './metrics.ts'
+import { changesOf, type MetricChange } from './metrics.ts'
 import { MAX_STATE_BYTES, type PlainOutcome } from './outcome.ts'
 import type { RefusedWrite } from './refusals.ts'
 import type { Contents } from './scrub.ts'
@@ -137,16 +137,26 @@ function answerTo<Request extends Ask>(request: Request, answer: Answer): Answer
 /** Reports what the outcome tells, beside what it writes. */
 export function tellReports(
   pass: Pass,
-  { events, metrics }: { events: readonly EventReport[]; metrics: readonly MetricChange[] },
+  { events, counters }: { events: readonly EventReport[]; counters: readonly MetricChange[] },
 ): void {
   tellEvents(pass, events)
-  for (const change of metrics) tellOnce(pass, `metric ${JSON.stringify(change)}`, { note: 'metric', change })
+  for (const change of counters) tellOnce(pass, `counter ${JSON.stringify(change)}`, { note: 'counter', change })
 }
 
 /** Reports each Event once in a run, however often the function returns it. */
 export function tellEvents({ run, world }: Pass, events: readonly EventReport[]): void {
   const { object } = world
   for (const event of events) tellOnce({ run }, JSON.stringify(event), { note: 'event', object, event })
+}
+
+/** Reports the gauges of the last outcome. An object has none if the function does not decide on it any more. */
+export function tellGauges(run: Run, pass: Pass | undefined, { kind }: Finish): void {
+  const { spec } = run.of
+  const outcome = pass && run.called?.outcome
+  // A run that has not read the external system yet goes on later.
+  const isUndecided = pass !== undefined && outcome === undefined && kind === 'requeue'
+  if (isUndecided || !spec.metrics?.some(({ type }) => type === 'Gauge')) return
+  run.tell({ note: 'gauges', changes: outcome === undefined ? [] : changesOf(spec, outcome, 'Gauge') })
 }
 
 function tellOnce({ run }: Pick<Pass, 'run'>, text: string, note: Note): void {

@@ -84,11 +84,11 @@ export function withoutRefused(plan: Plan, refused: readonly RefusedWrite[]): Fe
 }
 
 /**
- * Returns the rest of a plan from a stage on. Its Events and metrics are left out: the next decision, which knows of the refusals,
+ * Returns the rest of a plan from a stage on. Its Events and counters are left out: the next decision, which knows of the refusals,
  * decides them.
  */
 export const afterRefusal = (plan: FeasiblePlan, refused: readonly RefusedWrite[], from: number): FeasiblePlan =>
-  withoutNeeds({ ...plan, unresolved: [...plan.unresolved, ...refused], events: [], metrics: [] }, from)
+  withoutNeeds({ ...plan, unresolved: [...plan.unresolved, ...refused], events: [], counters: [] }, from)
 
 /**
  * Removes the writes that need refused objects, the acts and the effect, which may need them too, and all deletions: an

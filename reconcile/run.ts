@@ -41,6 +41,7 @@ import {
   type Run,
   type RunStart,
   tellEvents,
+  tellGauges,
   tellReports,
 } from './progress.ts'
 import {
@@ -84,6 +85,7 @@ export function* run(of: Reconciled, start: RunStart): Asking<Finish> {
       const { seen } = yield* ask({ do: 'observe', begins: true })
       pass = seen === undefined || !isServed(of, seen.world.object) ? undefined : begin(run, seen)
       end = pass === undefined ? ends(run, { kind: 'done' }) : yield* reconcile(pass)
+      if (end !== 'again') tellGauges(run, pass, end.finish)
     } catch (error) {
       if (!(error instanceof FailedPass)) throw error
       end = yield* fail(run, pass, error.failure)
@@ -374,7 +376,7 @@ function* act(pass: Pass, planned: FeasiblePlan): Asking<FeasiblePlan> {
   // The change may be one that does not count, and causes no run (spec.changes).
   if (isOnPrimary) yield* observeAgain(pass)
   if (refused.length > 0) return noteUnresolved(pass, afterRefusal(planned, refused, planned.stages.length))
-  return isWaiting ? { ...planned, events: [], metrics: [] } : planned
+  return isWaiting ? { ...planned, events: [], counters: [] } : planned
 }
 
 /**

@@ -112,7 +112,9 @@ export interface Failed {
 /** A report of the run to its driver. The run does not wait for it. */
 export type Note =
   | { note: 'event'; object: KubeObject; event: EventReport }
-  | { note: 'metric'; change: MetricChange }
+  | { note: 'counter'; change: MetricChange }
+  /** All gauges of the object: those of its last outcome. */
+  | { note: 'gauges'; changes: readonly MetricChange[] }
   /** An effect has ended. `effect` and `error` are as a log may show them. */
   | { note: 'performed'; kind: string; effect: string; error: string | undefined }
   /** The run has failed. `shown` is the error as a log may show it. */

@@ -181,13 +181,14 @@ type OutcomeOf<For, Change> =
  * builds.name // => 'builds_total'
  */
 export interface MetricDeclaration {
-  /** Lower-case letters, digits and _, 63 characters at most. */
+  /** Lower-case letters, digits and _, 63 characters at most. That of a counter ends with `_total`, and no other. */
   name: string
   type: 'Counter' | 'Gauge'
   /** 200 characters at most. */
   help: string
   /**
-   * Two at most, each with 16 values at most. A value that is not declared counts as `other`.
+   * Two at most, each with 16 values at most. A value that is not declared counts as `other`. Names that Fairlead or
+   * Prometheus adds are refused: controller, namespace, pod, container, service, job, instance, endpoint.
    *
    * @default []
    */

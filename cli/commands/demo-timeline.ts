@@ -97,6 +97,7 @@ export function recordLifeOf(
     timedOut: () => addOfRun('timed out', 'the function did not come back'),
     takenBack: () => addOfRun('taken back', 'another manager had changed a field that the function declares'),
     called: () => undefined,
+    counted: () => undefined,
     measured: () => undefined,
     read: () => undefined,
     performed: () => undefined,

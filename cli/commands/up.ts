@@ -106,6 +106,7 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
     },
     bridgeObserver: metrics.bridge,
     eventDropped: metrics.eventDropped,
+    declared: metrics.declared,
     history,
     usage: { meter, store: usage },
     runObserver: (step) => {

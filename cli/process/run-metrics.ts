@@ -3,7 +3,7 @@ import type { BridgeObserver, BridgeStatus, ResourceStatus } from '#bridge'
 import { resourceName } from '#contracts'
 import type { RunObserver } from '#dispatch'
 import type { QueueObserver } from '#queue'
-import { functionMetrics } from './function-metrics.ts'
+import { type FunctionMetrics, functionMetrics } from './function-metrics.ts'
 
 /** The buckets of controller-runtime. */
 const RECONCILE_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
@@ -22,6 +22,8 @@ export interface RunMetrics {
   run: RunObserver
   queue: QueueObserver
   eventDropped: (controller: string) => void
+  /** Removes what the function of a Reconciler has measured and its declaration does not have. */
+  declared: FunctionMetrics['declared']
   /** Called when a run was not recorded. */
   runDropped: (controller: string) => void
   /** Sets counters of the controllers to 0, as controller-runtime does at the start of a controller. */
@@ -123,7 +125,7 @@ export function runMetrics(registry: Registry, now: () => number = () => perform
     'How long reads of external systems took',
     ['reconciler', 'result'],
   )
-  const measured = functionMetrics(registry)
+  const ofFunctions = functionMetrics(registry)
   const kinds = new Map<string, Set<string>>()
   const labelOf = (reconciler: string, kind: string): string => {
     const known = kinds.get(reconciler) ?? new Set()
@@ -181,7 +183,8 @@ export function runMetrics(registry: Registry, now: () => number = () => perform
         perController.takenBack.inc({ controller })
         if (step.isContested) perController.contested.inc({ controller })
       }
-      if (step.step === 'measured') measured(controller, step.change)
+      if (step.step === 'counted') ofFunctions.counted(controller, step.change)
+      if (step.step === 'measured') ofFunctions.measured(controller, step.key, step.changes)
       if (step.step === 'read') readTimes.observe({ reconciler: controller, result: step.result }, step.ms / 1000)
       if (step.step === 'performed') {
         const labels = { reconciler: controller, kind: labelOf(controller, step.kind) }
@@ -199,6 +202,7 @@ export function runMetrics(registry: Registry, now: () => number = () => perform
       if (failed) perController.errors.inc({ controller })
       if (step.result === 'terminal') perController.terminal.inc({ controller })
     },
+    declared: ofFunctions.declared,
     eventDropped: (controller) => perController.eventsDropped.inc({ controller }),
     runDropped: (controller) => perController.runsDropped.inc({ controller }),
     queue: {

@@ -5,7 +5,14 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import { type Bridge, type BridgeObserver, createBridge, createOrphanedKeySweeper, troubles } from '#bridge'
 import type { Invoke, KubeObject, RunLog, Runnable } from '#contracts'
-import { createDispatcher, type Dispatcher, type FunctionAccess, type IgnoredSignal, type RunObserver } from '#dispatch'
+import {
+  createDispatcher,
+  type Dispatcher,
+  type DispatcherDeps,
+  type FunctionAccess,
+  type IgnoredSignal,
+  type RunObserver,
+} from '#dispatch'
 import { acceptTriggers } from '#events'
 import { type KubeClient, resourcePath } from '#kube'
 import { incarnationOf, StreamLostError, Watermark } from '#nats'
@@ -51,6 +58,7 @@ export interface RuntimeOptions {
   /** Called when a call of a function ignores its signal. */
   ignored?: (call: IgnoredSignal) => void
   eventDropped?: (reconciler: string) => void
+  declared?: DispatcherDeps['declared']
   /** Called when a stream was deleted or emptied: this process cannot continue. */
   lost?: (error: StreamLostError) => void
   now?: () => Date
@@ -116,6 +124,7 @@ export function createRuntime({
         sampled: keep !== undefined,
         ended: history && ((run) => history.ended(run)),
         eventDropped: observers.eventDropped,
+        declared: observers.declared,
         requested: usage && ((by) => usage.meter.requestedBy(by)),
         observer: (step) => {
           tracing.run(step)

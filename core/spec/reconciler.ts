@@ -3,6 +3,7 @@ import type { KubeObject } from '#contracts'
 import { acted } from './acts.ts'
 import { configured } from './config.ts'
 import { accountName, NAMESPACE_NAME, namespace, resourceRef } from './forms.ts'
+import { metrics } from './metrics.ts'
 import { recordedNames } from './patch-record.ts'
 import {
   FIELD_PATH,
@@ -120,30 +121,6 @@ const formerFinalizer = z
     ofOthers,
   )
 
-const metricName = z
-  .string()
-  .max(63)
-  .regex(/^[a-z][a-z0-9_]*$/, 'lower-case letters, digits and _, a letter first')
-
-/** So many series at most for each metric: 17 × 17, with `other` for values that are not declared. */
-const metric = z.object({
-  name: metricName.describe('Shown as fairlead_function_NAME.'),
-  type: z
-    .enum(['Counter', 'Gauge'])
-    .describe('Counter: grows by what runs report. Gauge: what a run has reported last.'),
-  help: z.string().min(1).max(200),
-  labels: z
-    .array(
-      z.object({
-        name: metricName.refine((name) => name !== 'controller', 'controller is the name of the Reconciler'),
-        values: z.array(z.string().min(1).max(63)).min(1).max(16),
-      }),
-    )
-    .max(2)
-    .default([])
-    .describe('All values that are expected. Others count as "other".'),
-})
-
 const eventPath = z
   .string()
   .max(1000)
@@ -220,7 +197,7 @@ export const reconcilerSpec = z.object({
     })
     .optional()
     .describe('CloudEvents of other systems that name an object run it. Left out: the Reconciler takes none.'),
-  metrics: z.array(metric).min(1).max(16).optional().describe('Metrics that the function may change.'),
+  metrics: metrics.optional().describe('Metrics that the function may change.'),
   patches: z
     .array(patched)
     .min(1)

@@ -71,7 +71,7 @@ export function dryRunDeps<Deps extends ReconciliationDeps>(deps: Deps, note: (s
 }
 
 /** The steps of a run that a dry run does not make. */
-const CHANGES: ReadonlySet<RunStep['step']> = new Set(['written', 'takenBack', 'measured'])
+const CHANGES: ReadonlySet<RunStep['step']> = new Set(['written', 'takenBack', 'counted', 'measured'])
 
 type NoteChange = (path: string, before: KubeObject | undefined, after: KubeObject | undefined) => void
 

@@ -436,8 +436,10 @@ function reportNote(
       return recorder.record(kube, of.reconciler, note.object, note.event)
     case 'noOp':
       return noOps.remember(note.target, note.value)
-    case 'metric':
-      return observe({ step: 'measured', change: note.change, ...of })
+    case 'counter':
+      return observe({ step: 'counted', change: note.change, ...of })
+    case 'gauges':
+      return observe({ step: 'measured', changes: note.changes, ...of })
     case 'dropped':
       return observe({ step: 'dropped', ...of })
     case 'failed':

@@ -252,8 +252,10 @@ export type RunStep = { reconciler: string; key: string } & Partial<Span> &
     | { step: 'performed'; kind: string; result: 'success' | 'error'; ms: number }
     /** The function was called: in this process, or over HTTP. */
     | { step: 'called'; result: 'success' | 'error'; ms: number }
-    /** The function has changed a metric. */
-    | { step: 'measured'; change: MetricChange }
+    /** The function has let a counter grow. */
+    | { step: 'counted'; change: MetricChange }
+    /** All gauges of the object, as the function has returned them last. */
+    | { step: 'measured'; changes: readonly MetricChange[] }
     /** A status was not sent, because the object changed before the turn of the request. The function decides again. */
     | { step: 'dropped' }
     /** The run stopped waiting for the function. */

@@ -3,7 +3,7 @@ import type { StoredEvent } from '#events'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
 import { Serial, TokenBucket } from '#primitives'
 import type { RunRate, WorkQueue } from '#queue'
-import { reconciled, sameJson } from '#reconcile'
+import { isDeclared, type MetricChange, reconciled, sameJson } from '#reconcile'
 import {
   coverageId,
   holderOf,
@@ -49,6 +49,8 @@ export interface ReconcilerLifecycleDeps extends ReconciliationDeps {
   isSynced: (ref: ResourceRef, coverageId: string, namespaces?: readonly string[]) => boolean
   /** Returns the Reconciler that may act under the identity of this one. Undefined: not known yet. */
   identityHolder: () => string | undefined
+  /** See DispatcherDeps. */
+  declared: (reconciler: string, has: (metric: Pick<MetricChange, 'name' | 'labels'>) => boolean) => void
   /** Called when EVENTS no longer has the Reconciler. */
   absent: (known: KubeObject) => void
   log: RunLog
@@ -91,7 +93,11 @@ export class ReconcilerLifecycle {
   /** Serves the Reconciler if it has become possible, and stops serving it if it is no longer possible. */
   reconsider(): void {
     clearTimeout(this.#retry)
-    void this.#work.run(() => this.#serveIfPossible().catch((error: unknown) => this.#tryLater(error)))
+    void this.#work.run(async () => {
+      await this.#serveIfPossible().catch((error: unknown) => this.#tryLater(error))
+      const spec = this.#current?.spec ?? {}
+      this.#deps.declared(this.#name, (metric) => isDeclared(spec, metric))
+    })
   }
 
   async stop(graceMs: number): Promise<void> {

@@ -8,7 +8,7 @@ import { startCollector } from '../support/collector.ts'
 import { command } from '../support/command.ts'
 import { startFairlead } from '../support/fairlead.ts'
 import { until } from '../support/wait.ts'
-import { Parcel } from './metrics-function.ts'
+import { LAST_GRAMS, Parcel } from './metrics-function.ts'
 
 const MODULE = fileURLToPath(new URL('metrics-function.ts', import.meta.url))
 const isServed = ({ msg, reconciler }: { msg: string; reconciler?: string }) =>
@@ -31,7 +31,7 @@ async function seriesAt(listen: string): Promise<Record<string, number>> {
 const counted = (size: string) => `parcels_total{controller="parcel",size="${size}"}`
 const GRAMS = 'last_grams{controller="parcel"}'
 
-it('what a function measures is at /metrics of one process, of a dispatcher, and over HTTP, and no object is a label', async () => {
+it('what a function measures is at /metrics of one process, of a dispatcher, and over HTTP, and goes with its object and its declaration', async () => {
   await using cluster = await borrowCluster({ nats: true })
   const env = { KUBECONFIG: cluster.kubeconfig, NATS_URL: cluster.nats?.url ?? '', LOG_LEVEL: 'info' }
   await using kube = await clientOf(cluster.kubeconfig)
@@ -57,6 +57,8 @@ it('what a function measures is at /metrics of one process, of a dispatcher, and
         [GRAMS]: 20,
       }),
     )
+    await kube.delete(resourcePath(Parcel, 'default', 'd'))
+    await until(async () => expect(Object.keys(await seriesAt(listen))).not.toContain(GRAMS))
   }
   const listen = `127.0.0.1:${second}`
   await using fn = startFairlead(['serve', '-f', MODULE, '--port', '0'], {})
@@ -75,6 +77,8 @@ it('what a function measures is at /metrics of one process, of a dispatcher, and
       unless: () => expect(bridge.logs.filter(({ level }) => level === 'error')).toEqual([]),
     },
   )
+  await kube.patch(resourcePath(RECONCILERS, undefined, 'parcel'), { spec: { metrics: [LAST_GRAMS] } }, 'merge')
+  await until(async () => expect(Object.keys(await seriesAt(listen))).toEqual([GRAMS]))
   await until(() => {
     const call = collector.spans.find(({ name }) => name === 'call parcel')
     expect(collector.spans.find(({ spanId }) => spanId === call?.parentSpanId)?.name).toBe('run parcel')

@@ -10,12 +10,18 @@ export const Parcel = resource({
   status: z.object({ size: z.string().optional() }),
 })
 
+export const LAST_GRAMS = {
+  name: 'last_grams',
+  type: 'Gauge',
+  help: 'Weight of the parcel that was seen last',
+} as const
+
 export const parcel = reconciler({
   name: 'parcel',
   for: Parcel,
   metrics: [
     { name: 'parcels_total', type: 'Counter', help: 'Parcels', labels: [{ name: 'size', values: ['small', 'large'] }] },
-    { name: 'last_grams', type: 'Gauge', help: 'Weight of the parcel that was seen last' },
+    LAST_GRAMS,
   ],
   reconcile: ({ object: { spec, status } }) => ({
     status: { size: spec.size },
