@@ -172,6 +172,7 @@ export class RunPermits {
   /** The number of keys in hand that wait for a permit. */
   #waiting = 0
   #asking: Promise<void> | undefined
+  /** By the monotonic clock: that of the server may be set back. */
   #closedUntil = 0
   #timer: NodeJS.Timeout | undefined
   #shownAt = Number.NEGATIVE_INFINITY
@@ -247,7 +248,7 @@ export class RunPermits {
   }
 
   get #isClosed(): boolean {
-    return this.#deps.clock.now() < this.#closedUntil
+    return performance.now() < this.#closedUntil
   }
 
   async #ask(): Promise<void> {
@@ -287,14 +288,14 @@ export class RunPermits {
 
   #close(ms: number): void {
     if (this.#ended.signal.aborted) return
-    this.#closedUntil = this.#deps.clock.now() + ms
+    this.#closedUntil = performance.now() + ms
     this.#wait()
   }
 
   #wait(): void {
     this.#show()
     clearTimeout(this.#timer)
-    const leftMs = Math.ceil(this.#closedUntil - this.#deps.clock.now())
+    const leftMs = Math.ceil(this.#closedUntil - performance.now())
     const next = () => (this.#isClosed ? this.#wait() : this.#opens())
     this.#timer = setTimeout(next, Math.min(leftMs, SHOWN_MS / 2)).unref()
   }

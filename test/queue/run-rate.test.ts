@@ -214,6 +214,18 @@ describe('a rate of runs', () => {
     await worker.drain(1000)
   })
 
+  it('holds as it is now when it was lower before', async () => {
+    await using test = await open()
+    const slow = serve(test.queue, [rateOf(SLOW, 2)])
+    for (const key of keysNamed('k', 3)) await test.queue.enqueue(FN, key)
+    await untilLimited(test)
+    await slow.worker.drain(1000)
+    const raised = serve(test.queue, [rateOf(20, 5)])
+    await until(() => expect(slow.starts.length + raised.starts.length).toBe(3))
+    await until(async () => expect(await statesOf(test.queue)).toEqual([]))
+    await raised.worker.drain(1000)
+  })
+
   it('is not charged for a key that another process runs', async () => {
     const prefix = freshPrefix()
     await using one = await open(prefix)
@@ -271,7 +283,7 @@ describe('a rate of runs', () => {
       expect(await test.queue.isServed(reconciler)).toBe(true)
     }
     await one.worker.drain(1000)
-    expect(await test.queue.isServed(FN)).toBe(false)
+    await until(async () => expect(await test.queue.isServed(FN)).toBe(false))
     expect(await test.queue.isServed('g')).toBe(true)
     await mate.worker.drain(1000)
   })
