@@ -47,7 +47,7 @@ interface Base {
 }
 
 /** Keywords of the schema. */
-interface SchemaRule extends Base {
+export interface SchemaRule extends Base {
   readonly in: 'schema'
   readonly path: FieldPath
   keywords(at: StructuralSchema): Partial<StructuralSchema>
@@ -61,13 +61,11 @@ export interface DefinitionRule extends Base {
   readonly reason: NonNullable<ValidationRule['reason']>
   /** Compares with the object before the write: checked at updates only. */
   readonly isTransition: boolean
-  /** Where the rule is, if it is not the object that has the fields. */
-  readonly at?: 'field' | 'root'
-  /** Breaks also where the object that has the fields is left out. */
+  /** The rule is on the field, and not on the object that has it. */
+  readonly isOnField?: boolean
+  /** Breaks also where the spec is left out. */
   readonly demands?: boolean
   readonly when?: RuleOptions['when'] | undefined
-  /** What the API server estimates for one check, without comparisons of texts and lists. @default 10 */
-  readonly weight?: number
   /** The types that the fields may have. */
   readonly types?: readonly string[]
   cel(now: readonly Term[], before: readonly Term[]): string
@@ -193,7 +191,6 @@ const NUMBERS = ['integer', 'number']
 const isSetText = (terms: readonly Term[]): string[] => terms.map(({ isSet }) => grouped(isSet))
 
 const countOf = (terms: readonly Term[]): string => `[${isSetText(terms).join(', ')}].filter(one, one).size()`
-const weightOf = (paths: readonly FieldPath[]): number => 25 + 15 * paths.length
 const thereIn = (values: readonly unknown[]): number => values.filter(isThere).length
 
 /**
@@ -207,7 +204,6 @@ export const exactlyOneOf = (paths: readonly FieldPath[], options: RuleOptions =
   definition('exactlyOneOf', `exactly one of ${listed(paths)} has to be there`, options, {
     paths,
     demands: true,
-    weight: weightOf(paths),
     cel: (now) => `${countOf(now)} == 1`,
     holds: (now) => thereIn(now) === 1,
   })
@@ -222,7 +218,6 @@ export const exactlyOneOf = (paths: readonly FieldPath[], options: RuleOptions =
 export const atMostOneOf = (paths: readonly FieldPath[], options: RuleOptions = {}): Rule =>
   definition('atMostOneOf', `${listed(paths)} exclude each other`, options, {
     paths,
-    ...(paths.length > 2 && { weight: weightOf(paths) }),
     cel: (now) => (now.length === 2 ? `!(${isSetText(now).join(' && ')})` : `${countOf(now)} <= 1`),
     holds: (now) => thereIn(now) <= 1,
   })
@@ -238,7 +233,7 @@ export const atLeastOneOf = (paths: readonly FieldPath[], options: RuleOptions =
   definition('atLeastOneOf', `${paths.length > 1 ? 'one of ' : ''}${listed(paths)} has to be there`, options, {
     paths,
     reason: 'FieldValueRequired',
-    demands: options.when === undefined,
+    demands: true,
     cel: (now) => isSetText(now).join(' || '),
     holds: (now) => thereIn(now) > 0,
   })
@@ -253,7 +248,6 @@ export const atLeastOneOf = (paths: readonly FieldPath[], options: RuleOptions =
 export const together = (paths: readonly FieldPath[], options: RuleOptions = {}): Rule =>
   definition('together', `${listed(paths)} need each other`, options, {
     paths,
-    ...(paths.length > 2 && { weight: weightOf(paths) }),
     cel: (now) => (now.length === 2 ? isSetText(now).join(' == ') : `${countOf(now)} in [0, ${now.length}]`),
     holds: (now) => [0, now.length].includes(thereIn(now)),
   })
@@ -288,8 +282,7 @@ export function reserved(path: FieldPath, keys: readonly string[], options: Rule
   )
   return definition('reserved', `${nameOf(path)} cannot have the keys ${keys.join(', ')}`, options, {
     paths: [path],
-    at: 'field',
-    weight: 2 + 3.5 * keys.length,
+    isOnField: true,
     types: ['object'],
     cel: ([record]) =>
       `${record?.isSet === 'true' ? '' : `${not(record?.isSet ?? '')} || `}${record?.value}.all(key, ${tests.join(' && ')})`,
@@ -315,7 +308,6 @@ export function named(pattern: RegExp, options: RuleOptions = {}): Rule {
     throw new Error('the pattern of named() has more than 120 characters: the API server would refuse it for its cost')
   return definition('named', `the name has to match ${pattern.source}`, options, {
     paths: ['.metadata.name'],
-    at: 'root',
     cel: ([name]) => `${name?.value}.matches(${literal(pattern.source)})`,
     holds: ([name]) => pattern.test(String(name)),
   })
@@ -379,8 +371,9 @@ export function labelled(key: string, pattern: RegExp, { message }: Pick<RuleOpt
 }
 
 /**
- * Only members of these groups may do this: create, update or delete objects, or change the field. It does not concern
- * the function itself, and the deletion of a namespace.
+ * Only members of these groups may do this: create, update or delete objects, or change the field. Who may not delete an
+ * object may not change its owners either. It does not concern the functions of the resource, writes of the status, and
+ * the deletion of a namespace or of an owner.
  *
  * @example
  * import { onlyGroups } from 'fairlead'
@@ -419,7 +412,8 @@ export function onlyGroups(
 }
 
 /**
- * The object cannot be deleted while the field has this value. The deletion of its namespace deletes it.
+ * The object cannot be deleted, and its owners cannot be changed, while the field has this value. The deletion of its
+ * namespace or of an owner deletes it. It does not concern the functions of the resource.
  *
  * @example
  * import { notDeletedWhile } from 'fairlead'

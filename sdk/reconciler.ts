@@ -1,10 +1,10 @@
 import { apiVersionOf, type Effect, type KubeObject } from '#contracts'
-import { type Backoff, RECONCILERS, type ReconcilerSpec, reconcilerSpec, SYSTEM_NAMESPACE } from '#spec'
+import { type Backoff, RECONCILERS, type ReconcilerSpec, reconcilerSpec, SYSTEM_NAMESPACE, userNameOf } from '#spec'
 import type { PatchedKind, Reconciler, ReconcilerOptions, RelatedKind } from './definition.ts'
 import type { ExternalSystem } from './external-system.ts'
 import type { ActedKind, Kind } from './kinds.ts'
 import { explain, keysOf, refuseUnknown } from './options.ts'
-import { isResource } from './resource.ts'
+import { isResource, resourcesOf } from './resource.ts'
 
 /**
  * Declares a function: the kind that it reconciles, the kinds that it owns and reads, and `reconcile`, which returns
@@ -157,7 +157,7 @@ function refuseWrongExternal(external: unknown, whose: string): void {
 
 const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null
 
-const isSame = (one: Kind<unknown>, other: Kind<unknown>): boolean =>
+const isSame = (one: Pick<Kind, 'group' | 'resource'>, other: Pick<Kind, 'group' | 'resource'>): boolean =>
   one.group === other.group && one.resource === other.resource
 
 /**
@@ -259,7 +259,8 @@ const resourceOf = ({ group, version, resource, kind }: Kind<unknown>) => ({ gro
 
 /**
  * Returns the policies of the rules of the resources that functions reconcile, as far as a CustomResourceDefinition
- * cannot have them, with their bindings. They are in force for everyone but the account of the function.
+ * cannot have them, with their bindings. They are in force for everyone but the functions of the resource: by default
+ * those that are given, otherwise those of `exempt`.
  *
  * @example
  * import { onlyGroups, policiesOf, reconciler, resource, z } from 'fairlead'
@@ -270,9 +271,13 @@ const resourceOf = ({ group, version, resource, kind }: Kind<unknown>) => ({ gro
  * const disk = reconciler({ name: 'disk', for: Disk, reconcile: () => undefined })
  * policiesOf([disk]).map(({ kind }) => kind) // => ['ValidatingAdmissionPolicy', 'ValidatingAdmissionPolicyBinding']
  */
-export const policiesOf = (functions: readonly Reconciler[]): KubeObject[] =>
-  functions.flatMap((one) => {
-    if (!isResource(one.for)) return []
-    const { name, namespace } = manifest(one).spec.serviceAccount ?? {}
-    return one.for.policies(one.name, name && `system:serviceaccount:${namespace}:${name}`)
+export const policiesOf = (
+  functions: readonly Reconciler[],
+  exempt: readonly Pick<ReconcilerSpec, 'for' | 'serviceAccount'>[] = functions.map((one) => manifest(one).spec),
+): KubeObject[] =>
+  resourcesOf(functions).flatMap((resource) => {
+    const accounts = exempt.flatMap(({ for: primary, serviceAccount }) =>
+      isSame(primary, resource) && serviceAccount ? [userNameOf(serviceAccount)] : [],
+    )
+    return resource.policies([...new Set(accounts)].sort())
   })

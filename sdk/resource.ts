@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { apiVersionOf, type KeptStatus, type KubeObject, keptStatus, type ObjectMeta, TerminalError } from '#contracts'
-import { admitted, policies } from './admission.ts'
+import { admission, policies } from './admission.ts'
 import type { Rule } from './builders.ts'
 import { type CustomResourceDefinition, crdOf, objectSchema, type ResourceOptions } from './crd.ts'
 import type { Kind } from './kinds.ts'
@@ -49,10 +49,10 @@ export interface Resource<Spec extends z.ZodObject = z.ZodObject, Status extends
   /** Returns the object as the API server stores it after the defaults of rules, and what the rules refuse. */
   admit(write: AdmittedWrite): { object: KubeObject | undefined; violations: Violation[] }
   /**
-   * Returns the policies of the rules that the definition cannot have, with their bindings. `name`: that of the function,
-   * whose `account` they do not check.
+   * Returns the policies of the rules that the definition cannot have, with their bindings. `exempt`: names of users whose
+   * writes they do not check.
    */
-  policies(name: string, account?: string): KubeObject[]
+  policies(exempt: readonly string[]): KubeObject[]
 }
 
 /**
@@ -74,7 +74,7 @@ export function resource<Spec extends z.ZodObject, Status extends z.ZodObject>(
   refuseWrongResource(options)
   const { group, version, kind, plural, spec, status, rules = [], served = [], scope = 'Namespaced', scale } = options
   const versions = [version, ...served.map((one) => one.version)]
-  let whole: ReturnType<typeof objectSchema> | undefined
+  let admit: ReturnType<typeof admission> | undefined
   refuseKeptFields(kind, status)
   const schema = z.looseObject({ spec, status: observedStatus(status) })
   return Object.freeze({
@@ -89,9 +89,9 @@ export function resource<Spec extends z.ZodObject, Status extends z.ZodObject>(
     crd: () => crdOf(options),
     rules,
     codeChecks: codeChecksOf(spec),
-    admit: (write: AdmittedWrite) => admitted((whole ??= objectSchema(options)), rules, write),
-    policies: (name: string, account?: string) =>
-      policies(name, { group, plural, scope, versions, rules, scale: scale?.spec }, account),
+    admit: (write: AdmittedWrite) => (admit ??= admission(objectSchema(options), rules))(write),
+    policies: (exempt: readonly string[]) =>
+      policies({ group, plural, scope, versions, rules, scale: scale?.spec }, exempt),
   })
 }
 
@@ -105,8 +105,8 @@ export function resource<Spec extends z.ZodObject, Status extends z.ZodObject>(
 export const isResource = (kind: Kind<unknown>): kind is Resource => 'crd' in kind
 
 /**
- * Returns the CustomResourceDefinitions of the resources that functions reconcile. Built-in kinds and kinds of other
- * authors have none.
+ * Returns the CustomResourceDefinitions of the resources that functions reconcile, each once. Built-in kinds and kinds of
+ * other authors have none.
  *
  * @example
  * import { definitionsOf } from 'fairlead'
@@ -114,7 +114,14 @@ export const isResource = (kind: Kind<unknown>): kind is Resource => 'crd' in ki
  * definitionsOf([website]).map(({ metadata }) => metadata.name) // => ['websites.example.com']
  */
 export const definitionsOf = (functions: readonly { for: Kind<unknown> }[]): CustomResourceDefinition[] =>
-  functions.flatMap((one) => (isResource(one.for) ? [one.for.crd()] : []))
+  resourcesOf(functions).map((one) => one.crd())
+
+/** Returns the resources that functions reconcile, each once: of two declarations the last one. */
+export const resourcesOf = (functions: readonly { for: Kind<unknown> }[]): Resource[] => [
+  ...new Map(
+    functions.flatMap(({ for: kind }) => (isResource(kind) ? [[`${kind.resource}.${kind.group}`, kind] as const] : [])),
+  ).values(),
+]
 
 /**
  * Parses an object. Checks in code are skipped for an object that is being deleted, so that they cannot block its

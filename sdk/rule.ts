@@ -58,7 +58,7 @@ export interface Violation {
 export type Step = string
 
 export const ELEMENT = '[]'
-export const VALUE = '.*'
+const VALUE = '.*'
 
 const STEP = /\.\*|\[\]|\.([A-Za-z_$][\w$-]*)|\['([^']+)'\]/g
 
@@ -197,13 +197,17 @@ interface Found {
   isUnchanged: boolean
 }
 
-/** Finds the values at a place of an object, each with its old one: by key in a list that has keys. */
+/**
+ * Finds the values at a place of an object, each with its old one: by key in a list that has keys. A null has no rules, as
+ * a field that is not there.
+ */
 export function* valuesAt(
   { now, before, path, isUnchanged }: Found,
   schema: StructuralSchema,
   [step, ...rest]: readonly Step[],
 ): Generator<Found> {
-  if (step === undefined) return yield { now, before, path, isUnchanged }
+  if (now === undefined || now === null) return
+  if (step === undefined) return yield { now, before: before ?? undefined, path, isUnchanged }
   const next = schemaAt(schema, [step], path)
   const found = (value: unknown, old: unknown, at: string): Found => ({
     now: value,
@@ -217,10 +221,8 @@ export function* valuesAt(
       yield* valuesAt(found(item, keys && elementLike(item, before, keys), `${path}[${index}]`), next, rest)
   } else {
     const names = step === VALUE ? Object.keys(isRecord(now) ? now : {}) : [step]
-    for (const name of names) {
-      const value = valueAt(now, [name])
-      if (value !== undefined) yield* valuesAt(found(value, valueAt(before, [name]), `${path}.${name}`), next, rest)
-    }
+    for (const name of names)
+      yield* valuesAt(found(valueAt(now, [name]), valueAt(before, [name]), `${path}.${name}`), next, rest)
   }
 }
 

@@ -44,7 +44,7 @@ export async function generateCrds(options: CrdsOptions): Promise<string> {
 
 const definitionsWithPolicies = (functions: readonly Reconciler[]): object[] => [
   ...definitionsOf(functions),
-  ...functions.flatMap(functionPolicies),
+  ...functionPolicies(functions),
 ]
 
 const CHECKED_BY = {

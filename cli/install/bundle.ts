@@ -1,12 +1,12 @@
 import { apiVersionOf, type KubeObject } from '#contracts'
 import { UsageError } from '#process/exit'
 import { version as fairlead } from '#process/version'
-import { definitionsOf, manifest, type Reconciler, type ReconcilerManifest } from '#sdk'
+import { definitionsOf, manifest, policiesOf, type Reconciler, type ReconcilerManifest } from '#sdk'
 import { RECONCILERS } from '#spec'
 import { yamlOf } from './chart/templated.ts'
 import { configVolume } from './config-volume.ts'
 import { labelled } from './install.ts'
-import { functionPolicies, functionRbac } from './rbac.ts'
+import { functionRbac } from './rbac.ts'
 
 /**
  * A bundle of the format registry+v1 with all functions, by the paths in it; beside manifests and metadata also the
@@ -352,7 +352,7 @@ function bundledFunction(one: Reconciler, namespace: string): BundledFunction {
     throw new UsageError(
       `function ${one.name} is for some namespaces alone, and OLM binds rights in all of them or in that of the operator: install it by a chart, fairlead generate chart`,
     )
-  const [policy] = functionPolicies(one)
+  const [policy] = policiesOf([one])
   if (policy !== undefined)
     throw new UsageError(
       `function ${one.name} has rules that need a ${policy.kind}, which OLM does not install: install it by a chart, fairlead generate chart`,

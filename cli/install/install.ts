@@ -18,13 +18,13 @@ import {
   FIELD_MANAGER,
   found,
   holders,
-  isServed,
   pathOf,
   type StoredReconciler,
   storedReconcilers,
   storedUnder,
 } from './installed-objects.ts'
-import { functionPolicies, functionRbac, platformRbac, teamRbac } from './rbac.ts'
+import { earlierPolicies, exemptOf, functionPolicies, refusedPolicy } from './policies.ts'
+import { functionRbac, platformRbac, teamRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
 import { earlierOfTeam, ofTeam, refusedToTeam, refusePolicies } from './team.ts'
 
@@ -75,30 +75,35 @@ export async function install(
     return team ? ofTeam(whole) : whole
   })
   const own = definitionsOf(functions)
-  const policies = functions.flatMap(functionPolicies)
   if (team) refusePolicies(functions)
-  else await refuseUnserved(kube, policies)
-  if (team) await rehearse(kube, [...manifests, ...own, ...manifests.flatMap(teamRbac)])
+  const stored = await storedReconcilers(kube)
+  const others = [...stored.values()].filter(({ metadata }) => !functions.some(({ name }) => name === metadata.name))
+  const policies = team ? [] : functionPolicies(functions, [...manifests.map(({ spec }) => spec), ...exemptOf(others)])
+  if (team) await rehearse(kube, [...manifests, ...own, ...manifests.flatMap(teamRbac)], refusedToTeam)
+  else await rehearse(kube, policies, refusedPolicy)
   // The definition of Reconcilers needs no check: tests keep it compatible, and differently worded rules would look
   // stricter.
   await checkDefinitions(kube, functions, forcedBy, force)
   const crds = team ? own : [reconcilerCrd(), ...own]
   const installed: Installed[] = []
-  const stored = await storedReconcilers(kube)
-  const rights: KubeObject[] = [...policies]
+  const rights: KubeObject[] = []
   for (const one of manifests) rights.push(...(await rightsOf(kube, one, stored.get(one.metadata.name), team)))
   // Listed before the first write: a user who may not list changes nothing.
   const names = functions.map(({ name }) => name)
   const earlier = team
     ? await earlierOfTeam(kube, manifests, rights, stored)
-    : await earlierRights(kube, names, rights, stored)
+    : [
+        ...(await earlierPolicies(kube, functions, policies, stored)),
+        ...(await earlierRights(kube, names, rights, stored)),
+      ]
   const remove = async (): Promise<void> => {
     for (const object of earlier) {
       await deleteExactly(kube, object)
       installed.push({ ...named(object), result: 'deleted' })
     }
   }
-  for (const object of [...(team ? [] : platformRbac()), ...rights]) installed.push(await applied(kube, object))
+  for (const object of [...(team ? [] : platformRbac()), ...policies, ...rights])
+    installed.push(await applied(kube, object))
   for (const crd of crds) installed.push(await defined(kube, crd))
   await Promise.all(crds.map((crd) => established(kube, crd.metadata.name)))
   await Promise.all([RECONCILERS, ...functions.map((one) => one.for)].map((ref) => watchable(kube, ref)))
@@ -111,29 +116,22 @@ export async function install(
 }
 
 /**
- * Sends the writes of a team without their effect, and rejects with the first that it may not do. RoleBindings are left
- * out: they are accepted only when their Role exists.
+ * Sends the writes without their effect, and rejects with the first that the user may not do. RoleBindings are left out:
+ * they are accepted only when their Role exists.
  */
 async function rehearse(
   kube: KubeClient,
   objects: readonly (ReconcilerManifest | CustomResourceDefinition | KubeObject)[],
+  refused: (object: KubeObject, error: unknown) => unknown,
 ): Promise<void> {
   for (const object of objects.filter(({ kind }) => kind !== 'RoleBinding'))
     await (isDefinition(object) ? defined(kube, object, true) : applied(kube, object, true)).catch((error: unknown) => {
-      throw refusedToTeam(object, error)
+      throw refused(object, error)
     })
 }
 
 const isDefinition = (object: KubeObject | CustomResourceDefinition): object is CustomResourceDefinition =>
   object.kind === 'CustomResourceDefinition'
-
-async function refuseUnserved(kube: KubeClient, policies: readonly KubeObject[]): Promise<void> {
-  for (const { kind, metadata } of policies)
-    if (kind === 'MutatingAdmissionPolicy' && !(await isServed(kube, kind)))
-      throw new ClusterAccessError(
-        `the API server has no ${kind}, which ${metadata.name} is: rules of defaultFrom() need Kubernetes 1.36, leave them out`,
-      )
-}
 
 /** Returns the Reconciler with the label of the shard that serves it. */
 export const labelled = (one: ReconcilerManifest, shard: string | undefined) =>

@@ -3,7 +3,6 @@ import { isConflict, isForbidden, isNotFound, type KubeClient, resourcePath } fr
 import type { CustomResourceDefinition } from '#sdk'
 import {
   holdsFinalizer,
-  policyNameOf,
   RECONCILER_LABEL,
   RECONCILERS,
   type ReconcilerSpec,
@@ -136,21 +135,11 @@ export async function storedReconcilers(kube: KubeClient): Promise<Map<string, S
   return stored
 }
 
-/** The kinds that functionRbac() and functionPolicies() return. */
-const KINDS = [
-  'ValidatingAdmissionPolicyBinding',
-  'ValidatingAdmissionPolicy',
-  'MutatingAdmissionPolicyBinding',
-  'MutatingAdmissionPolicy',
-  'RoleBinding',
-  'ClusterRoleBinding',
-  'Role',
-  'ClusterRole',
-  'ServiceAccount',
-]
+/** The kinds that functionRbac() returns. */
+const KINDS = ['RoleBinding', 'ClusterRoleBinding', 'Role', 'ClusterRole', 'ServiceAccount']
 
 /**
- * Returns the accounts, roles, policies and bindings that an earlier installation of these functions has left, and that are not
+ * Returns the accounts, roles and bindings that an earlier installation of these functions has left, and that are not
  * in `generated`: bindings first, accounts last. Objects of others are left out: what install() has not applied, or has
  * applied for another function, and accounts that another Reconciler names or that are Fairlead's own.
  */
@@ -170,8 +159,7 @@ export async function earlierRights(
     if (label === undefined) return isNamed && isInstalled(object)
     const owner = owners.get(label)
     // A copy of a role has its label too.
-    const generatedNames = owner === undefined ? [] : [...roleNamesOf(owner), policyNameOf(owner)]
-    return owner !== undefined && (isInstalled(object) || generatedNames.includes(object.metadata.name))
+    return owner !== undefined && (isInstalled(object) || roleNamesOf(owner).includes(object.metadata.name))
   }
   const others = [...stored.values()].filter(({ metadata }) => !functions.includes(metadata.name))
   const isUsed = ({ kind, metadata }: KubeObject): boolean =>
@@ -191,18 +179,9 @@ async function labelled(kube: KubeClient, kind: string): Promise<KubeObject[]> {
     .map((pair) => pair.join('='))
     .join()
   const namespace = kind === 'ServiceAccount' ? SYSTEM_NAMESPACE : undefined
-  try {
-    for await (const { items } of kube.list(collectionOf(kind, namespace), { labelSelector })) objects.push(...items)
-  } catch (error) {
-    // An API server of before does not have the kind.
-    if (!isNotFound(error)) throw error
-  }
+  for await (const { items } of kube.list(collectionOf(kind, namespace), { labelSelector })) objects.push(...items)
   return objects
 }
-
-/** Whether the API server has the kind. */
-export const isServed = async (kube: KubeClient, kind: string): Promise<boolean> =>
-  (await found(kube, `${collectionOf(kind, undefined)}?limit=1`)) !== undefined
 
 /** Returns the accounts that the stored declarations name, if install() has made them. They have no label of a function. */
 async function declaredAccounts(

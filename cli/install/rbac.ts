@@ -1,5 +1,4 @@
 import type { KubeObject, ResourceRef } from '#contracts'
-import { policiesOf, type Reconciler } from '#sdk'
 import {
   ACTS,
   crossesNamespaces,
@@ -90,13 +89,6 @@ export function teamRbac({ metadata: { name }, spec }: RbacInput): KubeObject[] 
     ...configRbac(name, spec),
   ])
 }
-
-/** Returns the policies of the rules of the function's resource, with the label by which a later installation finds them. */
-export const functionPolicies = (one: Reconciler): KubeObject[] =>
-  marked(
-    one.name,
-    policiesOf([one]).map((object) => ({ ...object, metadata: { ...object.metadata, labels: LABELS } })),
-  )
 
 const marked = (name: string, objects: readonly KubeObject[]): KubeObject[] =>
   objects.map((object) => {

@@ -17,7 +17,8 @@ import {
   storedUnder,
   titleOf,
 } from './installed-objects.ts'
-import { functionPolicies, functionRbac, platformRbac, teamRbac } from './rbac.ts'
+import { earlierPolicies, exemptOf, functionPolicies, isGuarded } from './policies.ts'
+import { functionRbac, platformRbac, teamRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
 import { earlierOfTeam, ofTeam } from './team.ts'
 
@@ -44,6 +45,8 @@ export interface UninstallPlan {
   /** The removals in their order: first the causes of new work, last the objects that others may need. */
   removals: Removal[]
   held: Held[]
+  /** Policies that stay for the functions of others, and exempt these alone. */
+  narrowed: KubeObject[]
 }
 
 export interface UninstallOptions {
@@ -75,14 +78,18 @@ export async function planUninstall(
     const own = manifests.flatMap(teamRbac)
     for (const object of [...(await earlierOfTeam(kube, manifests, own, stored)), ...own.toReversed()])
       await add([object])
-    return { removals, held: await heldBy(kube, functions, team) }
+    return { removals, held: await heldBy(kube, functions, team), narrowed: [] }
   }
-  const rights = [
-    ...manifests.flatMap((one) => functionRbac(one)).filter((object) => !isOfPlatform(object)),
-    ...functions.flatMap(functionPolicies),
-  ]
-  for (const object of [...(await earlierRights(kube, names, rights, stored)), ...rights.toReversed()])
+  const policies = functionPolicies(functions, exemptOf(others))
+  const rights = manifests.flatMap((one) => functionRbac(one)).filter((object) => !isOfPlatform(object))
+  for (const object of [
+    ...(await earlierPolicies(kube, functions, policies, stored)),
+    ...policies.toReversed(),
+    ...(await earlierRights(kube, names, rights, stored)),
+    ...rights.toReversed(),
+  ])
     await add([object], usedBy(others, object))
+  const narrowed = policies.filter((policy) => policy.kind === 'ValidatingAdmissionPolicy' && stays(removals, policy))
   const needed = neededBy(others)
   const asked = crds ? undefined : 'definitions are removed with --crds'
   for (const crd of definitionsOf(functions)) await add([crd], asked ?? (await neededFor(kube, crd, others)))
@@ -90,12 +97,20 @@ export async function planUninstall(
   const [namespace, ...platform] = platformRbac()
   await add(platform.toReversed(), needed)
   if (namespace) await add([namespace], 'other objects may be in it; kubectl delete namespace removes it with them')
-  return { removals, held: await heldBy(kube, functions) }
+  return { removals, held: await heldBy(kube, functions), narrowed }
 }
 
-/** Why an account has to stay. */
+/** Whether install() has applied the object, and others need it. */
+const stays = (removals: readonly Removal[], { kind, metadata }: KubeObject): boolean =>
+  removals.some(
+    (one) => one.kind === kind && one.name === metadata.name && ![undefined, NOT_INSTALLED].includes(one.because),
+  )
+
+/** Why an account or a policy has to stay. */
 const usedBy = (others: readonly StoredReconciler[], { kind, metadata }: KubeObject): string | undefined =>
-  kind === 'ServiceAccount' ? neededBy(others.filter((one) => isAccountOf(one, metadata))) : undefined
+  neededBy(
+    others.filter((one) => (kind === 'ServiceAccount' ? isAccountOf(one, metadata) : isGuarded(one, metadata.name))),
+  )
 
 const neededBy = (others: readonly StoredReconciler[]): string | undefined =>
   others.length === 0
@@ -121,7 +136,7 @@ const isNamedIn = ({ spec }: StoredReconciler, { spec: { group, names } }: Custo
  */
 export async function uninstall(
   kube: KubeClient,
-  { removals, held }: UninstallPlan,
+  { removals, held, narrowed }: UninstallPlan,
   release: Reconciler[] = [],
   team = false,
 ): Promise<Removal[]> {
@@ -132,6 +147,12 @@ export async function uninstall(
     kube,
     deleted.filter((one) => !isLast(one)),
   )
+  for (const { kind, metadata, spec } of narrowed as (KubeObject & { spec: { matchConditions: object } })[])
+    await kube.patch(
+      pathOf(kind, undefined, metadata.name),
+      { spec: { matchConditions: spec.matchConditions } },
+      'merge',
+    )
   await giveBack(kube, release, team)
   const results = new Map<Removal, Removal>()
   for (const one of deleted.filter(isLast)) results.set(one, await removedDefinition(kube, one))

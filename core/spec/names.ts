@@ -98,8 +98,9 @@ export function retainedFor({ apiVersion, kind, metadata }: KubeObject): string 
   return `${group === '' ? kind : `${kind}.${group}`}/${metadata.name}/${metadata.uid}`
 }
 
-/** Returns the name of the policies of a function's rules, and of their bindings. */
-export const policyNameOf = (reconciler: string): string => `fairlead-${reconciler}-rules`
+/** Returns the name of the policies of a resource's rules, and of their bindings. */
+export const policyNameOf = ({ group, resource }: { group: string; resource: string }): string =>
+  `fairlead-${resource}.${group}`
 
 /** Whether the owner has the name and the kind of this object. The uid may differ. */
 export const isNamedAs = (owner: Owner, { apiVersion, kind, metadata }: KubeObject): boolean =>

@@ -3,7 +3,9 @@ import {
   atLeastOneOf,
   atMost,
   atMostOneOf,
+  breakingChanges,
   defaultFrom,
+  definitionsOf,
   exactlyOneOf,
   immutable,
   labelled,
@@ -11,8 +13,10 @@ import {
   notDeletedWhile,
   onlyGroups,
   onlyGrows,
+  policiesOf,
   type Resource,
   type Rule,
+  reconciler,
   reserved,
   resource,
   setOnce,
@@ -87,17 +91,29 @@ describe('a rule of a definition', () => {
   })
 
   it.each<[Rule, string]>([
-    [exactlyOneOf(['.spec.size', '.spec.ratio']), '[has(self.size), has(self.ratio)].filter(one, one).size() == 1'],
     [atMostOneOf(['.spec.size', '.spec.ratio']), '!(has(self.size) && has(self.ratio))'],
     [together(['.spec.size', '.spec.in.for']), 'has(self.size) == (has(self.__in__) && has(self.__in__.__for__))'],
     [
-      atLeastOneOf(['.spec.size'], { when: ['.spec.ratio', 2] }),
-      '!(has(self.ratio) && self.ratio == 2.0) || (has(self.size))',
+      atMostOneOf(['.spec.size', ".spec['a-b']"], { when: ['.spec.ratio', 2] }),
+      '!(has(self.ratio) && self.ratio == 2.0) || (!(has(self.size) && has(self.a__dash__b)))',
     ],
-    [atLeastOneOf([".spec['a-b']"], { when: '.spec.size' }), '!has(self.size) || (has(self.a__dash__b))'],
     [atMost('.spec.size', '.spec.ratio'), '!(has(self.size) && has(self.ratio)) || self.size <= self.ratio'],
   ])('is on the object that has its fields, so that others may change beside them: $title', (rule, cel) => {
-    expect(specOf(shop([rule]))?.[RULES]).toEqual([expect.objectContaining({ rule: cel })])
+    expect(specOf(shop([rule]))?.[RULES]).toEqual([
+      expect.objectContaining({ rule: expect.stringContaining(` || (${cel})`), optionalOldSelf: true }),
+    ])
+  })
+
+  it.each<[string, Rule, string]>([
+    ['one field', atMostOneOf(['.spec.in.for']), 'has(self.__for__) == has(oldSelf.value().__for__)'],
+    [
+      'its condition',
+      atMost('.spec.size', '.spec.ratio', { when: '.spec.limit' }),
+      'self.limit == oldSelf.value().limit',
+    ],
+    ['a record', reserved('.spec.labels', ['app']), 'oldSelf.hasValue() && (self == oldSelf.value())'],
+  ])('on values does not concern a write that leaves them: it compares %s', (_, rule, same) => {
+    expect(JSON.stringify(shop([rule]).crd())).toContain(same)
   })
 
   it('is on the record, or on the element of a list', () => {
@@ -108,7 +124,11 @@ describe('a rule of a definition', () => {
       onlyGrows('.spec.ports[].port'),
     ]
     const { labels, ports, tags } = specOf(shop(rules))?.properties ?? {}
-    expect(labels?.[RULES]).toMatchObject([{ rule: "self.all(key, key != 'app' && !key.startsWith('etcd_'))" }])
+    expect(labels?.[RULES]).toMatchObject([
+      {
+        rule: "(oldSelf.hasValue() && (self == oldSelf.value())) || (self.all(key, key != 'app' && !key.startsWith('etcd_')))",
+      },
+    ])
     expect(ports).toMatchObject({ 'x-kubernetes-list-type': 'map', 'x-kubernetes-list-map-keys': ['name'] })
     expect(ports?.items?.[RULES]).toMatchObject([
       { rule: '!has(oldSelf.port) || (has(self.port) && self.port >= oldSelf.port)' },
@@ -116,12 +136,13 @@ describe('a rule of a definition', () => {
     expect(tags).toMatchObject({ 'x-kubernetes-list-type': 'set' })
   })
 
-  it('makes the spec required if an object without it breaks the rule', () => {
-    const optional = (rules: Rule[]) =>
-      rootOf(shop(rules, { spec: z.object({ a: z.string().optional(), b: z.string().optional() }) }))?.required
-    expect(optional([])).toBeUndefined()
-    expect(optional([atMostOneOf(['.spec.a', '.spec.b'])])).toBeUndefined()
-    expect(optional([exactlyOneOf(['.spec.a', '.spec.b'])])).toEqual(['spec'])
+  it('is on the whole object if an object without a spec breaks it, and then names the spec', () => {
+    const optional = (rule: Rule) =>
+      rootOf(shop([rule], { spec: z.object({ a: z.string().optional(), b: z.string().optional() }) }))
+    expect(optional(atMostOneOf(['.spec.a', '.spec.b']))?.[RULES]).toBeUndefined()
+    const { required, [RULES]: rules } = optional(exactlyOneOf(['.spec.a', '.spec.b'])) ?? {}
+    expect(required).toBeUndefined()
+    expect(rules).toMatchObject([{ fieldPath: '.spec', rule: expect.stringContaining('has(self.spec.a)') }])
   })
 
   it('is in each version that is served, and stands beside other validations', () => {
@@ -159,16 +180,21 @@ describe('a rule of a definition', () => {
     expect(() => shop(rules()).crd()).toThrow(message)
   })
 
-  it('names the list that has no limit before the API server refuses the cost, and a limit that fits', () => {
-    const of = (ports: z.ZodType) =>
-      shop([unique('.spec.ports', 'name'), immutable('.spec.ports[].host')], { spec: z.object({ ports }) })
-    const port = z.object({ name: z.string().max(63), host: z.string().max(253).optional() })
-    expect(() => of(z.array(port)).crd()).toThrow(
-      /immutable .spec.ports\[\].host: it would cost the API server too much to check: give spec.ports .max\(N\), with N of at most \d+$/,
-    )
-    of(z.array(port).max(1000)).crd()
-    const open = z.object({ name: z.string().max(63), host: z.string().optional() })
-    expect(() => of(z.array(open).max(1000)).crd()).toThrow(/at most \d+, and spec.ports\[\].host a .max\(\)$/)
+  it('is no breaking change if it spares what is stored, and is one in a list whose elements have no keys', () => {
+    const changes = (...rules: Rule[]) => breakingChanges(shop([]).crd(), shop(rules).crd())
+    expect(
+      changes(
+        exactlyOneOf(['.spec.size', '.spec.ratio']),
+        atMostOneOf(['.spec.size', '.spec.login.host']),
+        atMost('.spec.size', '.spec.ratio'),
+        reserved('.spec.labels', ['app']),
+        named(/^[a-z]+$/),
+        immutable('.spec.name'),
+      ),
+    ).toEqual([])
+    expect(changes(atMostOneOf(['.spec.ports[].host', '.spec.ports[].port']))).toEqual([
+      'v1: spec.ports[] would have to hold the rule !(has(self.host) && has(self.port))',
+    ])
   })
 })
 
@@ -198,7 +224,28 @@ describe('admit()', () => {
       [atMost('.spec.size', '.spec.ratio')],
       { ...base, size: 2, ratio: 1 },
       { ...base, name: 'b', size: 2, ratio: 1 },
+      [],
+    ],
+    [
+      'a broken rule, of which one field changes',
+      [atMost('.spec.size', '.spec.ratio')],
+      { ...base, size: 2, ratio: 1 },
+      { ...base, size: 3, ratio: 1 },
       ['spec'],
+    ],
+    [
+      'a condition that comes to fields that were there',
+      [atMostOneOf(['.spec.size', '.spec.ratio'], { when: '.spec.limit' })],
+      { ...base, size: 2, ratio: 1 },
+      { ...base, size: 2, ratio: 1, limit: 1 },
+      ['spec'],
+    ],
+    [
+      'a condition that comes to a rule on the whole object',
+      [atLeastOneOf(['.spec.size'], { when: ['.spec.name', 'b'] })],
+      base,
+      { ...base, name: 'b' },
+      ['spec.size'],
     ],
     [
       'elements in another order',
@@ -237,6 +284,31 @@ describe('admit()', () => {
     expect(pathsOf(rules, { old: other, groups: [] })).toEqual([])
   })
 
+  it('refuses a change of the owners by whoever may not delete, since garbage collection deletes without asking', () => {
+    const rules = [onlyGroups(['admins'], ['DELETE']), notDeletedWhile('.spec.size', 1)]
+    const ownerReferences = [{ apiVersion: 'v1', kind: 'ConfigMap', name: 'none', uid: 'u' }]
+    const [one, owned] = [at({ ...base, size: 1 }), at({ ...base, size: 1 }, { ownerReferences })]
+    const free = at({ ...base, size: 2 }, { ownerReferences })
+    const owners = 'metadata.ownerReferences'
+    expect(pathsOf(rules, { object: owned, groups: [] })).toEqual([])
+    expect(pathsOf(rules, { object: owned, old: one, groups: [] })).toEqual([owners, owners])
+    expect(pathsOf(rules, { object: one, old: owned, groups: ['admins'] })).toEqual([owners])
+    expect(pathsOf(rules, { object: at({ ...base, size: 2 }), old: free, groups: ['admins'] })).toEqual([])
+    expect(pathsOf(rules, { object: { ...owned, spec: { ...base, size: 3 } }, old: owned, groups: [] })).toEqual([])
+  })
+
+  it('finds the places of its rules once, and not for each write', () => {
+    let reads = 0
+    const { paths, ...rule } = atMost('.spec.size', '.spec.ratio') as Extract<Rule, { in: 'definition' }>
+    const counted = Object.defineProperty(rule, 'paths', { get: () => (reads++, paths) }) as Rule
+    const kind = shop([Object.freeze(counted)])
+    const write = { object: at({ ...base, size: 2, ratio: 1 }) }
+    expect(kind.admit(write).violations).toHaveLength(1)
+    const once = reads
+    for (let round = 0; round < 3; round++) kind.admit(write)
+    expect(reads).toBe(once)
+  })
+
   it('fills in what is left out at creation, and nothing else', () => {
     const kind = shop([defaultFrom('.spec.login.host', '.metadata.name')])
     expect(kind.admit({ object: at(base) }).object?.spec).toEqual({ ...base, login: { host: 'a' } })
@@ -255,7 +327,7 @@ describe('the policies of a resource', () => {
       onlyGroups(['admins', "o'neil"], ['CREATE', 'DELETE']),
       defaultFrom('.spec.login.host', '.spec.name'),
     ]
-    const [check, bound, fill] = shop(rules, { served }).policies('shop', 'system:serviceaccount:s:fairlead-shop')
+    const [check, bound, fill] = shop(rules, { served }).policies(['system:serviceaccount:s:fairlead-shop'])
     const match = {
       apiGroups: ['example.com'],
       apiVersions: ['v1', 'v1beta1'],
@@ -264,20 +336,26 @@ describe('the policies of a resource', () => {
     }
     expect(check).toMatchObject({
       kind: 'ValidatingAdmissionPolicy',
-      metadata: { name: 'fairlead-shop-rules' },
+      metadata: { name: 'fairlead-shops.example.com' },
       spec: {
         failurePolicy: 'Fail',
-        matchConstraints: { resourceRules: [{ ...match, operations: ['CREATE', 'DELETE'] }] },
+        matchConstraints: { resourceRules: [{ ...match, operations: ['CREATE', 'DELETE', 'UPDATE'] }] },
         matchConditions: [{ expression: expect.stringContaining("'system:serviceaccount:s:fairlead-shop'") }],
         validations: [
           {
-            expression: String.raw`request.userInfo.groups.exists(group, group in ['admins', 'o\'neil'])`,
+            expression: String.raw`request.operation in ['UPDATE'] || (request.userInfo.groups.exists(group, group in ['admins', 'o\'neil']))`,
             message: "only admins or o'neil may create or delete it",
+          },
+          {
+            expression: expect.stringMatching(
+              /^request.operation in \['CREATE', 'DELETE'\] .*object.metadata.ownerReferences/,
+            ),
+            message: "only admins or o'neil may create or delete it (another owner could delete it)",
           },
         ],
       },
     })
-    expect(bound?.spec).toEqual({ policyName: 'fairlead-shop-rules', validationActions: ['Deny', 'Audit'] })
+    expect(bound?.spec).toEqual({ policyName: 'fairlead-shops.example.com', validationActions: ['Deny', 'Audit'] })
     expect(fill).toMatchObject({
       kind: 'MutatingAdmissionPolicy',
       spec: {
@@ -290,7 +368,7 @@ describe('the policies of a resource', () => {
   it('protect a size from kubectl scale too', () => {
     const scale = { spec: '.spec.size', status: '.status.bound' }
     const rules = [onlyGroups(['admins'], '.spec.size'), labelled('team', /a/)]
-    const [{ spec: policy } = {}] = shop(rules, { scale }).policies('shop') as {
+    const [{ spec: policy } = {}] = shop(rules, { scale }).policies([]) as {
       spec?: { matchConstraints: object; validations: { expression: string }[] }
     }[]
     expect(policy?.matchConstraints).toMatchObject({
@@ -304,8 +382,20 @@ describe('the policies of a resource', () => {
     ])
   })
 
+  it('are there once for all functions of the resource, and exempt each of them', () => {
+    const kind = shop([labelled('team', /a/)])
+    const functions = ['b', 'a'].map((name) => reconciler({ name, for: kind, reconcile: () => undefined }))
+    const [policy, binding, ...more] = policiesOf(functions)
+    expect(more).toEqual([])
+    expect(binding?.kind).toBe('ValidatingAdmissionPolicyBinding')
+    expect(JSON.stringify(policy)).toContain(
+      "in ['system:serviceaccount:fairlead-system:fairlead-a', 'system:serviceaccount:fairlead-system:fairlead-b', ",
+    )
+    expect(definitionsOf(functions)).toHaveLength(1)
+  })
+
   it('are none if the definition has all rules', () => {
-    expect(shop([immutable('.spec.name'), unique('.spec.tags')]).policies('shop')).toEqual([])
+    expect(shop([immutable('.spec.name'), unique('.spec.tags')]).policies([])).toEqual([])
   })
 })
 

@@ -3,7 +3,8 @@ import { join, relative } from 'node:path'
 import type { KubeObject } from '#contracts'
 import { definitionsOf, manifest, type Reconciler } from '#sdk'
 import { SHARD_LABEL } from '#spec'
-import { configRoleOf, consoleRbac, consoleWritesRbac, functionPolicies, functionRbac, platformRbac } from '../rbac.ts'
+import { functionPolicies } from '../policies.ts'
+import { configRoleOf, consoleRbac, consoleWritesRbac, functionRbac, platformRbac } from '../rbac.ts'
 import { reconcilerCrd } from '../reconciler.ts'
 import { ratesOf, withTeams } from './teams.ts'
 import {
@@ -366,7 +367,7 @@ export async function functionsChart(
   chart: FunctionsChart,
 ): Promise<Map<string, string>> {
   const templates = await Promise.all(
-    functions.map(async (one) => [`templates/${one.name}.yaml`, await templateOf(one)] as const),
+    functions.map(async (one) => [`templates/${one.name}.yaml`, await templateOf(one, functions)] as const),
   )
   const common = await Promise.all(
     COMMON.map(async (path) => [path, await readFile(join(DEPLOY, 'chart/fairlead-functions', path), 'utf8')] as const),
@@ -427,8 +428,8 @@ async function checkRole(functions: readonly Reconciler[]): Promise<string> {
   return definitions.length === 0 ? '' : template.render([role], 'and .Values.check.enabled .Values.crds.enabled')
 }
 
-async function templateOf(one: Reconciler): Promise<string> {
-  const values = `(index .Values.functions ${JSON.stringify(one.name)})`
+async function templateOf(one: Reconciler, functions: readonly Reconciler[]): Promise<string> {
+  const values = valuesAt(one)
   const template = new Templated()
   const reconciler = manifest(one)
   const invoke = template.items(
@@ -456,23 +457,35 @@ async function templateOf(one: Reconciler): Promise<string> {
   const ofConfig = rights.filter(isOfConfig)
   const objects = [
     ...rights.filter((object) => !isOfConfig(object)),
-    ...functionPolicies(one),
     { ...reconciler, metadata, spec: { ...reconciler.spec, invoke } },
   ]
   // A function over HTTP has its configuration in its pod.
   const config = ofConfig.length === 0 ? '' : `---\n${await template.render(ofConfig, `not ${values}.url`)}`
-  const definitions = definitionsOf([one])
-  const kinds = definitions.length === 0 ? '' : `---\n${await definitionTemplates(definitions)}`
-  const guards = definitions.map(({ metadata }) => guardOf(one.name, metadata.name, values)).join('')
-  return `{{- if ${values}.enabled }}\n${await template.render(objects)}${config}${kinds}{{- end }}\n${guards}`
+  const own = `{{- if ${values}.enabled }}\n${await template.render(objects)}${config}{{- end }}\n`
+  // A definition and its policies are there once, while any of its functions is enabled.
+  const { group, resource } = one.for
+  const sharing = functions.filter((other) => other.for.group === group && other.for.resource === resource)
+  if (sharing[0] !== one) return own
+  const isEnabled = sharing.map((other) => `${valuesAt(other)}.enabled`)
+  const condition = isEnabled.length === 1 ? isEnabled.join('') : `(or ${isEnabled.join(' ')})`
+  const definitions = definitionsOf(sharing)
+  const policies = functionPolicies(sharing)
+  const kinds = [
+    ...(definitions.length > 0 ? [await definitionTemplates(definitions)] : []),
+    ...(policies.length > 0 ? [await template.render(policies)] : []),
+  ].map((text) => `{{- if ${condition} }}\n---\n${text.trimEnd()}\n{{- end }}\n`)
+  const guards = definitions.map(({ metadata }) => guardOf(one.name, metadata.name, condition))
+  return [own, ...kinds, ...guards].join('')
 }
+
+const valuesAt = ({ name }: Reconciler): string => `(index .Values.functions ${JSON.stringify(name)})`
 
 /**
  * Fails where an upgrade would delete a definition of this release, and with it all objects: the values no longer have
  * it, perhaps because the defaults have changed, and Helm was not told to keep it.
  */
-const guardOf = (name: string, crd: string, values: string): string => `\
-{{- if and .Release.IsUpgrade (not (and ${values}.enabled .Values.crds.enabled)) }}
+const guardOf = (name: string, crd: string, isEnabled: string): string => `\
+{{- if and .Release.IsUpgrade (not (and ${isEnabled} .Values.crds.enabled)) }}
 {{- $metadata := (lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" ${JSON.stringify(crd)}).metadata | default dict }}
 {{- $annotations := $metadata.annotations | default dict }}
 {{- $isOurs := eq (get $annotations "meta.helm.sh/release-name") .Release.Name }}

@@ -1,0 +1,90 @@
+import type { KubeObject } from '#contracts'
+import { ApiError, isForbidden, isNotFound, type KubeClient } from '#kube'
+import { isResource, manifest, policiesOf, type Reconciler } from '#sdk'
+import { policyNameOf, type ReconcilerSpec, SYSTEM_NAMESPACE } from '#spec'
+import { found, pathOf, type StoredReconciler } from './installed-objects.ts'
+import { LABELS } from './rbac.ts'
+
+type Exempt = Pick<ReconcilerSpec, 'for' | 'serviceAccount'>
+
+/**
+ * Returns the policies of the rules of the functions' resources. `exempt`: the functions whose writes they do not check,
+ * as far as these are for the same resource.
+ */
+export const functionPolicies = (
+  functions: readonly Reconciler[],
+  exempt: readonly Exempt[] = functions.map((one) => manifest(one).spec),
+): KubeObject[] =>
+  policiesOf(functions, exempt).map((object) => ({ ...object, metadata: { ...object.metadata, labels: LABELS } }))
+
+/**
+ * Returns the stored Reconcilers that policies may exempt: those with an account of fairlead-system. Whoever may write a
+ * Reconciler could name another account, of his own.
+ */
+export const exemptOf = (stored: readonly StoredReconciler[]): Exempt[] =>
+  stored.flatMap(({ metadata, spec }) => {
+    const { for: primary, serviceAccount = { name: `fairlead-${metadata.name}`, namespace: SYSTEM_NAMESPACE } } =
+      spec ?? {}
+    return primary !== undefined && serviceAccount.namespace === SYSTEM_NAMESPACE
+      ? [{ for: primary, serviceAccount }]
+      : []
+  })
+
+/** Whether the Reconciler is for the resource that the policy guards. */
+export const isGuarded = ({ spec }: StoredReconciler, policy: string): boolean =>
+  spec?.for !== undefined && policyNameOf(spec.for) === policy
+
+/** In the order of their removal. */
+const KINDS = [
+  'ValidatingAdmissionPolicyBinding',
+  'ValidatingAdmissionPolicy',
+  'MutatingAdmissionPolicyBinding',
+  'MutatingAdmissionPolicy',
+]
+
+/**
+ * Returns the policies that an earlier installation of these functions has left, and that are not in `generated`: of
+ * resources that have fewer rules now, or that the functions are not for any more, unless another Reconciler is. They are
+ * read by name. If no policy is generated, a user who may not read policies has none.
+ */
+export async function earlierPolicies(
+  kube: KubeClient,
+  functions: readonly Reconciler[],
+  generated: readonly KubeObject[],
+  stored: ReadonlyMap<string, StoredReconciler>,
+): Promise<KubeObject[]> {
+  const now = functions.map((one) => one.for)
+  const former = functions.flatMap(({ name }) => stored.get(name)?.spec?.for ?? []).map(policyNameOf)
+  const current = now.map(policyNameOf)
+  const others = [...stored.values()].filter(({ metadata }) => !functions.some(({ name }) => name === metadata.name))
+  const isLeft = (name: string): boolean => !current.includes(name) && !others.some((one) => isGuarded(one, name))
+  const names = new Set([...now.filter(isResource).map(policyNameOf), ...former.filter(isLeft)])
+  const earlier: KubeObject[] = []
+  for (const name of names)
+    for (const kind of KINDS) {
+      if (generated.some((one) => one.kind === kind && one.metadata.name === name)) continue
+      const there = await found<KubeObject>(kube, pathOf(kind, undefined, name)).catch((error: unknown) => {
+        if (!isForbidden(error) || generated.length > 0) throw refusedPolicy({ kind, metadata: { name } }, error)
+      })
+      if (there !== undefined && Object.entries(LABELS).every(([key, value]) => there.metadata.labels?.[key] === value))
+        earlier.push(there)
+    }
+  return earlier
+}
+
+/** A policy cannot be installed, and so nothing was changed. */
+class RefusedPolicyError extends Error {
+  override readonly name = 'RefusedPolicyError'
+}
+
+/** Returns the error for a policy that the API server does not have, or has refused to the user. Others stay as they are. */
+export function refusedPolicy({ kind, metadata }: Pick<KubeObject, 'kind' | 'metadata'>, error: unknown): unknown {
+  const because = (why: string) =>
+    new RefusedPolicyError(`${kind} ${metadata.name} is refused, and nothing is changed: ${why}`, { cause: error })
+  if (isNotFound(error))
+    return because(`the API server has no ${kind}. Rules of defaultFrom() need Kubernetes 1.36: leave them out`)
+  if (!(error instanceof ApiError) || !isForbidden(error)) return error
+  return because(
+    `rules need the rights get, create, patch and delete on validatingadmissionpolicies, mutatingadmissionpolicies and their bindings (admissionregistration.k8s.io). Have a user install it who has them, or leave the rules out. The API server: ${error.said}`,
+  )
+}
