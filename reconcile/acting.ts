@@ -1,19 +1,23 @@
-import { knownAfter, type PlannedAct } from './acts.ts'
+import { knownAfter, type PlannedAct, refusalOfSigner } from './acts.ts'
 import { gravest, RefusedError } from './errors.ts'
 import { type Asking, ask, FailedPass, noteNoOp, type Pass } from './progress.ts'
 import { addRefused, type RefusedWrite, refusedAct, waitingAct } from './refusals.ts'
 import type { Failed } from './vocabulary.ts'
 
 /**
- * Sends acts, and takes their results into the pass: the others are sent, too, if one is refused or waits. Fails the pass if
- * the API server failed. `isOnPrimary`: one was performed on the primary, whose observation is outdated.
+ * Sends acts, and takes their results into the pass: the others are sent, too, if one is refused or waits. One of a signer
+ * that is not declared is refused before. Fails the pass if the API server failed. `isOnPrimary`: one was performed on the primary, whose observation is outdated.
  */
 export function* sendActs(
   pass: Pass,
-  acts: readonly PlannedAct[],
+  planned: readonly PlannedAct[],
 ): Asking<{ refused: RefusedWrite[]; isWaiting: boolean; isOnPrimary: boolean }> {
-  const { results } = yield* ask({ do: 'act', acts })
-  const refused: RefusedWrite[] = []
+  const refused: RefusedWrite[] = planned.flatMap((act) => {
+    const message = refusalOfSigner(act)
+    return message === undefined ? [] : [refusedAct(act, new RefusedError(message, { reason: 'Forbidden' }))]
+  })
+  const acts = planned.filter((act) => refusalOfSigner(act) === undefined)
+  const { results } = acts.length === 0 ? { results: [] } : yield* ask({ do: 'act', acts, object: pass.world.object })
   const waiting: RefusedWrite[] = []
   const failures: Failed[] = []
   let isOnPrimary = false

@@ -9,12 +9,13 @@ import { called, type Family, type World } from './world.ts'
  * The acts of an outcome: requests to a subresource of an observed object, each bound to the version that was observed
  * (docs/decisions/0096-acts.md). What is known of the last act on an object decides about the next:
  *
- *   nothing, or of another act          → send
+ *   nothing, or of another act after an
+ *   edit of the primary                 → send
  *   it was performed on this version,
  *   or this version is past             → nothing: the next version of the object, or its end, runs the primary.
  *                                         If it has changed nothing, none comes, and nothing waits for it
- *   it was performed on another version → send again after a pause
- *   it waits                            → send again after a pause
+ *   it was performed on another version,
+ *   it waits, or it was another act     → send after a pause: a function that changes its mind all the time is braked too
  */
 
 /** The request of one act. */
@@ -27,7 +28,9 @@ export interface PlannedAct {
   /** As observed. The act is for this version only. */
   object: KubeObject
   fingerprint: string
-  /** How often the same act on the object was sent before, not long ago. */
+  /** The primary, by editOf(). */
+  on: string
+  /** How often acts on the object were sent before, not long ago. */
   times: number
 }
 
@@ -60,18 +63,20 @@ export interface ActsPlan {
 /** What is known of the last act on one object, as JSON in NoOps. */
 interface Known {
   act: string
+  /** The primary, by editOf(). */
+  on: string
   /** Undefined: it was not performed. */
   version?: string | undefined
   isUnchanged?: true
   times: number
-  /** The same act is not sent before this time, in milliseconds. */
+  /** No act is sent before this time, in milliseconds, unless it is another one after an edit of the primary. */
   untilMs: number
   waits?: Waiting
 }
 
 const FIRST_PAUSE_MS = 5000
 const LONGEST_PAUSE_MS = 60_000
-/** After this time without the same act, its first pause counts again. */
+/** After this time without an act on the object, its first pause counts again. */
 const FORGOTTEN_MS = 600_000
 
 /** Returns the acts of the outcome that are to be sent now. */
@@ -87,9 +92,11 @@ export function planActs(
   if (wanted.length === 0) return plan
   const places = new Map(observed(world).map((object) => [placeOf(object), object]))
   const taken = new Set<KubeObject>()
+  const on = editOf(world.object)
   for (const act of wanted) {
-    const resource = spec.acts?.find((one) => isDeclared(one, act))
     const object = places.get(placeOf(act.on))
+    const declared = spec.acts?.filter((one) => isDeclared(one, act)) ?? []
+    const resource = declared.find((one) => object !== undefined && isOfSigner(one, object)) ?? declared[0]
     const finding = faultOf(world, act, resource, object, taken)
     if (finding !== undefined) plan.findings.push(finding)
     if (resource === undefined || object === undefined || finding !== undefined) continue
@@ -101,19 +108,20 @@ export function planActs(
     const isPerformed = same?.version !== undefined && same.version === object.metadata.resourceVersion
     plan.isActing ||= !isPerformed || same.isUnchanged !== true
     if (isPerformed) continue
-    if (same !== undefined && same.untilMs > now.getTime()) {
-      plan.due.push(new Date(same.untilMs))
+    const last = same ?? (known?.on === on ? known : undefined)
+    if (last !== undefined && last.untilMs > now.getTime()) {
+      plan.due.push(new Date(last.untilMs))
       continue
     }
-    const times = same !== undefined && now.getTime() - same.untilMs < FORGOTTEN_MS ? same.times : 0
-    plan.acts.push({ target, verb: verbOf(act), act, resource, object, fingerprint: content, times })
+    const times = last !== undefined && now.getTime() - last.untilMs < FORGOTTEN_MS ? last.times : 0
+    plan.acts.push({ target, verb: verbOf(act), act, resource, object, fingerprint: content, on, times })
   }
   return plan
 }
 
 /** Returns what is known after the answer, for NoOps. */
 export function knownAfter(
-  { target, object, fingerprint: act, times }: PlannedAct,
+  { target, object, fingerprint: act, on, times }: PlannedAct,
   { isPast, isUnchanged, waits }: Acted,
   now: Date,
 ): { target: string; value: string } {
@@ -121,6 +129,7 @@ export function knownAfter(
   const pauseMs = isPast ? 0 : Math.max(askedMs, Math.min(FIRST_PAUSE_MS * 2 ** times, LONGEST_PAUSE_MS))
   const known: Known = {
     act,
+    on,
     version: waits === undefined ? object.metadata.resourceVersion : undefined,
     times: isPast ? times : times + 1,
     untilMs: now.getTime() + pauseMs,
@@ -143,6 +152,33 @@ export const waitingActs = (
         const { waits, untilMs = 0 } = knownIn(noOps, actTarget(world.object, object)) ?? {}
         return waits === undefined || untilMs <= now.getTime() ? [] : [{ object, waits, untilMs }]
       })
+
+/** Equal for versions between which nobody has edited, paused or deleted the object. Its status does not count. */
+export function editOf(object: KubeObject): string {
+  const { metadata, status: _, ...content } = object
+  const { generation, deletionTimestamp, labels, annotations } = metadata
+  return fingerprint([generation ?? content, deletionTimestamp, labels, annotations])
+}
+
+/** Returns why the act is not sent: it is on a request of a signer that is not declared. */
+export function refusalOfSigner({ verb, resource, object }: PlannedAct): string | undefined {
+  if (isOfSigner(resource, object)) return undefined
+  const signer = signerOf(object)
+  const whose = signer === undefined ? 'its signer is not observed' : `its signer is ${signer}`
+  return `cannot ${verb} ${called(object)}: ${whose}, and "acts" declares ${resource.signers?.join(', ')}: add it to "signers", or do not return the act`
+}
+
+const signerOf = ({ spec }: KubeObject): string | undefined => {
+  const name = isRecord(spec) ? spec['signerName'] : undefined
+  return typeof name === 'string' ? name : undefined
+}
+
+/** `example.com/*` is the form in which Kubernetes names all signers of a domain. */
+function isOfSigner({ signers }: ActedResource, object: KubeObject): boolean {
+  if (signers === undefined) return true
+  const signer = signerOf(object)
+  return signer !== undefined && [signer, `${signer.split('/')[0]}/*`].some((one) => signers.includes(one))
+}
 
 /** Equal for acts of the same content on one object. */
 export const actId = ({ target, fingerprint: content }: PlannedAct): string => `${target} ${content}`

@@ -1,4 +1,4 @@
-export { type Acted, actText, type PlannedAct, toldActs } from './acts.ts'
+export { type Acted, actText, editOf, type PlannedAct, toldActs } from './acts.ts'
 export { asTakenBack, CONTESTED_ANNOTATION, contestOf, delayMs, type TakenField, type Taking } from './brake.ts'
 export { type Difference, differences, fingerprint, sameJson } from './compare.ts'
 export { contentsReturned, isConfidential } from './confidential.ts'

@@ -35,8 +35,11 @@ export type Ask =
   | { do: 'writeRecord'; object: KubeObject; annotation: string; value: string | undefined }
   /** Send these writes of fields of others, in any order or in parallel. */
   | { do: 'writeFields'; writes: readonly FieldsWrite[] }
-  /** Send these requests to subresources, in any order or in parallel. */
-  | { do: 'act'; acts: readonly PlannedAct[] }
+  /**
+   * Send these requests to subresources, in any order or in parallel, and none after a known edit of the object, by
+   * editOf(): that one fails with a ConflictError.
+   */
+  | { do: 'act'; acts: readonly PlannedAct[]; object: KubeObject }
   /** Delete the primary object. */
   | { do: 'delete'; object: KubeObject }
   /** Keep the lease of the key for this time. */

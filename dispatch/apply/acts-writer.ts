@@ -1,6 +1,7 @@
 import type { KubeObject } from '#contracts'
+import type { EventStore } from '#events'
 import { ApiError, isConflict, isNotFound, type KubeClient } from '#kube'
-import { type Acted, called, type PlannedAct, RefusedError } from '#reconcile'
+import { type Acted, called, editOf, type PlannedAct, RefusedError } from '#reconcile'
 import { ACTS } from '#spec'
 import { refusalOf } from '../errors.ts'
 import { isObjectGone, moved, type WriteRequests, type WritingRun } from './write-requests.ts'
@@ -16,30 +17,49 @@ export class ActsWriter {
   readonly #requests: WriteRequests
   readonly #through: Pick<WriteThrough, 'result'>
   readonly #run: ActingRun
+  readonly #events: Pick<EventStore, 'observe'>
 
-  constructor(requests: WriteRequests, through: Pick<WriteThrough, 'result'>, run: ActingRun) {
+  constructor(
+    requests: WriteRequests,
+    through: Pick<WriteThrough, 'result'>,
+    run: ActingRun,
+    events: Pick<EventStore, 'observe'>,
+  ) {
     this.#requests = requests
     this.#through = through
     this.#run = run
+    this.#events = events
   }
 
   /**
-   * Rejects with a RefusedError, with a ConflictError if the primary is the object and has changed since it was observed, or
-   * with an error that may pass. After an act on the primary, and after its ConflictError, EVENTS has the present state.
+   * Rejects with a RefusedError, with a ConflictError if the primary was edited since the function has seen it, or has changed and
+   * is the object, or with an error that may pass. After an act on the primary, and after its ConflictError, EVENTS has the
+   * present state. `stale`: aborted if this process knows of a change since the function has seen the primary.
    */
-  async send(planned: PlannedAct): Promise<Acted> {
+  async send(planned: PlannedAct, seen: KubeObject, stale: AbortSignal): Promise<Acted> {
     const { act, verb, resource, object } = planned
     const { subresource } = ACTS[act.act]
     let version: string | undefined
     try {
-      version = await this.#requests.act({ verb, ref: resource, object }, subresource, (kube, path, signal) =>
-        requestOf(planned, kube, path, { signal, fieldManager: this.#run.fieldManager }),
-      )
+      version = await this.#requests.act({ verb, ref: resource, object }, subresource, async (kube, path, signal) => {
+        if (stale.aborted) await this.#demandUnedited(seen, signal)
+        return requestOf(planned, kube, path, { signal, fieldManager: this.#run.fieldManager })
+      })
     } catch (error) {
       return this.#answered(planned, error)
     }
     if (this.#isPrimary(object)) await this.#refresh(await this.#requests.get(resource, object))
     return version === object.metadata.resourceVersion ? { isUnchanged: true } : {}
+  }
+
+  async #demandUnedited(seen: KubeObject, signal: AbortSignal): Promise<void> {
+    const { namespace, name, resourceVersion } = seen.metadata
+    const of = { ref: this.#run.primary.ref, namespace, name }
+    const { primary } = await this.#events.observe({ primary: of, signal })
+    if (primary?.resourceVersion === resourceVersion) return
+    // A reference has no annotations.
+    if (primary === undefined || primary.referenceOnly || editOf(primary.object) !== editOf(seen))
+      throw moved(seen, undefined)
   }
 
   #isPrimary({ metadata }: KubeObject): boolean {

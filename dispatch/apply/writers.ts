@@ -67,7 +67,7 @@ export function writersOf(deps: WritersDeps, run: WritingRun): Writers {
     owned: new OwnedWriter(requests, through, run),
     primary: new PrimaryWriter(requests, through, run),
     fields: new FieldsWriter(requests, through, run),
-    acts: new ActsWriter(requests, through, run),
+    acts: new ActsWriter(requests, through, run, deps.events),
   }
 }
 

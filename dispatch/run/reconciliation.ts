@@ -183,7 +183,7 @@ export class Reconciliation {
       case 'act': {
         const { skipEffect } = this.#deps
         const send = async (act: PlannedAct): Promise<Acted> => {
-          if (skipEffect === undefined) return this.#writers.acts.send(act)
+          if (skipEffect === undefined) return this.#writers.acts.send(act, ask.object, stale)
           skipEffect(actText(act))
           return {}
         }

@@ -14,6 +14,7 @@ import {
   type Ask,
   asTakenBack,
   called,
+  editOf,
   type FieldsWrite,
   GoneError,
   isAsBefore,
@@ -166,7 +167,7 @@ class SimulatedDriver {
       case 'writeFields':
         return { did: ask.do, results: ask.writes.map((write) => this.#tried(() => this.#writeFields(write))) }
       case 'act':
-        return { did: ask.do, results: ask.acts.map((act) => this.#tried(() => this.#act(act))) }
+        return { did: ask.do, results: ask.acts.map((act) => this.#tried(() => this.#act(act, ask.object))) }
       case 'wait':
         return { did: ask.do }
       case 'finish':
@@ -239,10 +240,13 @@ class SimulatedDriver {
     return this.#wrote(verb, object, memory.applyFields(object, own, withValues(object, returned)), found)
   }
 
-  /** Acts on the observed version only. */
-  #act({ verb, act, object }: PlannedAct): Acted {
+  /** Acts on the observed version only. `seen`: the primary. */
+  #act({ verb, act, object }: PlannedAct, seen: KubeObject): Acted {
     const { memory, before, refusal, wrote, primary } = this.#run
     before({ verb, object })
+    const present = primary()
+    if (present === undefined || editOf(present) !== editOf(seen))
+      throw new ConflictError(`${called(seen)} was edited since it was observed`)
     const reason = refusal({ verb, object })
     const message = `cannot ${verb} ${called(object)}: the simulation refuses it`
     if (reason === 'DisruptionBudget') return { waits: { reason, message, retryAfterSeconds: undefined } }
@@ -250,7 +254,7 @@ class SimulatedDriver {
     const found = memory.find(object)
     if (found === undefined) return {}
     if (found.metadata.resourceVersion !== object.metadata.resourceVersion) {
-      if (found === primary()) throw new ConflictError(`${called(object)} has changed since it was observed`)
+      if (found === present) throw new ConflictError(`${called(object)} has changed since it was observed`)
       this.#isStale = true
       return { isPast: true }
     }

@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url'
 import { CertificateSigningRequest, Deployment, Node, Pod } from 'fairlead'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { ConflictError, type KubeObject, type ResourceRef } from '#contracts'
-import { spanAfter } from '#events'
+import { type EventStore, spanAfter } from '#events'
 import { isNotFound, resourcePath } from '#kube'
 import type { ActedResource } from '#spec'
 import { ActsWriter } from '../../dispatch/apply/acts-writer.ts'
@@ -178,6 +178,7 @@ describe('acts, with the generated rights only', () => {
     await until(async () => (await told()).length > 0)
     expect(await told()).toMatchObject([{ reason: 'Forbidden', note: expect.stringContaining('example.com/other') }])
     expect(conditionsOf(await find(CertificateSigningRequest, 'foreign'))).toBeUndefined()
+    expect(await requests('certificatesigningrequests/approval', 'foreign')).toEqual([])
   })
 
   it('are shown by a dry run, and not performed', async () => {
@@ -196,7 +197,7 @@ describe('an act on a version that is past, on a real API server', () => {
   const send = (declared: ActedResource, object: KubeObject, more: object = {}, primary = widget()) => {
     const act = { act: declared.act, on: object, ...more } as never
     const verb = declared.act.toLowerCase() as 'evict'
-    const planned = { target: '', verb, act, resource: declared, object, fingerprint: '', times: 0 }
+    const planned = { target: '', verb, act, resource: declared, object, fingerprint: '', on: '', times: 0 }
     const through: Pick<WriteThrough, 'result'> = {
       result: async (_ref, _owner, _object, found) => ({ object: refreshed[refreshed.push(found) - 1], isOld: false }),
     }
@@ -214,7 +215,10 @@ describe('an act on a version that is past, on a real API server', () => {
       report: () => undefined,
     }
     const requests = new WriteRequests({ kube: world.kube, gate: new Gate(1), inFlight: new InFlight() }, run)
-    return new ActsWriter(requests, through, run).send(planned)
+    const events: Pick<EventStore, 'observe'> = {
+      observe: async () => ({ primary: undefined, owned: [], related: [], news: undefined }),
+    }
+    return new ActsWriter(requests, through, run, events).send(planned, primary, new AbortController().signal)
   }
   const pod = async (name: string) => ({ ...(await runs(name, 'past', { finalizers: ['example.com/keep'] })) })
 

@@ -241,6 +241,7 @@ describe('a team', () => {
     kind,
     metadata: { name: 'any', namespace },
   })
+  const scaled = (kind: string, within: string) => ({ ...RESOURCES[kind], kind, act: 'Scale', within })
   const quota = {
     ...inNamespace('ResourceQuota', 'shop'),
     metadata: { name: 'fairlead-team', namespace: 'shop' },
@@ -290,6 +291,16 @@ describe('a team', () => {
           related: [{ ...RESOURCES['ConfigMap'], kind: 'ConfigMap', namespacePath: 'spec.from' }],
         }),
       /spec.related/,
+    ],
+    [
+      'acts on objects of other namespaces',
+      () => reconcilerOf('shop', { ...shopSpec(), acts: [scaled('ConfigMap', 'Cluster')] }),
+      /spec.acts/,
+    ],
+    [
+      'acts on a kind that it does not have',
+      () => reconcilerOf('shop', { ...shopSpec(), acts: [scaled('Secret', 'Namespace')] }),
+      /does not have the kinds secrets/,
     ],
     [
       'the identity of another function',

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
 import { type Act, CertificateSigningRequest, Deployment, Node, Pod, type Reconciler, reconciler, Secret } from '#sdk'
+import { PAUSED_ANNOTATION } from '#spec'
 import { lawsOf, type Scenario, type Simulation, simulate } from '#testing'
 import { approver, Shift, shift } from '../e2e/acts.ts'
 
@@ -25,6 +26,8 @@ const acts = (world: Pick<Simulation, 'writes'>, from = 0) =>
     .slice(from)
     .filter(({ verb }) => ['evict', 'bind', 'scale', 'approve', 'deny'].includes(verb))
     .map(({ verb, object: { metadata } }) => `${verb} ${metadata.name}`)
+const PAUSED = { [PAUSED_ANNOTATION]: 'true' }
+const isPaused = ({ object }: Simulation) => object?.metadata.annotations?.[PAUSED_ANNOTATION] !== undefined
 const statusOf = (world: Simulation) => world.object?.status as Record<string, unknown> | undefined
 const reconciled = (world: Simulation) =>
   (statusOf(world)?.['conditions'] as { type: string; reason: string; message: string }[] | undefined)?.find(
@@ -73,6 +76,44 @@ describe('acts', () => {
       { type, status: 'True', reason: 'Checked', message: 'by the test' },
     ])
     expect(world.writes).toHaveLength(1)
+  })
+})
+
+describe('a request of a signer that is not declared', () => {
+  const requested = (name: string, signerName: string) =>
+    CertificateSigningRequest.of({ metadata: { name }, spec: { request: '', signerName } })
+  const Requests = { ...CertificateSigningRequest, within: 'Cluster' } as const
+  const signing = reconciler({
+    name: 'signing',
+    for: Shift,
+    related: [Requests],
+    acts: [
+      { ...CertificateSigningRequest, act: 'Approve', signers: ['example.com/client'], within: 'Cluster' },
+      { ...CertificateSigningRequest, act: 'Approve', signers: ['example.org/*'], within: 'Cluster' },
+    ],
+    reconcile: ({ related }) => ({
+      act: related(Requests)
+        .filter(({ status }) => status?.conditions === undefined)
+        .map((on) => ({ act: 'Approve', on, reason: 'Known' })),
+    }),
+  })
+
+  it('is not approved: the object shows why, and the others are approved', async () => {
+    const world = simulate(signing, {
+      objects: [
+        object(),
+        requested('a', 'example.com/client'),
+        requested('b', 'example.com/other'),
+        requested('c', 'example.org/any'),
+        requested('d', 'example.org.evil/any'),
+      ],
+    })
+    await world.runUntilIdle()
+    expect(acts(world)).toEqual(['approve a', 'approve c'])
+    const said = reconciled(world)
+    expect(said).toMatchObject({ reason: 'Forbidden' })
+    expect(said?.message).toContain('cannot approve CertificateSigningRequest b: its signer is example.com/other')
+    expect(said?.message).toContain('its signer is example.org.evil/any')
   })
 })
 
@@ -190,6 +231,38 @@ describe('an act', () => {
     expect(acts(world).length).toBeLessThan(7)
     await world.advance(60)
     expect(world.list(Deployment)[0]?.spec?.replicas).toBe(3)
+  })
+
+  it.each([
+    ['is not sent once the object of the function is paused', { metadata: { annotations: PAUSED } }, []],
+    ['is decided again once it is edited', { spec: { evict: 'b' } }, ['evict b-0']],
+  ])('%s', async (_, edit, sent) => {
+    const world = started()
+    world.before = ({ verb }) => {
+      if (verb === 'evict' && world.object?.metadata.generation === 1 && !isPaused(world)) world.edit(edit)
+    }
+    await world.runUntilIdle()
+    expect(acts(world)).toEqual(sent)
+  })
+
+  it('that takes the place of another one waits too, unless the object of the function was edited', async () => {
+    const more = reconciler({
+      name: 'more',
+      for: Shift,
+      related: [Deployment],
+      acts: [{ ...Deployment, act: 'Scale' }],
+      reconcile: ({ related }) => ({
+        act: related(Deployment).map((on) => ({ act: 'Scale', on, replicas: (on.spec?.replicas ?? 0) + 1 })),
+      }),
+    })
+    const world = simulate(more, { objects: [object(), web] })
+    await world.advance(100)
+    await world.runUntilIdle()
+    await world.advance(100)
+    expect(acts(world)).toHaveLength(5)
+    world.edit({ spec: { evict: 'b' } })
+    await world.runUntilIdle()
+    expect(acts(world)).toHaveLength(6)
   })
 
   it('of which the object is gone is done', async () => {
