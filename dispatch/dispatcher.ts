@@ -204,6 +204,7 @@ class LiveDispatcher implements Dispatcher {
         log,
         isSynced,
         identityHolder: () => this.#identities.holderOf(name),
+        isAlone: () => this.#identities.isAlone(name),
         absent: (object) => this.#noteIdentity({ verb: 'deleted', object }),
       })
     this.#lifecycles.set(name, lifecycle)
@@ -257,6 +258,8 @@ interface IdentifiedReconciler {
   identity: string
   /** The creation time, RFC 3339. */
   since: string
+  /** What it is for. Undefined: it writes no status. */
+  shows: { resource: string; namespaces: readonly unknown[] | undefined } | undefined
 }
 
 /**
@@ -278,9 +281,9 @@ export class Identities {
     const { name } = object.metadata
     const before = this.#byName.get(name)
     const after = verb === 'deleted' ? undefined : identifiedIn(object)
-    if (before?.identity === after?.identity && before?.since === after?.since) return []
     if (before !== undefined) this.#remove(before)
     if (after !== undefined) this.#add(after)
+    if (before?.identity === after?.identity && before?.since === after?.since) return []
     const shared = [before, after].flatMap((one) => [...(this.#byIdentity.get(one?.identity ?? '') ?? [])])
     return [...new Set(shared.map((one) => one.name))].filter((other) => other !== name)
   }
@@ -291,6 +294,12 @@ export class Identities {
     if (one === undefined || !this.#isComplete) return undefined
     const [first] = [...(this.#byIdentity.get(one.identity) ?? [])].sort(byAge)
     return first?.name
+  }
+
+  /** Whether no Reconciler of another identity may write the status of its objects. Their selectors are not compared. */
+  isAlone(name: string): boolean {
+    const one = this.#byName.get(name)
+    return [...this.#byName.values()].every((other) => other.identity === one?.identity || !meets(one, other))
   }
 
   #add(one: IdentifiedReconciler): void {
@@ -307,10 +316,19 @@ export class Identities {
   }
 }
 
+/** The Reconciler may be one that is refused: nothing in it is certain. */
 function identifiedIn({ metadata, spec }: KubeObject): IdentifiedReconciler {
   const { name, creationTimestamp: since = '' } = metadata
-  return { name, identity: identityOf(name, spec ?? {}), since }
+  const { group, resource, namespaces, status } = ((spec ?? {}) as { for?: Record<string, unknown> }).for ?? {}
+  const near = Array.isArray(namespaces) ? namespaces : undefined
+  const shows = status === 'Untouched' ? undefined : { resource: `${group}/${resource}`, namespaces: near }
+  return { name, identity: identityOf(name, spec ?? {}), since, shows }
 }
+
+const meets = ({ shows: one }: Partial<IdentifiedReconciler> = {}, { shows: other }: IdentifiedReconciler): boolean =>
+  one !== undefined &&
+  one.resource === other?.resource &&
+  (one.namespaces?.some((namespace) => other.namespaces?.includes(namespace) !== false) ?? true)
 
 const byAge = (a: IdentifiedReconciler, b: IdentifiedReconciler): number =>
   a.since.localeCompare(b.since) || a.name.localeCompare(b.name)

@@ -90,6 +90,8 @@ export interface Circumstances {
   progress?: FieldsProgress
   /** Whether the contents of the resource are confidential. Then they have no fingerprint either. */
   isConfidential: (resource: ResourceRef) => boolean
+  /** See Shown in status.ts. */
+  isAlone?: () => boolean
 }
 
 /** Returns the writes that are necessary to reach the desired state of the outcome. */
@@ -177,13 +179,13 @@ export function plannedStatus(
   spec: Pick<ReconcilerSpec, 'for'>,
   world: Family,
   outcome: PlainOutcome,
-  { identity, now, noOps }: Pick<Circumstances, 'identity' | 'now' | 'noOps'>,
+  { identity, now, noOps, isAlone }: Pick<Circumstances, 'identity' | 'now' | 'noOps' | 'isAlone'>,
   refusal?: Failure,
 ): StatusPatch | undefined {
   if (!keepsStatus(spec)) return undefined
   const { object } = world
   const contested = fightsIn(world, identity, now)?.message
-  const patch = statusPatch(object, outcome, now, { refusal, contested })
+  const patch = statusPatch(object, outcome, now, { refusal, contested, isAlone })
   const isNoOp =
     noOps[statusTarget(object)] === `${object.metadata.resourceVersion} ${fingerprint(patch?.status ?? null)}`
   return isNoOp ? undefined : patch

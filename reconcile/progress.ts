@@ -24,6 +24,8 @@ export interface Reconciled {
    * confidential.
    */
   isReferenceOnly: (resource: ResourceRef) => boolean
+  /** Whether no other Reconciler may write the status of its objects. */
+  isAlone: () => boolean
   /** The limit of what a run reads, and of what the function returns, in bytes of JSON. */
   maxStateBytes: number
 }
@@ -40,6 +42,7 @@ export const reconciled = (
   spec,
   selects: selectionOf(spec.for),
   isReferenceOnly,
+  isAlone: () => true,
   maxStateBytes,
 })
 

@@ -221,15 +221,15 @@ function* call(pass: Pass): Asking<PlainOutcome> {
 /** Returns what has to be written, without the writes that were refused in this pass. */
 function feasible(pass: Pass, outcome: PlainOutcome): FeasiblePlan {
   const { run, world, now, noOps, refused, progress } = pass
-  const { spec, identity, isReferenceOnly: isConfidential } = run.of
-  const wanted = plan(spec, world, outcome, { identity, now, noOps, progress, isConfidential })
+  const { spec, identity, isAlone, isReferenceOnly: isConfidential } = run.of
+  const wanted = plan(spec, world, outcome, { identity, now, noOps, progress, isConfidential, isAlone })
   if (wanted.findings.length > 0)
     throw failed(new TerminalError(wanted.findings.join('; '), { reason: 'InvalidOutcome' }))
   const planned = noteUnresolved(pass, withoutRefused(wanted, refused))
   const refusal = refusalOf(pass)
   return refusal === undefined
     ? planned
-    : { ...planned, status: plannedStatus(spec, world, outcome, { identity, now, noOps }, refusal) }
+    : { ...planned, status: plannedStatus(spec, world, outcome, { identity, now, noOps, isAlone }, refusal) }
 }
 
 /** Notes the refused writes that the outcome requires. */

@@ -37,6 +37,8 @@ export interface StatusPatch {
 interface Shown {
   refusal?: Failure
   contested?: string
+  /** Whether no other function may write the status of the object. Left out: there is none. */
+  isAlone?: () => boolean
 }
 
 /** The failure of a run, as its object shows it. */
@@ -54,7 +56,7 @@ export function statusPatch(
   object: KubeObject,
   outcome: Pick<PlainOutcome, 'status' | 'conditions' | 'deleteObject' | 'effect'>,
   now: Date,
-  { refusal, contested }: Shown = {},
+  { refusal, contested, isAlone = () => true }: Shown = {},
 ): StatusPatch | undefined {
   const { status, conditions = [] } = outcome
   const current = isRecord(object.status) ? object.status : {}
@@ -62,13 +64,18 @@ export function statusPatch(
   const platform = platformConditions(current, conditions, isAllDone, { refusal, contested })
   const updates = [...conditions.filter(({ type }) => platform.every((one) => one.type !== type)), ...platform]
   const { generation, deletionTimestamp } = object.metadata
-  // A function that returns neither a status nor conditions begins no number. One that is there, it keeps current.
+  // A function that returns neither a status nor conditions begins no number. One that is there, it keeps current, if it is
+  // its own: another function may not have seen this generation yet.
+  const { observedGeneration } = current
   const isSilent = status === undefined && conditions.length === 0
-  const isNumbered = current['observedGeneration'] !== undefined && generation !== undefined
+  const isNumbered = observedGeneration !== undefined && generation !== undefined && (!isSilent || isAlone())
   if (isSilent && updates.length === 0 && !(isNumbered && isAllDone && deletionTimestamp === undefined))
     return undefined
   const desired = withOurFields(status ?? current, current, updates, generation, now)
-  if (isSilent && !isNumbered) delete desired['observedGeneration']
+  if (isSilent && !isNumbered) {
+    delete desired['observedGeneration']
+    if (observedGeneration !== undefined && generation !== undefined) Object.assign(desired, { observedGeneration })
+  }
   return patchTo(object, current, desired)
 }
 

@@ -51,6 +51,8 @@ export interface ReconcilerLifecycleDeps extends ReconciliationDeps {
   identityHolder: () => string | undefined
   /** See DispatcherDeps. */
   declared: (reconciler: string, has: (metric: Pick<MetricChange, 'name' | 'labels'>) => boolean) => void
+  /** Whether no other Reconciler may write the status of its objects. */
+  isAlone: () => boolean
   /** Called when EVENTS no longer has the Reconciler. */
   absent: (known: KubeObject) => void
   log: RunLog
@@ -173,7 +175,8 @@ export class ReconcilerLifecycle {
     const rates = ratesOf(this.#name, spec, this.#deps.runRates)
     const deps = actingAs(this.#deps, spec)
     const config = configOf(this.#name, spec, deps)
-    const served = { ...what, invoke: callee.invoke, reconcilerVersion, ranBy, rateLimit, config, rates }
+    const { isAlone } = this.#deps
+    const served = { ...what, isAlone, invoke: callee.invoke, reconcilerVersion, ranBy, rateLimit, config, rates }
     this.#current = { spec, callee, worker: new ReconcilerWorker(deps, queue, served, log) }
     const { concurrency: slots, invoke } = spec
     this.#logOnce('info', { slots, ...(invoke.http && { calls: shownUrl(invoke.http.url) }) }, 'reconciler served')

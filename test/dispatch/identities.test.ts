@@ -17,6 +17,30 @@ const known = (...objects: KubeObject[]): Identities => {
   return identities
 }
 
+describe('a Reconciler is alone with the status of its objects', () => {
+  const of = (name: string, more: object = {}, identity?: string): KubeObject => {
+    const one = object(name, 2030, identity)
+    return { ...one, spec: { ...(one.spec as object), for: { ...WIDGETS, ...more } } }
+  }
+  it.each<[what: string, other: KubeObject, isAlone: boolean, own?: object]>([
+    ['not beside another one for the kind', of('b'), false],
+    ['not beside one in a common namespace', of('b', { namespaces: ['x', 'y'] }), false, { namespaces: ['y'] }],
+    ['not beside one for all namespaces', of('b'), false, { namespaces: ['y'] }],
+    ['beside one in other namespaces', of('b', { namespaces: ['x'] }), true, { namespaces: ['y'] }],
+    ['beside one for another kind', of('b', { resource: 'gadgets' }), true],
+    ['beside one that writes no status', of('b', { status: 'Untouched' }), true],
+    ['beside one under its former name, which is not served', of('b', {}, 'a'), true],
+  ])('%s', (_, other, isAlone, own) => {
+    const identities = known(of('a', own), other)
+    expect(identities.isAlone('a')).toBe(isAlone)
+    identities.update({ verb: 'modified', object: of('b', { resource: 'gadgets' }) })
+    expect(identities.isAlone('a')).toBe(true)
+    identities.update({ verb: 'modified', object: of('b') })
+    identities.update({ verb: 'deleted', object: of('b') })
+    expect(identities.isAlone('a')).toBe(true)
+  })
+})
+
 describe('of Reconcilers with one identity', () => {
   it.each([
     ['a new name beside the former one', [object('new', 2031, 'old'), object('old', 2030)], 'old'],

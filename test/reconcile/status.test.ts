@@ -194,6 +194,17 @@ describe('the status write', () => {
       expect(statusPatch(widget({ metadata: { generation: 3 }, status: { phase: 'DONE' } }), {}, now)).toBeUndefined()
     })
 
+    it('leaves the generation to another function that may write the status, and has not seen the change yet', () => {
+      const isAlone = () => false
+      expect(statusPatch(numbered(), {}, now, { isAlone })).toBeUndefined()
+      expect(statusPatch(numbered(), { status: { phase: 'UP' } }, now, { isAlone })?.status).toEqual({
+        phase: 'UP',
+        observedGeneration: 3,
+      })
+      const refused = statusPatch(numbered(), {}, now, { isAlone, refusal: { reason: 'Forbidden', message: 'no' } })
+      expect(Object.keys(refused?.status as object)).toEqual(['conditions'])
+    })
+
     it.each<[what: string, object: KubeObject, outcome: object]>([
       ['while the object is deleted', numbered({ deletionTimestamp: before }), {}],
       ['before its deletion', numbered(), { deleteObject: true }],
