@@ -28,14 +28,19 @@ export class LawBroken extends Error {
     this.#found = found
   }
 
-  /** The error of the function in words and with its place, or what it does that is the same under each law. */
-  get because(): string {
-    return becauseOf(this.#found) ?? this.#headline
+  /** What is the same under each law that meets it: the error of the function, in words and with its place. */
+  get because(): string | undefined {
+    return this.#found.because && becauseOf({ because: this.#found.because })
   }
 
-  /** Returns an error that leaves the cause to another law of the scenario. */
+  protected get headline(): string {
+    return this.#headline
+  }
+
+  /** Returns an error of one line, which leaves its cause to another law of the scenario. */
   asToldBy(law: string): LawBroken {
-    return new LawBroken(`${this.because.split('\n')[0]} (see the law "${law}")`)
+    const [cause] = becauseOf(this.#found)?.split('\n') ?? []
+    return new LawBroken(`${[cause, this.#headline].filter(Boolean).join(': ')} (see the law "${law}")`)
   }
 
   /** Returns the same error, found in this case of a law. */
@@ -44,10 +49,25 @@ export class LawBroken extends Error {
   }
 }
 
+/** What the function does under each law. The law adds where. */
+export class FoundAnywhere extends LawBroken {
+  override get because(): string {
+    return super.because ?? this.headline
+  }
+
+  override asToldBy(law: string): LawBroken {
+    return new LawBroken(`${this.because.split('\n')[0]} (see the law "${law}")`)
+  }
+}
+
 /** The function asks for a change for ever. The differences are those of two of its decisions. */
-export class NeverIdle extends LawBroken {
+export class NeverIdle extends FoundAnywhere {
   override readonly name = 'NeverIdle'
 }
+
+/** The headline of a function that is random, or reads a clock. */
+export const TWO_CALLS_DIFFER = 'two calls on the same input differ'
+export const TWO_CALLS = ['first call', 'second call'] as const
 
 const becauseOf = ({ because, where }: Found): string | undefined =>
   because &&

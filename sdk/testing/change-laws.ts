@@ -1,12 +1,12 @@
 import { isDeepStrictEqual } from 'node:util'
 import { apiVersionOf, controllerOf, isRecord, type KubeObject, kindName, type RunInput } from '#contracts'
 import { sameJson } from '#reconcile'
-import { Deployment, Job, type Kind, type ObservedBy, Pod, type Reconciler, Service, StatefulSet } from '#sdk'
+import { Deployment, Job, type Kind, type ObservedBy, Pod, type Reconciler, Secret, Service, StatefulSet } from '#sdk'
 import { retainerOf } from '#spec'
-import { changesBetween, LawBroken } from './broken.ts'
+import { changesBetween, FoundAnywhere, LawBroken, TWO_CALLS, TWO_CALLS_DIFFER } from './broken.ts'
 import { isReady as isPodReady } from './controllers.ts'
 import type { Law } from './effect-laws.ts'
-import { decided, invokeOf, isOfKind, nameOf } from './given.ts'
+import { decided, invokeOf, isOfKind, nameOf, seriesOf } from './given.ts'
 import { asGroup, rest, type Step, type Trial } from './scenario.ts'
 import type { Simulation } from './simulation.ts'
 
@@ -29,6 +29,7 @@ export const CHANGE_LAWS: Record<string, [law: Law, isAbout: (reconciler: Reconc
     isAsNew,
     ({ external }) => external === undefined,
   ],
+  'keeps the values that it has drawn for a Secret when something else changes': [keepsItsDraws, owns(Secret)],
 }
 
 /** Why these laws had nothing to check. */
@@ -38,6 +39,7 @@ export const NOTHING_CHANGED: readonly (readonly [Law, string])[] = [
   [deletesTheOldest, 'it deletes none of several that have ended'],
   [keepsServing, 'no Service selects a ready pod'],
   [isAsNew, 'it is never as far as a new object with its spec'],
+  [keepsItsDraws, 'no Secret of its own is there before a change'],
 ]
 
 interface Change {
@@ -113,9 +115,6 @@ const hasEnded = (object: KubeObject): boolean => {
   return isOfKind(object, Job) && conditions.some(({ type, status }) => type === 'Complete' && status === 'True')
 }
 
-/** The kind and name of an object without its numbers and digests: the same for each of a series. */
-const seriesOf = (object: KubeObject): string => nameOf(object).replaceAll(/[0-9a-f]*\d[0-9a-f]*/g, '#')
-
 /** As `ttlSecondsAfterFinished` does it, which is in no spec that the function sees. */
 async function makesWhatIsDue(trial: Trial): Promise<void> {
   for await (const { before, change, when } of changesOf(trial)) {
@@ -131,13 +130,45 @@ async function makesWhatIsDue(trial: Trial): Promise<void> {
     trial.hasChecked ||= due.size > 0
     const missing = [...due].find(([series]) => !made.has(series))
     if (missing === undefined) continue
-    const names = complete.map(nameOf).join(', ')
-    throw new LawBroken(`${missing[1]} is not made, but it would be if these were deleted before it, ${when}: ${names}`)
+    await demandSameJobs(before, change, made)
+    const [series, job] = missing
+    const causes = await causesOf(before, change, complete, series)
+    const names = causes.map(nameOf).join(', ')
+    throw new LawBroken(`${job} is not made, but it would be if these were deleted before it, ${when}: ${names}`)
   }
 }
 
+/** A function that draws the name of a Job makes another one each time. */
+async function demandSameJobs(before: Simulation, change: Change['change'], made: JobsMade): Promise<void> {
+  const [one, another] = [made, await jobsMadeIn(before.copy(), change)].map((jobs) => [...jobs.values()].sort())
+  if (isDeepStrictEqual(one, another)) return
+  throw new FoundAnywhere(TWO_CALLS_DIFFER, {
+    lines: changesBetween({ jobs: one }, { jobs: another }),
+    sides: TWO_CALLS,
+  })
+}
+
+/** Returns the Job whose deletion alone is enough, or all of them if there is none. */
+async function causesOf(
+  before: Simulation,
+  change: Change['change'],
+  complete: readonly KubeObject[],
+  series: string,
+): Promise<readonly KubeObject[]> {
+  for (const job of complete) {
+    const world = before.copy()
+    world.memory.delete(job)
+    await world.runUntilIdle()
+    if (world.writes.length === 0 && (await jobsMadeIn(world, change)).has(series)) return [job]
+  }
+  return complete
+}
+
+/** The names of Jobs by their series. */
+type JobsMade = ReadonlyMap<string, string>
+
 /** Returns the Jobs that are made after a change, by their series. */
-async function jobsMadeIn(world: Simulation, change: Change['change']): Promise<Map<string, string>> {
+async function jobsMadeIn(world: Simulation, change: Change['change']): Promise<JobsMade> {
   const made = new Map<string, string>()
   world.before = ({ object }) => {
     if (isOfKind(object, Job) && world.memory.find(object) === undefined) made.set(seriesOf(object), nameOf(object))
@@ -302,6 +333,7 @@ export async function isAsNew(trial: Trial): Promise<void> {
       }
       throw new LawBroken(`it leaves what a new object with its spec does not have, ${when}`, {
         lines: leftIn(world, anew).map((one) => `+ ${nameOf(one)}`),
+        sides: ['a new object', 'the changed one'],
       })
     }
   }
@@ -394,3 +426,33 @@ const workOf = (job: Templated) => ({
   images: imagesOf(job),
   commands: containersOf(job).map(({ command, args }) => ({ command, args })),
 })
+
+/**
+ * The same change is made in two worlds that draw other values. What is as before where the same is drawn, and is not
+ * where another one is, has been drawn again.
+ */
+async function keepsItsDraws(trial: Trial): Promise<void> {
+  for await (const { before, change, when, isTime } of changesOf(trial)) {
+    if (isTime) continue
+    const [same, another] = [before.copy(), before.copy()]
+    another.draw = 'another run'
+    for (const world of [same, another]) await change(world)
+    // A value may be replaced as time passes.
+    if (same.now > before.now) continue
+    for (const world of [same, another]) await rest(world)
+    for (const secret of ownedIn(before).filter((one) => isOfKind(one, Secret))) {
+      const ends = [same, another].map(({ memory }) => memory.find(secret))
+      if (ends.some((one) => one?.metadata.uid !== secret.metadata.uid)) continue
+      trial.hasChecked = true
+      const [was = {}, is = {}, drawn = {}] = [secret, ...ends].map(valuesOf)
+      const again = Object.keys(was).filter((key) => is[key] === was[key] && drawn[key] !== was[key])
+      if (again.length === 0) continue
+      const advice =
+        'if this change is to replace it, draw the next one by another name, such as secret(`password ${spec.rotation}`)'
+      throw new LawBroken(`${again.join(', ')} of ${nameOf(secret)} is drawn again, ${when}: ${advice}`)
+    }
+  }
+}
+
+const valuesOf = (secret: KubeObject | undefined): Record<string, string> =>
+  (secret as ObservedBy<typeof Secret> | undefined)?.data ?? {}

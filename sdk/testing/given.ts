@@ -1,7 +1,9 @@
+import type { z } from 'zod'
 import {
   type Act,
   apiVersionOf,
   isRecord,
+  type KeptStatus,
   type KubeObject,
   kindName,
   type Outcome,
@@ -20,7 +22,7 @@ import {
   type Reconciled,
   type World,
 } from '#reconcile'
-import { type Kind, manifest, type Reconciler, toInvoke } from '#sdk'
+import { type Kind, manifest, type ObservedBy, type Reconciler, type Resource, toInvoke } from '#sdk'
 import { identityOf, isOwnedBy, patchRelations, type ReconcilerSpec, relation, retainerOf } from '#spec'
 import { changesBetween, LawBroken } from './broken.ts'
 import { asStored } from './memory.ts'
@@ -37,7 +39,7 @@ import { asStored } from './memory.ts'
  * status // => { ready: 0 }
  */
 export interface Given {
-  /** The reconciled object; null if it does not exist. */
+  /** The reconciled object; null if it does not exist. Without a `creationTimestamp`, it is created at `now`. */
   object: KubeObject | null
   /** Other objects in the cluster. A run receives the owned and related ones, as from a dispatcher. */
   others?: readonly KubeObject[]
@@ -119,7 +121,9 @@ export function given(
         if (outcome instanceof Error) throw outcome
         const wanted = JSON.parse(JSON.stringify(expected)) as unknown
         const lines = changesBetween(wanted, named(outcome, wanted))
-        if (lines.length > 0) throw new LawBroken(`${reconciler.name} returns otherwise, given ${what}`, { lines })
+        const sides = ['expected', 'returned'] as const
+        if (lines.length > 0)
+          throw new LawBroken(`${reconciler.name} returns otherwise, given ${what}`, { lines, sides })
       },
     ],
     throws: (message) => [
@@ -178,7 +182,7 @@ export const callContext = (): RunContext => ({ signal: new AbortController().si
 
 export function inputOf(reconciler: Reconciler, given: Given): RunInput {
   const { others = [], now, attempt = 0 } = given
-  const object = given.object && withUid(given.object)
+  const object = given.object && withBirth(withUid(given.object), timeOf(now))
   const { spec } = prepared(reconciler)
   const identity = identityOf(reconciler.name, spec)
   const input = {
@@ -274,6 +278,12 @@ const withUid = (object: KubeObject): KubeObject & { metadata: { uid: string } }
   metadata: { ...object.metadata, uid: object.metadata.uid ?? `${object.kind}/${object.metadata.name}#1` },
 })
 
+/** Adds the time of its creation, if it has none. */
+function withBirth(object: KubeObject, now: Date): KubeObject {
+  const creationTimestamp = `${now.toISOString().slice(0, 19)}Z`
+  return { ...object, metadata: { creationTimestamp, ...object.metadata } }
+}
+
 interface Prepared {
   spec: ReconcilerSpec
   invoke: ReturnType<typeof toInvoke>
@@ -291,8 +301,22 @@ export function prepared(reconciler: Reconciler): Prepared {
   return made
 }
 
+/** An object as a cluster in memory stores it: without defaults, and at first without a status. */
+export type StoredBy<K> =
+  K extends Resource<infer Spec, infer Status>
+    ? Pick<KubeObject, 'apiVersion' | 'kind' | 'metadata'> & {
+        spec: z.input<Spec>
+        status?: Partial<z.output<Status>> & KeptStatus
+      }
+    : unknown extends ObservedBy<K>
+      ? KubeObject
+      : ObservedBy<K>
+
 /** `ConfigMap default/a` */
 export const nameOf = ({ kind, apiVersion, metadata: { namespace, name } }: Act['on']): string => {
   const group = apiVersion.includes('/') ? `.${apiVersion.split('/')[0]}` : ''
   return `${kind}${group} ${namespace === undefined ? '' : `${namespace}/`}${name}`
 }
+
+/** The kind and name of an object without its numbers and digests: the same for each of a series. */
+export const seriesOf = (object: KubeObject): string => nameOf(object).replaceAll(/[0-9a-f]*\d[0-9a-f]*/g, '#')

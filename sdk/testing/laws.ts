@@ -2,7 +2,7 @@ import type { Effect, KubeObject } from '#contracts'
 import { RECONCILED } from '#reconcile'
 import type { Kind, Reconciler } from '#sdk'
 import { PATCH_RECORDS, PAUSED_ANNOTATION, retainerOf } from '#spec'
-import { LawBroken, NeverIdle } from './broken.ts'
+import { changesBetween, FoundAnywhere, LawBroken, TWO_CALLS, TWO_CALLS_DIFFER } from './broken.ts'
 import { CHANGE_LAWS, isAsNew, keepsServing, NOTHING_CHANGED } from './change-laws.ts'
 import {
   cleansUp,
@@ -82,12 +82,12 @@ async function holds(
   try {
     await check(trial)
   } catch (error) {
-    const broken = trial.told(error, law, caller)
-    if (error instanceof LawBroken && !(error instanceof NeverIdle)) throw broken
-    const cause = error instanceof NeverIdle ? error.because : broken.because
-    const teller = told.get(cause) ?? law
-    told.set(cause, teller)
-    throw teller === law ? broken : broken.asToldBy(teller)
+    const broken = error instanceof LawBroken ? error : new FoundAnywhere('', { because: error as Error })
+    const { because } = broken
+    // A case that is repeated alone tells all.
+    const teller = (!trial.isAlone && because && told.get(because)) || law
+    if (because !== undefined) told.set(because, teller)
+    throw teller === law ? trial.told(error, law, caller) : broken.asToldBy(teller)
   }
   const { missing } = trial
   if (missing !== undefined)
@@ -161,9 +161,8 @@ async function decidesTheSame(trial: Trial): Promise<void> {
       await world.runUntilIdle()
       for (const input of world.inputs) {
         const [outcome, second] = await decidedTwice(invoke, input)
-        trial.same(second, outcome, `two calls on the same input differ, ${when}`, {
-          sides: ['first call', 'second call'],
-        })
+        const lines = changesBetween(outcome, second)
+        if (lines.length > 0) throw new FoundAnywhere(TWO_CALLS_DIFFER, { lines, sides: TWO_CALLS })
         for (const other of reordered(input))
           trial.same(await decided(invoke, other), outcome, `the order of a list decides, ${when}`, {
             sides: ['one order', 'another order'],
@@ -351,6 +350,7 @@ async function keepsWhatItRetains(trial: Trial): Promise<void> {
     const undisturbed = start()
     await undisturbed.runUntilIdle()
     const wanted = retainedIn(undisturbed)
+    if (wanted.length === 0) continue
     let retained: KubeObject[] = []
     const goes = (world: Simulation): void => {
       retained = []

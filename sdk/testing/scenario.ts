@@ -1,7 +1,8 @@
 import { isDeepStrictEqual } from 'node:util'
 import { firstOwnPlace } from '#contracts'
 import type { Kind, Reconciler } from '#sdk'
-import { changesBetween, LawBroken, NeverIdle } from './broken.ts'
+import { changesBetween, FoundAnywhere, LawBroken } from './broken.ts'
+import { seriesOf } from './given.ts'
 import { Crash, type SimulatedWrite } from './simulated-run.ts'
 import { Simulation, type SimulationOptions } from './simulation.ts'
 
@@ -111,6 +112,11 @@ export class Trial {
     return this.#only?.[1] === undefined
   }
 
+  /** Whether one case is tried, and no other one. */
+  get isAlone(): boolean {
+    return this.#only !== undefined
+  }
+
   /** Undefined: all cases. Otherwise the one that is selected and does not exist. */
   get missing(): string | undefined {
     return this.#isFound ? undefined : this.#only?.join('.')
@@ -127,27 +133,40 @@ export class Trial {
   }
 
   /**
-   * Yields the initial world, the world after each step, and the world after the deletion of its object. `all`: those
-   * that are not to be tried too.
+   * Yields the initial world, the world after each step, and the world after the deletion of its object; before it, the
+   * worlds at the moments of that step at which the function writes. `all`: those that are not to be tried too.
    */
   async *starts({ all = false } = {}): AsyncGenerator<Start> {
     const { steps = [] } = this.scenario
     const world = this.world()
+    const known = new Set<string>()
     let number = 0
-    const begins = (when: string): Start[] => {
+    const begins = (from: Simulation, when: string): Start[] => {
       const isTried = this.begins(number++, when)
-      return isTried || all ? [{ start: () => world.copy(), when, isTried }] : []
+      return isTried || all ? [{ start: () => from.copy(), when, isTried }] : []
     }
-    yield* begins('at the start')
+    const momentsOf = async function* (change: Step[1], when: string): AsyncGenerator<Start> {
+      for (const { start, writes } of await momentsIn(world, change)) {
+        if (writes === '' || known.has(writes)) continue
+        known.add(writes)
+        yield* begins(start, `${when}, when it is ${start.now.toISOString()}`)
+      }
+    }
+    yield* begins(world, 'at the start')
     await world.runUntilIdle()
     for (const [what, change] of steps.flatMap(asGroup)) {
-      await change(world)
-      yield* begins(`after "${what}"`)
+      // An error of the function in the step is told with the case that follows.
+      this.begins(number, `in "${what}"`)
+      yield* momentsOf(change, `in "${what}"`)
+      yield* begins(world, `after "${what}"`)
       await world.runUntilIdle()
     }
     if (world.object === undefined) return
     world.delete()
-    yield* begins('after its deletion')
+    yield* begins(world, 'after its deletion')
+    await world.runUntilIdle()
+    this.begins(number, 'after its deletion')
+    yield* momentsOf(toItsEnd, 'after its deletion')
   }
 
   /** Yields worlds that became idle after this disturbance of their first, second, … write. */
@@ -202,7 +221,7 @@ export class Trial {
   /** Returns the error of the case that was tried last, with the way to try it again. `law`: its name. */
   told(error: unknown, law: string, caller: string | undefined): LawBroken {
     const [broken, when] =
-      error instanceof NeverIdle
+      error instanceof FoundAnywhere
         ? [error, `, ${this.#when}`]
         : error instanceof LawBroken
           ? [error, '']
@@ -224,6 +243,36 @@ export function callingFile(): string | undefined {
   const frames = new Error('where').stack?.split('\n').slice(1) ?? []
   return firstOwnPlace(frames.toReversed())?.replace(/:\d+:\d+$/, '')
 }
+
+interface Moment {
+  start: Simulation
+  /** What the function writes then, without numbers. */
+  writes: string
+}
+
+/** Makes the change, and returns the moments at which the function runs meanwhile. */
+async function momentsIn(world: Simulation, change: Step[1]): Promise<Moment[]> {
+  const moments: { start: Simulation; from: number }[] = []
+  world.beforeRuns = () => void moments.push({ start: world.copy(), from: world.writes.length })
+  await change(world)
+  world.beforeRuns = () => {}
+  return moments.map(({ start, from }, index) => {
+    const writes = world.writes.slice(from, moments[index + 1]?.from)
+    return { start, writes: writes.map(({ verb, object }) => `${verb} of ${seriesOf(object)}`).join(', ') }
+  })
+}
+
+/** Lets time pass for a finalizer that waits for the cluster, or for its own timers. */
+async function toItsEnd(world: Simulation): Promise<void> {
+  await rest(world)
+  for (let timers = 0; timers < MOST_TIMERS && world.object !== undefined && world.timer !== undefined; timers++) {
+    await world.advance(Math.max(0, world.timer.getTime() - world.now.getTime()) / 1000)
+    await rest(world)
+  }
+}
+
+/** How many timers of a finalizer are followed. */
+const MOST_TIMERS = 3
 
 async function disturbed(
   start: () => Simulation,

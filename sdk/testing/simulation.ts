@@ -1,8 +1,6 @@
-import type { z } from 'zod'
 import {
   type Effect,
   type EventReport,
-  type KeptStatus,
   type KubeObject,
   RetryAfterError,
   type RunInput,
@@ -10,11 +8,11 @@ import {
 } from '#contracts'
 import { dueDate } from '#queue/terms'
 import { EffectError, NoOpWrites, RefusedError, UnsettledError } from '#reconcile'
-import type { AdmittedWrite, Kind, ObservedBy, Reconciler, Resource } from '#sdk'
+import type { AdmittedWrite, Kind, Reconciler } from '#sdk'
 import { admitted } from './admitted.ts'
-import { changesBetween, NeverIdle } from './broken.ts'
+import { changesBetween, NeverIdle, TWO_CALLS, TWO_CALLS_DIFFER } from './broken.ts'
 import { type ExternalModel, type SimulatedExternal, simulatedExternal } from './external.ts'
-import { decided, decidedTwice, invokeOf, isOfKind, timeOf } from './given.ts'
+import { decided, decidedTwice, invokeOf, isOfKind, type StoredBy, timeOf } from './given.ts'
 import { type Identity, Memory } from './memory.ts'
 import { reconcileOnce, type SimulatedRun, type SimulatedWrite } from './simulated-run.ts'
 
@@ -138,6 +136,13 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
   clusterTimer: Date | undefined
   /** Whether `oneByOne` may make a change before the next run. */
   #mayStep = true
+  /** Called before the runs of each moment. */
+  beforeRuns: () => void = () => {}
+  /** What the last run has read: a version of the memory. */
+  #seen: number | undefined
+  #ranAt: Date | undefined
+  /** The time of the last run that is earlier than the present one. */
+  ranBefore: Date | undefined
 
   constructor(reconciler: Reconciler<For>, options: SimulationOptions<For, State>, from?: Simulation<For, State>) {
     const [first] = options.objects
@@ -156,6 +161,9 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     this.#refused = from === undefined ? [] : from.#refused
     this.#mayStep = from === undefined ? true : from.#mayStep
     this.clusterTimer = from?.clusterTimer
+    this.#seen = from === undefined ? undefined : from.#seen
+    this.#ranAt = from === undefined ? undefined : from.#ranAt
+    this.ranBefore = from?.ranBefore
     this.isAlone = from?.isAlone ?? false
     this.isStepwise = from?.isStepwise ?? false
     this.groups = from === undefined ? [] : from.groups
@@ -279,6 +287,7 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
    */
   async runUntilIdle(): Promise<void> {
     const { name } = this.#reconciler
+    this.beforeRuns()
     for (let [runs, steps] = [0, 0]; runs < MAX_RUNS; ) {
       const before = this.writes.length + this.effects.length
       await this.run()
@@ -304,11 +313,7 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     if (input === undefined || last === undefined) return new NeverIdle(headline, { because })
     const [first, second] = await decidedTwice(invoke, last)
     const ownLines = changesBetween(first, second)
-    if (ownLines.length > 0)
-      return new NeverIdle('two calls on the same input differ', {
-        lines: ownLines,
-        sides: ['first call', 'second call'],
-      })
+    if (ownLines.length > 0) return new NeverIdle(TWO_CALLS_DIFFER, { lines: ownLines, sides: TWO_CALLS })
     const lines = changesBetween(await decided(invoke, input), first)
     return new NeverIdle(headline, { lines, sides: ['last decision but one', 'last decision'], because })
   }
@@ -319,8 +324,12 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     this.#playCluster()
   }
 
-  /** Advances the clock, and runs at each timer and at each change that the cluster makes by time alone. */
+  /**
+   * Advances the clock, and runs at each timer and at each change that the cluster makes by time alone. First it runs what
+   * is pending, such as after `delete()`.
+   */
   async advance(seconds: number): Promise<void> {
+    if (this.#seen !== this.memory.version) await this.runUntilIdle()
     const end = this.now.getTime() + seconds * 1000
     for (;;) {
       const next = Math.min(...[this.timer, this.clusterTimer].map((one) => one?.getTime() ?? Number.POSITIVE_INFINITY))
@@ -363,6 +372,9 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     this.isRunning = true
     this.#mayStep = true
     this.#runs++
+    this.#seen = this.memory.version
+    if (this.#ranAt !== undefined && this.#ranAt < this.now) this.ranBefore = this.#ranAt
+    this.#ranAt = this.now
     const { finish, failure } = await reconcileOnce(this.#simulatedRun(isDry)).finally(() => (this.isRunning = false))
     this.failure = failure
     this.#isMeant = MEANT.some((meant) => failure instanceof meant)
@@ -465,17 +477,6 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
 
 const isSame = (one: Kind<unknown>, other: Kind<unknown>): boolean =>
   one.kind === other.kind && one.group === other.group
-
-/** An object as a cluster in memory stores it: without defaults, and at first without a status. */
-export type StoredBy<K> =
-  K extends Resource<infer Spec, infer Status>
-    ? Pick<KubeObject, 'apiVersion' | 'kind' | 'metadata'> & {
-        spec: z.input<Spec>
-        status?: Partial<z.output<Status>> & KeptStatus
-      }
-    : unknown extends ObservedBy<K>
-      ? KubeObject
-      : ObservedBy<K>
 
 /**
  * Returns a simulation of one object. Throws an Error if the first of `objects` is not of the kind that the function

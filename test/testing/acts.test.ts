@@ -257,8 +257,6 @@ describe('an act', () => {
     })
     const world = simulate(more, { objects: [object(), web] })
     await world.advance(100)
-    await world.runUntilIdle()
-    await world.advance(100)
     expect(acts(world)).toHaveLength(5)
     world.edit({ spec: { evict: 'b' } })
     await world.runUntilIdle()

@@ -1,7 +1,17 @@
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import type { KubeObject } from '#contracts'
-import { Deployment, Job, NetworkPolicy, type ReconcileOutcome, type Run, reconciler, resource, Service } from '#sdk'
+import {
+  Deployment,
+  Job,
+  NetworkPolicy,
+  type ReconcileOutcome,
+  type Run,
+  reconciler,
+  resource,
+  Secret,
+  Service,
+} from '#sdk'
 import { deploymentsRun, jobsRun, lawsOf, type Scenario } from '#testing'
 
 const Shop = resource({
@@ -12,7 +22,7 @@ const Shop = resource({
   spec: z.object({ version: z.string().default('1'), doors: z.array(z.string()).default(['a', 'b']) }),
   status: z.object({ phase: z.string().optional(), setUp: z.string().optional(), cleaned: z.string().optional() }),
 })
-const owns = [Deployment, Job, Service, NetworkPolicy] as const
+const owns = [Deployment, Job, Service, NetworkPolicy, Secret] as const
 
 type ShopRun = Run<typeof Shop, (typeof owns)[number], never>
 type Status = { phase?: string; setUp?: string; cleaned?: string }
@@ -56,6 +66,15 @@ const settingUp = (named: (version: string) => string) => (run: ShopRun) => {
   return { apply: found ? [found] : due, status: { phase, ...(setUp !== undefined && { setUp }) } }
 }
 
+/** Draws a password, and the next one when the given value differs from that beside it. `called`: the name of the draw. */
+const drawing = (valueOf: (run: ShopRun) => string, called: (run: ShopRun) => string) => (run: ShopRun) => {
+  const { data } = run.owned(Secret)[0] ?? {}
+  const value = btoa(valueOf(run))
+  const password = data?.['value'] === value ? data['password']! : btoa(run.secret(called(run)))
+  return { apply: [Secret.of({ metadata: { name: 'key' }, data: { password, value } }), ...doorsOf(run)] }
+}
+const doorsOf = ({ object: { spec } }: ShopRun) => spec.doors.map(door)
+
 const HOUR_MS = 3_600_000
 /** Cleans each hour, and keeps some of the Jobs. */
 const cleaning =
@@ -74,7 +93,8 @@ const cleaning =
     }
   }
 
-const ABOUT_CHANGES = /^(makes the Jobs|shows the failure|deletes what|changes no Service|gives a changed object)/
+const ABOUT_CHANGES =
+  /^(makes the Jobs|shows the failure|deletes what|changes no Service|gives a changed object|keeps the values)/
 
 const broken = async (shop: ReturnType<typeof shopThat>): Promise<Error[]> => {
   const errors: Error[] = []
@@ -84,12 +104,34 @@ const broken = async (shop: ReturnType<typeof shopThat>): Promise<Error[]> => {
 }
 
 describe('a law about a change finds', () => {
-  const found: [string, ReturnType<typeof shopThat>, string, string][] = [
+  const found: [string, ReturnType<typeof shopThat>, string, string | RegExp][] = [
     [
       'a complete Job that keeps the next one from being made',
       shopThat(settingUp(() => 'set-up')),
       'makes the Jobs that are due',
       'Job.batch default/set-up is not made, but it would be if these were deleted before it, after "a version comes"',
+    ],
+    [
+      'the one complete Job that is the cause, and no other one',
+      shopThat((run) => {
+        const { apply, status } = settingUp(() => 'set-up')(run)
+        const found = jobNamed(run, 'warm-up')
+        const warmUp = found ?? job('warm-up', [])
+        return { apply: run.object.status.phase === 'Open' && !found ? apply : [...apply, warmUp], status }
+      }),
+      'makes the Jobs that are due',
+      /deleted before it, after "a version comes": Job\.batch default\/set-up\n/,
+    ],
+    [
+      'a password that is drawn again when a door is closed',
+      shopThat(
+        drawing(
+          ({ object }) => `${object.spec.doors.length}`,
+          () => 'password',
+        ),
+      ),
+      'keeps the values that it has drawn',
+      'password of Secret default/key is drawn again, after "a door is closed": if this change is to replace it, draw the next one by another name',
     ],
     [
       'kept Jobs that leave no room for the next one',
@@ -120,7 +162,7 @@ describe('a law about a change finds', () => {
         ),
       })),
       'gives a changed object the access and the work',
-      'it leaves what a new object with its spec does not have, after "a door is closed"',
+      'it leaves what a new object with its spec does not have, after "a door is closed"\n  a new object → the changed one:\n  + NetworkPolicy.networking.k8s.io default/a\n',
     ],
     [
       'a Job that has failed, and counts as one that runs',
@@ -210,6 +252,32 @@ describe('a law about a change leaves it to the author', () => {
       shopThat(({ object: { spec } }) => ({
         apply: [service({ app: 'web' }), web({ app: 'web', version: spec.version })],
       })),
+    ],
+    [
+      'to keep a password',
+      shopThat(
+        drawing(
+          () => '',
+          () => 'password',
+        ),
+      ),
+    ],
+    [
+      'to replace a password by one of another name',
+      shopThat(
+        drawing(
+          ({ object }) => object.spec.version,
+          ({ object }) => `password ${object.spec.version}`,
+        ),
+      ),
+    ],
+    [
+      'to replace a password as time passes',
+      shopThat((run) => {
+        const day = ({ now }: ShopRun) => now.toISOString().slice(0, 10)
+        const tomorrow = new Date(Date.parse(day(run)) + 24 * HOUR_MS)
+        return { ...drawing(day, () => 'password')(run), requeueAt: tomorrow }
+      }),
     ],
     ['to close doors', shopThat(({ object }) => ({ apply: object.spec.doors.map(door) }))],
     [

@@ -190,7 +190,7 @@ describe('a row of a table', () => {
 
   it('names each difference', async () => {
     await expect(differs()).rejects.toThrow(
-      /^shop returns otherwise, given a shop\n {2}~ \.status\.ready: 3 → 0\n {2}\+ \.apply\[1\]/,
+      /^shop returns otherwise, given a shop\n {2}expected → returned:\n {2}~ \.status\.ready: 3 → 0\n {2}\+ \.apply\[1\]/,
     )
     await expect(fails()).rejects.toThrow('shop returns an outcome, instead of an error with "spec.size", given a shop')
   })

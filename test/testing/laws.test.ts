@@ -1,9 +1,11 @@
 import { describe, expect, it, vi } from 'vitest'
 import { z } from 'zod'
+import type { KubeObject } from '#contracts'
 import {
   type ConditionUpdate,
   ConfigMap,
   Deployment,
+  Job,
   type ReconcileOutcome,
   type Run,
   reconciler,
@@ -11,7 +13,7 @@ import {
   Secret,
   TerminalError,
 } from '#sdk'
-import { lawsOf, type Scenario, type Simulation } from '#testing'
+import { deploymentsRun, jobsRun, lawsOf, type Scenario, type Simulation } from '#testing'
 
 const Shop = resource({
   group: 'example.com',
@@ -335,6 +337,102 @@ describe('what a law finds', () => {
   })
 })
 
+describe('what happens in a step, while its time passes', () => {
+  const HOUR_MS = 3_600_000
+  const hourly: Scenario = {
+    objects: scenario.objects,
+    cluster: [deploymentsRun, jobsRun({ seconds: 30 })],
+    steps: [['some hours pass', (world) => world.advance(2 * 3600)]],
+  }
+  const web = Deployment.of({
+    metadata: { name: 'web' },
+    spec: { selector: { matchLabels: { app: 'web' } }, template: { metadata: { labels: { app: 'web' } } } },
+  })
+  type Backup = { hour: number; running: boolean; kept: KubeObject[]; named: (suffix?: string) => KubeObject[] }
+  /** Makes a Job each hour, and keeps it. */
+  const backingUp = (rest: (run: Backup & { now: Date }) => KubeObject[], finalize?: () => undefined) =>
+    reconciler({
+      name: 'shop',
+      for: Shop,
+      owns: [Deployment, Job],
+      reconcile({ owned, now, object: { metadata } }) {
+        const since = now.getTime() - Date.parse(metadata.creationTimestamp ?? '')
+        const hour = Math.floor(since / HOUR_MS)
+        const kept = owned(Job)
+        const running = kept.some(({ status }) => (status?.active ?? 0) > 0)
+        const isDue = hour > 0 && !kept.some((one) => one.metadata.name.startsWith(`backup-${hour}`))
+        const named = (suffix = '') =>
+          isDue ? [Job.of({ metadata: { name: `backup-${hour}${suffix}` }, spec: { template: {} } })] : []
+        const requeueAt = new Date(now.getTime() - (since % HOUR_MS) + HOUR_MS)
+        return { apply: rest({ hour, running, kept, named, now }), requeueAt }
+      },
+      ...(finalize && { finalize: finalizing(finalize) }),
+    })
+  const finalizing = (ends: () => undefined) =>
+    function finalize({ owned }: { owned: (kind: typeof Job) => ReturnType<typeof Job.of>[] }) {
+      const last = owned(Job).find(({ metadata }) => metadata.name === 'last')
+      if ((last as { status?: { succeeded?: number } } | undefined)?.status?.succeeded === 1) return ends()
+      return { apply: [Job.of({ metadata: { name: 'last' }, spec: { template: {} } })], requeueAfter: 600 }
+    }
+  const broken = async (of: ReturnType<typeof backingUp>, law = '', tried = hourly): Promise<string[]> => {
+    const messages: string[] = []
+    for (const [name, holds] of lawsOf(of, tried))
+      if (name.startsWith(law)) await holds().catch(({ message }: Error) => messages.push(message))
+    return messages
+  }
+
+  it('breaks no law, if the function keeps what is there', async () => {
+    expect(await broken(backingUp(({ kept, named }) => [web, ...kept, ...named()]))).toEqual([])
+  })
+
+  it('shows a Deployment that is left out while a Job runs', async () => {
+    const leaving = backingUp(({ kept, named, running }) => [...(running ? [] : [web]), ...kept, ...named()])
+    expect(await broken(leaving, 'deletes nothing that is ready')).toEqual([
+      expect.stringMatching(
+        /^Deployment\.apps default\/web is deleted and made again as it was, in "some hours pass", when it is 2030-01-01T01:00:00\.000Z\n/,
+      ),
+    ])
+  })
+
+  it('leaves it to the author to have a Deployment at some hours only', async () => {
+    const byDay = backingUp(({ kept, named, hour }) => [...(hour === 1 ? [] : [web]), ...kept, ...named()])
+    expect(await broken(byDay)).toEqual([])
+  })
+
+  it('shows a name that is drawn once and kept, with its cause in each law', async () => {
+    const drawing = backingUp(({ kept, named }) => [web, ...kept, ...named(`-${Math.random().toString(36).slice(2)}`)])
+    expect(await broken(drawing, 'decides the same')).toEqual([
+      expect.stringMatching(
+        /^two calls on the same input differ, in "some hours pass", when it is 2030-01-01T01:00:00/,
+      ),
+    ])
+    const later = { ...hourly, steps: [...hourly.steps!, ...hourly.steps!] }
+    expect(await broken(drawing, 'makes the Jobs', later)).toEqual([
+      expect.stringMatching(
+        /^two calls on the same input differ, after "some hours pass"\n {2}first call → second call:\n {2}~ \.jobs\[0\]: "Job\.batch default\/backup-/,
+      ),
+    ])
+  })
+
+  it('shows an error of "finalize" at the end of the Job that it waits for, in each law but once in full', async () => {
+    const failing = backingUp(
+      ({ kept, named }) => [web, ...kept, ...named()],
+      () => {
+        throw new TypeError('no such archive')
+      },
+    )
+    const [first, ...others] = await broken(failing)
+    expect(first).toMatch(
+      /^TypeError: no such archive\n {2}at .*\nthis happens after its deletion\nto repeat this case/,
+    )
+    const again = others.filter((message) => message.startsWith('TypeError'))
+    expect(again.length).toBeGreaterThan(8)
+    expect(new Set(again)).toEqual(
+      new Set([expect.stringMatching(/^TypeError: no such archive \(see the law "decides the same on the [^\n]*$/)]),
+    )
+  })
+})
+
 /** Returns the message of the error of a law with this FAIRLEAD_CASE; undefined if it holds. */
 async function inCase(which: string, holds: () => Promise<void>): Promise<string | undefined> {
   process.env['FAIRLEAD_CASE'] = which
@@ -372,7 +470,8 @@ describe('a case alone', () => {
   }
   const of = { forgetful, terminal, archivist }
   const rows = Object.entries(of).flatMap(([name, one]) =>
-    lawsOf(one, short).map(([law, holds]) => [name, law, holds] as const),
+    // Each law of its own list, where no other law has told its error.
+    lawsOf(one, short).map(([law], index) => [name, law, lawsOf(one, short)[index]![1]] as const),
   )
 
   const numbers = (text: string): number[] => text.split('.').map(Number)
@@ -480,6 +579,25 @@ describe('the error of a law', () => {
       ])
   })
 
+  it('is one line in the second law too, if each law says what comes of the error', async () => {
+    const full = reconciler({
+      name: 'shop',
+      for: Shop,
+      owns,
+      reconcile: () => ({ apply: [config('one')] }),
+      finalize: () => {
+        throw new TerminalError('the archive is full', { reason: 'Full' })
+      },
+    })
+    const messages: string[] = []
+    for (const [, holds] of lawsOf(full, { ...scenario, steps: [] }))
+      await holds().catch(({ message }: Error) => messages.push(message))
+    expect(messages).toEqual([
+      expect.stringMatching(/^TerminalError: the archive is full\n.*\nsomething is left if it is deleted before apply/),
+      'TerminalError: the archive is full: "finalize" fails, if it is deleted at the start (see the law "leaves nothing behind if its object goes in the middle of a run")',
+    ])
+  })
+
   it('has no advice about a limit if "finalize" fails for good', async () => {
     const failing = reconciler({
       name: 'shop',
@@ -536,7 +654,22 @@ describe('a law that a scenario does not try', () => {
       'leaves nothing behind if': 'not tried: nothing is written',
       'keeps what it retains': 'not tried: nothing is retained',
       'deletes nothing that is': 'not tried: no object of its own is ready',
+      'keeps the values that': 'not tried: no Secret of its own is there before a change',
     })
+  })
+
+  it('ends early, if nothing is retained', async () => {
+    let calls = 0
+    const counting = shopThat((run) => {
+      calls++
+      return good.reconcile(run as never) as ReconcileOutcome<Status>
+    })
+    const costOf = async (law: string): Promise<number> => {
+      calls = 0
+      await lawsOf(counting, scenario).find(([name]) => name.startsWith(law))![1]({ skip: () => {} })
+      return calls
+    }
+    expect(await costOf('keeps what it retains')).toBeLessThan(await costOf('leaves nothing behind'))
   })
 
   it('says so in the log, if the test gives no context', async () => {

@@ -82,6 +82,17 @@ describe('one decision, as a table row', () => {
     await expect(outcomeOf(wrong, { object: corner(), refused })).rejects.toMatchObject({ reason: 'UndeclaredKind' })
   })
 
+  it('is of an object that is created at that time, unless it says otherwise', async () => {
+    const ageing = shopThat(({ object: { metadata }, now }) => ({
+      status: { phase: `${(now.getTime() - Date.parse(metadata.creationTimestamp ?? '')) / 1000} s` },
+    }))
+    const now = '2030-01-01T01:00:00Z'
+    expect(await outcomeOf(ageing, { object: corner(), now })).toEqual({ status: { phase: '0 s' } })
+    const { metadata, ...others } = corner()
+    const old = { ...others, metadata: { ...metadata, creationTimestamp: '2030-01-01T00:00:00Z' } }
+    expect(await outcomeOf(ageing, { object: old, now })).toEqual({ status: { phase: '3600 s' } })
+  })
+
   it('is rejected with what the function throws', async () => {
     const failing = shopThat(() => {
       throw new RetryAfterError('closed', { afterSeconds: 9 })
@@ -558,6 +569,40 @@ describe('the clock of a simulation', () => {
     await world.advance(3600)
     expect(phaseOf(world)).toBe(due)
     expect(world.now.toISOString()).toBe('2030-01-01T01:00:59.999Z')
+  })
+
+  it('runs what is pending first: a new object, an edit, a deletion', async () => {
+    const closing = reconciler({
+      name: 'shop',
+      for: Shop,
+      owns,
+      reconcile: mapped,
+      finalize: () => undefined,
+    })
+    const world = simulate(closing, { objects: [corner({ data: { a: '1' } })] })
+    await world.advance(1)
+    expect(dataOf(world)).toEqual([{ a: '1' }])
+    world.edit({ spec: { data: { a: '2' } } })
+    await world.advance(1)
+    expect(dataOf(world)).toEqual([{ a: '2' }])
+    world.delete()
+    await world.advance(30)
+    expect(world.object).toBeUndefined()
+  })
+
+  it('does not try a failed run again before its timer', async () => {
+    let calls = 0
+    const closed = shopThat(() => {
+      calls++
+      throw new RetryAfterError('closed', { afterSeconds: 9 })
+    })
+    const world = simulate(closed, { objects: [corner()] })
+    await world.runUntilIdle()
+    const before = calls
+    await world.advance(8)
+    expect(calls).toBe(before)
+    await world.advance(1)
+    expect(calls).toBeGreaterThan(before)
   })
 
   it('fires late when nobody runs at its time', async () => {
