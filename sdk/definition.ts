@@ -411,7 +411,7 @@ type AnyExternalRun = ExternalRun<Kind<unknown>, Kind<unknown>, RelatedKind>
 export interface External
   extends Pick<ExternalSystem<AnyExternalRun, unknown, Effect>, 'config' | 'timeoutSeconds' | 'rateLimit'> {
   read(run: AnyExternalRun): unknown
-  perform(effect: Effect, run: AnyExternalRun): unknown
+  perform?(effect: Effect, run: AnyExternalRun): unknown
 }
 
 /**

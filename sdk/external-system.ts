@@ -18,8 +18,8 @@ export type ConfigDeclaration = { readonly name: ConfigValue['name'] } & (
 )
 
 /**
- * A system outside of Kubernetes that a function manages. `read` and `perform` receive the input of `reconcile` and run
- * in the same process; only they may hold clients.
+ * A system outside of Kubernetes that a function reads, and manages if it has a `perform`. Both receive the input of
+ * `reconcile` and run in the same process; only they may hold clients.
  *
  * @example
  * import type { ExternalSystem } from 'fairlead'
@@ -30,7 +30,7 @@ export type ConfigDeclaration = { readonly name: ConfigValue['name'] } & (
  *   perform: ({ name }) => void users.add(name),
  *   timeoutSeconds: 10,
  * }
- * await directory.perform({ kind: 'add', name: 'ann' }, {})
+ * await directory.perform?.({ kind: 'add', name: 'ann' }, {})
  * directory.read({}) // => ['ann']
  */
 export interface ExternalSystem<Run, State, Change> {
@@ -50,8 +50,10 @@ export interface ExternalSystem<Run, State, Change> {
   /**
    * Makes the change that `reconcile` returned as `effect`. The next decision receives the result. It may be called
    * again for a change that was already made, and it may be called late. Stop when `run.signal` is aborted.
+   *
+   * @default none: `reconcile` returns no effect
    */
-  perform: (effect: Change, run: Run) => unknown
+  perform?: (effect: Change, run: Run) => unknown
   /**
    * The time-out of one call, in seconds.
    *

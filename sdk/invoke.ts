@@ -1,5 +1,6 @@
 import { createHmac } from 'node:crypto'
 import {
+  type Effect,
   type FunctionInput,
   type Invoke,
   type KubeObject,
@@ -54,6 +55,7 @@ export function toInvoke(reconciler: Reconciler, external: External | undefined 
     readOutcome ??= outcomeReader(reconciler.name, status)
     const outcome = readOutcome(returned ?? {}, (run.object as { status?: unknown }).status)
     if (outcome.apply !== undefined) refuseToPruneUnknown(reconciler, input)
+    if (outcome.effect !== undefined) refuseWithoutPerform(reconciler, outcome.effect)
     return outcome
   }
   const invoke: Invoke = (input, context) =>
@@ -73,17 +75,25 @@ async function askExternal(
   if (external === undefined)
     throw new OtherVersionError(`Reconciler ${name} has an external system, but this version of its function has none`)
   if (input.object === null) return null
+  if (input.ask === 'perform' && external.perform === undefined)
+    throw new OtherVersionError(`this version of the function of Reconciler ${name} performs no effects`)
   const { config, log, withoutSecrets, demandWithoutSecrets } = configOf(name, external.config, context)
   const run = { ...openRun(reconciler, input.object, input, { ...context, log }), config }
   const what = `what "${input.ask}" returned`
   try {
-    const returned = await (input.ask === 'read' ? external.read(run) : external.perform(input.effect, run))
+    const returned = await (input.ask === 'read' ? external.read(run) : external.perform?.(input.effect, run))
     const answer = plain(returned ?? null, what)
     demandWithoutSecrets(answer, what)
     return answer
   } catch (error) {
     throw withoutSecrets(error)
   }
+}
+
+function refuseWithoutPerform({ external }: Reconciler, { kind }: Effect): void {
+  if (external === undefined || external.perform !== undefined) return
+  const message = `the function returned the effect ${kind}, but "external" has no "perform": give it one`
+  throw new TerminalError(message, { reason: 'InvalidOutcome' })
 }
 
 /** Rejects an input without the external state: the function would treat the external system as empty. */

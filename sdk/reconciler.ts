@@ -150,8 +150,9 @@ function refuseWrong(options: { readonly [Name in keyof Reconciler]?: unknown })
 
 function refuseWrongExternal(external: unknown, whose: string): void {
   const { read, perform }: Partial<Record<string, unknown>> = isObject(external) ? { ...external } : {}
-  if (typeof read !== 'function' || typeof perform !== 'function')
-    throw new Error(`${whose}: "external" has no "read" or no "perform": give it both, functions of a run`)
+  if (typeof read !== 'function') throw new Error(`${whose}: "external" has no "read": give it a function of a run`)
+  if (perform !== undefined && typeof perform !== 'function')
+    throw new Error(`${whose}: external.perform is not a function: give it one of an effect and a run, or leave it out`)
   refuseUnknown(external as object, EXTERNAL_OPTIONS, `${whose}: external`)
 }
 

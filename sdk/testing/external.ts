@@ -20,8 +20,12 @@ export interface ExternalModel<For extends Kind<unknown> = Kind<unknown>, State 
   state: State
   /** Returns the value that `external.read` returns for that state. */
   read(state: State, run: Run<For, Kind<unknown>, RelatedKind>): unknown
-  /** Changes the state as the system does. Throws the system's errors; returns the result of `external.perform`. */
-  perform(state: State, effect: Effect, run: Run<For, Kind<unknown>, RelatedKind>): unknown
+  /**
+   * Changes the state as the system does. Throws the system's errors; returns the result of `external.perform`.
+   *
+   * @default the function returns no effect
+   */
+  perform?(state: State, effect: Effect, run: Run<For, Kind<unknown>, RelatedKind>): unknown
 }
 
 type Ask = (input: ReadInput | PerformInput) => Promise<unknown>
@@ -43,7 +47,7 @@ export class SimulatedExternal {
     this.state = structuredClone(state)
     const invoke = toInvoke(reconciler, {
       read: (run) => model.read(this.state, run),
-      perform: (effect, run) => model.perform(this.state, effect, run),
+      ...(model.perform && { perform: (effect, run) => model.perform?.(this.state, effect, run) }),
     })
     this.#ask = async (input) => invoke(input, callContext())
   }

@@ -395,3 +395,38 @@ describe('a reconciler of a kind that is there anyway', () => {
     expect(() => reconciler({ ...copies, selector: 'copy=yes' })).not.toThrow()
   })
 })
+
+describe('an external system without "perform"', () => {
+  const reads = (external: object, effect?: { kind: string }) =>
+    reconciler({
+      name: 'shop',
+      for: Shop,
+      external: { read: () => 7, ...external },
+      reconcile: () => (effect === undefined ? undefined : { effect }),
+    })
+
+  it('is read, and the function decides on it', async () => {
+    expect(await toInvoke(reads({}))({ ...inputWith(), ask: 'read' }, context)).toBe(7)
+    expect(await run(reads({}), { external: 7 })).toEqual({})
+  })
+
+  it('refuses an effect before anything is written, and one that another version has decided on', async () => {
+    await expect(run(reads({}, { kind: 'open' }), { external: 7 })).rejects.toMatchObject({
+      name: 'TerminalError',
+      reason: 'InvalidOutcome',
+      message: 'the function returned the effect open, but "external" has no "perform": give it one',
+    })
+    const asked = { ...inputWith(), ask: 'perform' as const, effect: { kind: 'open' } }
+    await expect(toInvoke(reads({}))(asked, context)).rejects.toMatchObject({ name: 'OtherVersionError' })
+  })
+
+  it.each([
+    [{ read: undefined }, 'reconciler shop: "external" has no "read": give it a function of a run'],
+    [
+      { perform: 'open' },
+      'reconciler shop: external.perform is not a function: give it one of an effect and a run, or',
+    ],
+  ])('of %j is refused when it is declared', (external, message) => {
+    expect(() => reads(external)).toThrow(message)
+  })
+})
