@@ -2,7 +2,14 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { ConflictError, type Invoke, notePlace, RetryAfterError, type RunLog, TerminalError } from '#contracts'
 import { RunTimeoutError } from '#reconcile'
 import { type Reconciler, toInvoke } from '#sdk'
-import { type BlockedCall, CallTracker, catchUnhandledErrors, exitWhenBlocked, reportExits } from './isolation/exits.ts'
+import {
+  type BlockedCall,
+  CallTracker,
+  catchUnhandledErrors,
+  exitWhenBlocked,
+  nameOf,
+  reportExits,
+} from './isolation/exits.ts'
 import { COMES_TO_REST_MS, type FromFunction, type Isolated, type Thrown } from './isolation/isolation-messages.ts'
 import { Behaviour, type Ending, Places } from './isolation/places.ts'
 
@@ -65,16 +72,17 @@ export function isolation(
     used.rest(KEPT_MS)
   }
 
-  const callApart = async (reconciler: string, ...[input, context]: Parameters<Invoke>): ReturnType<Invoke> => {
+  const callApart = async (reconciler: string, ...[input, context]: Parameters<Invoke>): Promise<CameBack> => {
     // A call that changes something is not repeated after the process of another call has ended.
     const used = idle?.isReusable && input.ask !== 'perform' ? idle : undefined
     if (used !== undefined || !idle?.isReusable) idle = undefined
     const confined = used ?? new ConfinedProcess(files, heapMb)
     try {
-      const answer = await confined.call(reconciler, input, context)
+      const came = await confined.call(reconciler, input, context)
       await confined.settles()
-      keep(confined)
-      return answer
+      if ('error' in came) await confined.end()
+      else keep(confined)
+      return came
     } catch (error) {
       // The key may run again as soon as this rejects.
       await confined.end()
@@ -93,19 +101,22 @@ export function isolation(
       }
     }
     return async (input, context) => {
-      const place = places.take(of, context.suspect) ?? (await places.wait(of, context))
+      const object = nameOf(input)
+      const suspect = context.suspect === true || of.hasLost(object)
+      const place = places.take(of, suspect) ?? (await places.wait(of, { ...context, suspect }))
       if (place === 'here') return of.works ? here(input, context) : callHere(input, context)
+      // Such as where there is no process for it.
       let ending: Ending = 'unknown'
       try {
-        const answer = await callApart(reconciler, input, context)
+        const came = await callApart(reconciler, input, context)
         ending = 'back'
-        return answer
+        if ('error' in came) throw came.error
+        return came.answer
       } catch (error) {
         if (error instanceof ProcessEndedError || error instanceof RunTimeoutError) ending = 'lost'
-        else if (!context.signal.aborted) ending = 'back'
         throw error
       } finally {
-        places.free(of, ending)
+        places.free(of, object, ending)
       }
     }
   }
@@ -120,9 +131,12 @@ export function heapWithin(bytes: number): number {
 /** One of the calls has ended the process. */
 class ProcessEndedError extends Error {}
 
+/** What the function has returned or thrown. */
+type CameBack = { answer: unknown } | { error: Error }
+
 interface Pending {
   id: number
-  resolve: (answer: unknown) => void
+  resolve: (came: CameBack) => void
   reject: (error: Error) => void
   log: Parameters<Invoke>[1]['log']
 }
@@ -180,13 +194,13 @@ class ConfinedProcess {
   }
 
   /**
-   * Rejects with the error of the function, or with a ProcessEndedError. After an abort the function may still be
-   * running in the process.
+   * Resolves when the function has come back. Rejects if it has not: with a ProcessEndedError, or the reason why there is no
+   * process or no time. After an abort the function may still be running in the process.
    */
-  async call(reconciler: string, ...[input, { signal, log, config }]: Parameters<Invoke>): Promise<unknown> {
+  async call(reconciler: string, ...[input, { signal, log, config }]: Parameters<Invoke>): Promise<CameBack> {
     signal.throwIfAborted()
     this.#wake()
-    const { promise, resolve, reject } = Promise.withResolvers<unknown>()
+    const { promise, resolve, reject } = Promise.withResolvers<CameBack>()
     const id = ++this.#calls
     this.#pending = { id, resolve, reject, log }
     if (this.#end) reject(this.#end)
@@ -231,9 +245,9 @@ class ConfinedProcess {
     const pending = this.#pending
     if (pending?.id !== message.id) return
     if (message.kind === 'log') return pending.log[message.level](message.fields, message.message)
-    if (message.kind === 'error') return pending.reject(revive(message.error))
+    if (message.kind === 'error') return pending.resolve({ error: revive(message.error) })
     this.#leftBehind = message.leftBehind
-    pending.resolve(message.answer)
+    pending.resolve({ answer: message.answer })
   }
 
   #rests(id: number): void {

@@ -17,11 +17,18 @@ const line = (fields: object, message: string) => {
 }
 const log: RunLog = { debug: line, info: line, warn: line, error: line }
 
-function doing(does: string, signal = new AbortController().signal, invoke = apart, suspect = true, more: object = {}) {
+function doing(
+  does: string,
+  signal = new AbortController().signal,
+  invoke = apart,
+  suspect = true,
+  more: object = {},
+  name = 'a',
+) {
   const object = {
     apiVersion: 'test.fairlead.dev/v1',
     kind: 'Naughty',
-    metadata: { name: 'a', namespace: 'default', uid: '1' },
+    metadata: { name, namespace: 'default', uid: '1' },
     spec: { does },
   }
   const input: RunInput = { object, owned: {}, related: {}, attempt: 2, now: '2030-01-01T00:00:00Z', finalizing: false }
@@ -137,11 +144,32 @@ it('none runs beside the others while none has come back, whether it is suspecte
   await expect(doing('nothing', undefined, invoke, false)).rejects.toThrow(BESIDE)
 })
 
-it('one that has come back beside the others shows that those which are not suspected may run there', async () => {
+it('one for which there is no process shows nothing: no other runs beside the others for it', async () => {
+  const invoke = isolated()
+  const { execPath } = process
+  process.execPath = '/none'
+  const call = doing('nothing', undefined, invoke)
+  process.execPath = execPath
+  const next = doing('exit', undefined, invoke)
+  const third = doing('exit', undefined, invoke)
+  await expect(call).rejects.toThrow('ENOENT')
+  expect(await endsOf([next, third])).toEqual([ENDED, ENDED])
+})
+
+it('an object whose call has not come back is a suspect, until one has', async () => {
   const invoke = isolated()
   await expect(doing('nothing', undefined, invoke, false)).rejects.toThrow(BESIDE)
   await expect(doing('exit', undefined, invoke)).rejects.toThrow(ENDED)
+  await expect(doing('exit', undefined, invoke, false)).rejects.toThrow(ENDED)
+  expect(await doing('nothing', undefined, invoke, false)).toEqual({ status: { phase: 'DONE' } })
   await expect(doing('nothing', undefined, invoke, false)).rejects.toThrow(BESIDE)
+})
+
+it('one that has come back beside the others shows that those which are not suspected may run there', async () => {
+  const invoke = isolated()
+  await expect(doing('nothing', undefined, invoke, false, {}, 'other')).rejects.toThrow(BESIDE)
+  await expect(doing('exit', undefined, invoke)).rejects.toThrow(ENDED)
+  await expect(doing('nothing', undefined, invoke, false, {}, 'other')).rejects.toThrow(BESIDE)
   await expect(doing('exit', undefined, invoke)).rejects.toThrow(ENDED)
 })
 

@@ -1,6 +1,14 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { consequenceOf } from '#reconcile'
-import { Behaviour, type Ending, LONGEST_WAIT_MS, type Place, Places } from '../../cli/process/isolation/places.ts'
+import {
+  Behaviour,
+  type Ending,
+  LONGEST_WAIT_MS,
+  LOST_MS,
+  type Place,
+  Places,
+  TURN_MS,
+} from '../../cli/process/isolation/places.ts'
 import { silent as log } from '../support/silent.ts'
 
 beforeEach(() => void vi.useFakeTimers())
@@ -22,7 +30,8 @@ function world() {
     )
     return begun
   }
-  return { places, call, end: (of: Behaviour, ending: Ending) => places.free(of, ending) }
+  const end = (of: Behaviour, ending: Ending, object = 'shop/a') => places.free(of, object, ending)
+  return { places, call, end }
 }
 
 /** A function that has come back here. */
@@ -108,10 +117,33 @@ describe('many suspects of one function', () => {
     const of = lost(given)
     const calls = Array.from({ length: 10 }, () => given.call(of))
     for (let count = 0; count < 10; count++) {
-      given.end(of, 'back')
+      given.end(of, 'back', 'shop/other')
       await settled()
     }
     expect(calls.map(({ place }) => place)).toEqual(Array(10).fill('apart'))
+  })
+
+  it('run here again when the object whose call was lost has come back, and not before', async () => {
+    const given = world()
+    const of = lost(given)
+    expect([of.isLost, of.hasLost('shop/a'), of.hasLost('shop/other')]).toEqual([true, true, false])
+    const calls = Array.from({ length: 4 }, () => given.call(of))
+    given.end(of, 'back', 'shop/other')
+    await settled()
+    expect(calls.map(({ place }) => place)).toEqual(['apart', 'apart', undefined, undefined])
+    given.end(of, 'back', 'shop/a')
+    await settled()
+    expect(of.isLost).toBe(false)
+    expect(calls.map(({ place }) => place)).toEqual(['apart', 'apart', 'apart', 'here'])
+  })
+
+  it('run here again when the object whose call was lost has not been called for an hour: it may be gone', async () => {
+    const given = world()
+    const of = lost(given)
+    await vi.advanceTimersByTimeAsync(LOST_MS)
+    expect(of.isLost).toBe(true)
+    await vi.advanceTimersByTimeAsync(1)
+    expect(of.isLost).toBe(false)
   })
 
   it('run here only beside one that is apart: places of others are no reason', async () => {
@@ -174,23 +206,55 @@ describe('places', () => {
 })
 
 describe('a wait', () => {
-  it('of one call of each function ends with a place, however long that takes', async () => {
+  it('that is too long ends, and the next place is kept for the function until its key has run again', async () => {
     const given = world()
     const hanging = Array.from({ length: 3 }, () => new Behaviour())
-    for (const of of hanging) for (let count = 0; count < 50; count++) given.call(of)
-    const waiting = given.call(new Behaviour())
-    await vi.advanceTimersByTimeAsync(3_600_000)
-    expect(waiting).toEqual({})
+    for (const of of hanging) expect(given.call(of).place).toBe('apart')
+    const of = new Behaviour()
+    const waiting = given.call(of)
+    await vi.advanceTimersByTimeAsync(LONGEST_WAIT_MS)
+    expect(waiting.error).toBeInstanceOf(Error)
     given.end(hanging[1]!, 'lost')
+    // Whoever comes meanwhile has had a turn since.
+    const others = hanging.map((other) => given.call(other))
     await settled()
-    expect(waiting.place).toBe('apart')
+    expect(others.map(({ place }) => place)).toEqual([undefined, undefined, undefined])
+    expect(given.call(of).place).toBe('apart')
+    given.end(of, 'lost')
+    await settled()
+    expect(others.filter(({ place }) => place === 'apart')).toHaveLength(1)
   })
 
-  it('of others that is too long sets the key back, without a failure and without a word on its object', async () => {
+  it('keeps the turn no longer than the key may take, as it may run in another process', async () => {
+    const given = world()
+    const hanging = Array.from({ length: 3 }, () => new Behaviour())
+    for (const of of hanging) given.call(of)
+    given.call(new Behaviour())
+    await vi.advanceTimersByTimeAsync(LONGEST_WAIT_MS)
+    given.end(hanging[1]!, 'lost')
+    await vi.advanceTimersByTimeAsync(TURN_MS - LONGEST_WAIT_MS / 2)
+    const late = given.call(hanging[1]!)
+    expect(late.place).toBeUndefined()
+    await vi.advanceTimersByTimeAsync(LONGEST_WAIT_MS - 1)
+    expect(late.place).toBe('apart')
+  })
+
+  it('of functions that never come back keeps no place from one that works', async () => {
+    const given = world()
+    for (const _ of Array(3)) given.call(new Behaviour())
+    for (const _ of Array(5)) given.call(new Behaviour())
+    await vi.advanceTimersByTimeAsync(LONGEST_WAIT_MS)
+    const of = working(given.places)
+    expect(given.call(of).place).toBe('apart')
+    given.end(of, 'back')
+    expect(given.call(of).place).toBe('apart')
+  })
+
+  it('that is too long sets the key back, without a failure and without a word on its object', async () => {
     const { call, end } = world()
     const of = new Behaviour()
     call(of)
-    const [first, waiting] = [call(of), call(of)]
+    const waiting = call(of)
     await vi.advanceTimersByTimeAsync(LONGEST_WAIT_MS - 1)
     expect(waiting.error).toBeUndefined()
     await vi.advanceTimersByTimeAsync(1)
@@ -203,9 +267,7 @@ describe('a wait', () => {
     expect(report).toBeUndefined()
     end(of, 'back')
     await settled()
-    expect([first.place, waiting.place]).toEqual(['apart', undefined])
-    end(of, 'back')
-    expect(of.isApart).toBe(false)
+    expect([waiting.place, of.isApart]).toEqual([undefined, false])
   })
 
   it('ends with the signal of the call', async () => {

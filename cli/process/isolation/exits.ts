@@ -100,7 +100,7 @@ export class CallTracker {
   }
 }
 
-function nameOf({ object }: FunctionInput): string {
+export function nameOf({ object }: FunctionInput): string {
   const { namespace, name = '' } = object?.metadata ?? {}
   return namespace === undefined ? name : `${namespace}/${name}`
 }

@@ -3,13 +3,14 @@ import { FunctionError } from '#reconcile'
 
 /** The processes of calls that are apart at the same time. */
 const PLACES = 4
-/**
- * The longest wait for a place, if another call of the function waits for longer. Meanwhile a call keeps its key, a slot of
- * its Reconciler, and what its run has read.
- */
+/** The longest wait for a place. Meanwhile a call keeps its key, a slot of its Reconciler, and what its run has read. */
 export const LONGEST_WAIT_MS = 5000
 /** The key runs again after this time, or up to twice as long. */
 const SET_BACK_SECONDS = 20
+/** The function of a call that has waited in vain keeps its turn until the key has run again, with time to read. */
+export const TURN_MS = 2 * SET_BACK_SECONDS * 1000 + 10_000
+/** An object whose call was lost, and that was not called again for longer, does not count: it may be gone. */
+export const LOST_MS = 3_600_000
 
 /** In this process beside the other calls, or in a process of its own. */
 export type Place = 'here' | 'apart'
@@ -24,10 +25,36 @@ export class Behaviour {
   /** A call has come back: any call, or one that was apart. */
   works = false
   worksApart = false
-  /** A call that was apart has not come back: it has ended its process, or its time has ended. */
-  isLost = false
   /** The number of the place that it got last. */
   turn = 0
+  /** When its turn ends that it has kept, and when the last call of each object was lost: by the clock of this process. */
+  keepsUntil = 0
+  readonly #lost = new Map<string, number>()
+
+  /**
+   * Calls that were apart have not come back: they have ended their process, or their time has ended. An object whose call
+   * comes back is not lost any more.
+   */
+  get isLost(): boolean {
+    for (const [object, at] of this.#lost) if (performance.now() - at > LOST_MS) this.#lost.delete(object)
+    return this.#lost.size > 0
+  }
+
+  /** Its calls come back, as far as it is known. */
+  get isReliable(): boolean {
+    return this.works && !this.isLost
+  }
+
+  hasLost(object: string): boolean {
+    return this.#lost.has(object)
+  }
+
+  ended(object: string, ending: Ending): void {
+    if (ending === 'lost') this.#lost.set(object, performance.now())
+    if (ending !== 'back') return
+    this.#lost.delete(object)
+    this.works = this.worksApart = true
+  }
 }
 
 interface Waiting {
@@ -45,9 +72,13 @@ interface Waiting {
  * - Many suspects of one function most likely are none: their process was killed with hundreds of runs. So they run here,
  *   beside the one that is apart, as soon as one has come back from there, and as long as each of them has.
  * - If a call apart has not come back, and no other call of the function has, those that are not suspected are apart too.
+ *   The object of that call is a suspect, until a call of it has come back.
+ * - A call does not wait long, because it may have the only slot of its Reconciler. Its function keeps its turn: a place that
+ *   becomes free is kept for it until the key runs again.
  */
 export class Places {
   readonly #waiting = new Set<Waiting>()
+  readonly #keepers = new Set<Behaviour>()
   #busy = 0
   #turns = 0
 
@@ -55,17 +86,17 @@ export class Places {
   take(of: Behaviour, isSuspect = false): Place | undefined {
     if (!isSuspect && (of.works || !of.isLost)) return 'here'
     if (of.isApart) return isSuspect && of.worksApart && !of.isLost ? 'here' : undefined
-    if (this.#busy >= (of.works && !of.isLost ? PLACES : PLACES - 1)) return undefined
+    if (this.#busy + this.#keptFrom(of) >= (of.isReliable ? PLACES : PLACES - 1)) return undefined
     of.isApart = true
+    this.#keepers.delete(of)
     of.turn = ++this.#turns
     this.#busy++
     return 'apart'
   }
 
   /**
-   * Resolves when the call gets a place. The wait is not a part of its time. The call of a function that waits for the
-   * longest time waits until then. If others wait too long, they reject with an error that sets the key back in the queue,
-   * and does not count as a failure.
+   * Resolves when the call gets a place. The wait is not a part of its time. If it is too long, rejects with an error that
+   * sets the key back in the queue, and does not count as a failure.
    */
   wait(of: Behaviour, { signal, suspect = false, untimed }: RunContext): Promise<Place> {
     const { promise, resolve, reject } = Promise.withResolvers<Place>()
@@ -74,8 +105,10 @@ export class Places {
       this.#waiting.delete(waiting)
       reject(reason)
     }
-    const isFirst = () => [...this.#waiting].find((one) => one.of === of) === waiting
-    const timer = setTimeout(() => isFirst() || giveUp(noPlace()), LONGEST_WAIT_MS)
+    const timer = setTimeout(() => {
+      this.#keepTurn(of)
+      giveUp(noPlace())
+    }, LONGEST_WAIT_MS)
     const abort = () => giveUp(signal.reason as Error)
     signal.addEventListener('abort', abort, { once: true })
     this.#waiting.add(waiting)
@@ -87,12 +120,11 @@ export class Places {
     return untimed?.(placed) ?? placed
   }
 
-  /** Notes that a call apart has ended. */
-  free(of: Behaviour, ending: Ending): void {
+  /** Notes that the call apart has ended, which was about this object. */
+  free(of: Behaviour, object: string, ending: Ending): void {
     of.isApart = false
+    of.ended(object, ending)
     this.#busy--
-    if (ending === 'lost') of.isLost = true
-    if (ending === 'back') of.works = of.worksApart = true
     this.#offer()
   }
 
@@ -100,6 +132,21 @@ export class Places {
   cameBack(of: Behaviour): void {
     of.works = true
     this.#offer()
+  }
+
+  /** A function with a call apart has had its turn: the call that waits follows it, as one of any other function does. */
+  #keepTurn(of: Behaviour): void {
+    if (of.isApart) return
+    of.keepsUntil = performance.now() + TURN_MS
+    this.#keepers.add(of)
+    setTimeout(() => this.#offer(), TURN_MS + 1).unref()
+  }
+
+  /** The number of places that are kept from this function, for those whose turn is before. The last place is not. */
+  #keptFrom(of: Behaviour): number {
+    for (const other of this.#keepers) if (other.keepsUntil < performance.now()) this.#keepers.delete(other)
+    const isBefore = (other: Behaviour) => other.turn < of.turn && (other.isReliable || !of.isReliable)
+    return [...this.#keepers].filter((other) => other !== of && isBefore(other)).length
   }
 
   #offer(): void {
