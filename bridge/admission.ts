@@ -37,7 +37,7 @@ const RETRY_MS = 5000
  *
  * An owned object finds its owner by a kind, so a Reconciler that names the kind of another resource would take the
  * routing of that one. The API server decides which resource has a kind. While it does not answer, or does not serve the
- * resource, a Reconciler is admitted if no other one names its kind for another resource.
+ * resource, a Reconciler is admitted if no older one names its kind for another resource, and no confirmed one.
  */
 export class Admission {
   readonly #deps: AdmissionDeps
@@ -93,12 +93,13 @@ export class Admission {
     for (const name of this.#candidates.keys()) this.#dismiss(name)
   }
 
-  /** Returns a Reconciler that names the same kind for another resource. */
-  #rivalOf({ reconciler: { spec } }: Candidate): Reconciler | undefined {
-    const { group, kind, resource } = spec.for
-    const isRival = ({ reconciler, state }: Candidate) => {
-      const { for: other } = reconciler.spec
-      return typeof state === 'string' && other.group === group && other.kind === kind && other.resource !== resource
+  /** Returns a Reconciler that has the same kind for another resource: one that is confirmed, or older. */
+  #rivalOf({ reconciler: one }: Candidate): Reconciler | undefined {
+    const { group, kind, resource } = one.spec.for
+    const isRival = ({ reconciler: other, state }: Candidate) => {
+      const { for: primary } = other.spec
+      const isSameKind = primary.group === group && primary.kind === kind && primary.resource !== resource
+      return isSameKind && (state === 'admitted' || (typeof state === 'string' && isOlder(other, one)))
     }
     return [...this.#candidates.values()].find(isRival)?.reconciler
   }
@@ -155,6 +156,12 @@ export class Admission {
 
 const isSame = (one: Reconciler, other: Reconciler): boolean =>
   one.object.metadata.uid === other.object.metadata.uid && named(one.spec.for) === named(other.spec.for)
+
+/** By the time of its creation, then by its name, as for an identity. */
+function isOlder(one: Reconciler, other: Reconciler): boolean {
+  const [since = '', sinceOfOther = ''] = [one, other].map(({ object }) => object.metadata.creationTimestamp)
+  return since === sinceOfOther ? one.name < other.name : since < sinceOfOther
+}
 
 const named = (ref: ResourceRef & { kind: string }): string => `${resourceName(ref)} as ${ref.kind}`
 

@@ -114,12 +114,31 @@ describe('a Reconciler that names the kind of another resource', () => {
     })
     const other = reconciler('other', { for: { ...configMaps, resource: 'namespaces', kind: 'Namespace' } })
     const all = [maps, thief('secrets'), other]
-    expect(await one.review(...all)).toEqual(['KindUnknown', 'KindUnknown', 'admitted'])
+    // The older one is served, or the first by name.
+    expect(await one.review(...all)).toEqual(['admitted', 'KindUnknown', 'admitted'])
     api.answers = true
     expect(await one.review(...all)).toEqual(['admitted', 'KindMismatch', 'admitted'])
     api.answers = false
     for (const { spec } of all) one.admitting.doubt(spec.for)
     expect(await one.review(...all)).toEqual(['admitted', 'KindMismatch', 'admitted'])
+  })
+
+  it('is served while the API server does not answer if it is older, and no longer than that', async () => {
+    const api = { answers: false }
+    using one = admission(async ({ resource }) => {
+      if (!api.answers) throw new Error('503')
+      return KINDS[resource]
+    })
+    const created = (of: Reconciler, creationTimestamp: string): Reconciler => ({
+      ...of,
+      object: { ...of.object, metadata: { ...of.object.metadata, creationTimestamp } },
+    })
+    const younger = created(maps, '2026-02-01T00:00:00Z')
+    const all = [younger, created(thief('secrets'), '2026-01-01T00:00:00Z')]
+    expect(await one.review(...all)).toEqual(['KindUnknown', 'admitted'])
+    expect(one.admitting.failureOf(younger)?.message).toContain('the Reconciler thief is for secrets.v1')
+    api.answers = true
+    expect(await one.review(...all)).toEqual(['admitted', 'KindMismatch'])
   })
 
   it('is kept out when its resource comes back with another kind', async () => {

@@ -25,7 +25,7 @@ const KINDS: Record<string, string> = {
   events: 'Event',
 }
 
-const RARELY_TAKEN = ['acts', 'metrics', 'patches']
+const RARELY_TAKEN = ['acts', 'external', 'patches']
 
 const LIKELY: Record<string, readonly string[]> = {
   group: ['', '', 'fairlead.dev', 'events.k8s.io', 'a..b'],
@@ -41,16 +41,41 @@ const LIKELY: Record<string, readonly string[]> = {
 
 const likely = (path: string) => LIKELY[path.slice(path.lastIndexOf('.') + 1)] ?? []
 
+interface Sampled {
+  for: Record<string, unknown>
+  owns?: object[]
+  related?: object[]
+  metrics?: { name: string; type: string; labels?: { name: string }[] }[]
+}
+
+/** Rules refuse these fields beside most values of others, and parsers most values of selectors. */
+const DIFFICULT = ['adopt', 'byOwner', 'within', 'namespacePath', 'selector', 'fieldSelector']
+const easy = (one: object) => Object.fromEntries(Object.entries(one).filter(([field]) => !DIFFICULT.includes(field)))
+
+/** Each has a name of its own, which says whether it is a Counter. */
+const named = (metrics: Sampled['metrics']) =>
+  metrics?.map(({ name, labels, ...metric }, index) => ({
+    ...metric,
+    name: `${name.slice(0, 40)}_${index}${metric.type === 'Counter' ? '_total' : ''}`,
+    ...(labels && { labels: labels.map((label, at) => ({ ...label, name: `${label.name.slice(0, 40)}_${at}` })) }),
+  }))
+
 /** Returns specs that the schema of Reconcilers admits. Its CEL rules are ignored. */
 export function specifications(count: number, seed: number): object[] {
   const spec = definition().spec.versions[0]?.schema.openAPIV3Schema.properties?.['spec'] ?? {}
-  const sampled = fc.sample(admittedBy(spec, likely), { numRuns: count, seed }) as { for: Record<string, unknown> }[]
+  const sampled = fc.sample(admittedBy(spec, likely), { numRuns: count, seed }) as Sampled[]
   // Of most, the kind is that of the resource: a bridge refuses the others.
   return sampled.map((sample, index) => {
     // Rules in CEL refuse most of what these have at random: at most one of them is there.
     const others = RARELY_TAKEN.filter((_, at) => at !== index % (RARELY_TAKEN.length + 1))
-    const one = { ...sample, ...Object.fromEntries(others.map((field) => [field, undefined])) }
-    const kind = KINDS[String(one.for['resource'])]
+    const isEasy = index % 3 !== 0
+    const one = {
+      ...sample,
+      ...Object.fromEntries(others.map((field) => [field, undefined])),
+      metrics: named(sample.metrics),
+      ...(isEasy && { owns: sample.owns?.map(easy), related: sample.related?.map(easy), for: easy(sample.for) }),
+    }
+    const kind = KINDS[String(sample.for['resource'])]
     return kind === undefined || index % 4 === 0 ? one : { ...one, for: { ...one.for, kind } }
   })
 }
