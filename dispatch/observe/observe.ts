@@ -19,6 +19,7 @@ import {
   isOwnedBy,
   namespacesNear,
   type OwnedResource,
+  patchedBy,
   patchRelations,
   RECONCILERS,
   type ReconcilerSpec,
@@ -115,9 +116,12 @@ async function observeAll(
   const resolve: Resolve = async (resource, stored) =>
     isMetadataEnough(spec, resource) ? stored.object : resolveWhole(resource, stored)
   const patches = patchRelations(spec, identity)
-  const queries = queriesNamed([...named, ...patches], object)
-  const second =
-    queries.length === 0 ? [] : (await events.observe({ primary: key, related: queries, ...terms })).related
+  const queries = [...queriesNamed(named, object), ...queriesRecorded(spec, object, identity)]
+  const second: StoredObject[][] = []
+  for (let from = 0; from < queries.length; from += MOST_LOOKUPS) {
+    const portion = queries.slice(from, from + MOST_LOOKUPS)
+    second.push(...(await events.observe({ primary: key, related: portion, ...terms })).related)
+  }
   const isCreated: IsCreated = (resource, stored, found) => {
     const candidate = {
       resource,
@@ -209,6 +213,15 @@ function queriesNamed(named: readonly RelatedResource[], primary: KubeObject): R
   )
   return lookups.flatMap(({ one, lookup }) => queriesOf(one, (widen ?? ofAnyNamespace)(lookup)))
 }
+
+/** Returns a query for each recorded object of others, so that no other one counts for the limit of the run. */
+const queriesRecorded = ({ patches = [] }: ReconcilerSpec, primary: KubeObject, identity: string): RelatedQuery[] =>
+  patchedBy(primary, identity).flatMap(({ group, resource, namespace, name }) => {
+    const declared = patches.find((one) => one.group === group && one.resource === resource)
+    if (declared === undefined) return []
+    const ref = { group, version: declared.version, resource }
+    return [namespace === undefined ? { ref, clusterScoped: true, name } : { ref, namespace, name }]
+  })
 
 const ofAnyName = (lookup: RelatedLookup): RelatedLookup => ({ ...lookup, names: undefined })
 

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { RunInput } from '#contracts'
+import { resourcePath } from '#kube'
 import { startHttpReceiver } from '../support/http-receiver.ts'
 import { CONFIG_MAPS, configMap, PODS, until, useFixture, WIDGETS } from './fixture.ts'
 
@@ -43,6 +44,24 @@ describe('a function', () => {
     expect(await crowded.run('w')).toMatchObject({ result: 'success' })
     expect(calls[0]?.related['ConfigMap.v1']).toHaveLength(1)
     expect(await crowded.condition('w')).toMatchObject({ status: 'True' })
+  })
+
+  it('that sets fields of more than 64 objects reads these alone, whatever else there is of their kind', async () => {
+    const of = { owns: [], related: [], patches: [configMaps] }
+    await using many = await scene('many-patched', of)
+    for (let index = 0; index < 4; index++) await putMap(many.name, `other-${index}`, 400 * 1024)
+    const names = Array.from({ length: 65 }, (_, index) => `patched-${index}`)
+    for (const name of names) {
+      const path = resourcePath(configMaps, many.name)
+      await fixture.events.put(configMaps, 'added', await fixture.kube.create(path, configMap(name)))
+    }
+    const patch = names.map((name) => ({
+      ...configMap(name),
+      metadata: { name, namespace: many.name, labels: { by: 'w' } },
+    }))
+    await many.widget('w', () => ({ patch }))
+    expect(await many.ended('w')).toMatchObject({ result: 'success' })
+    expect((await many.get(CONFIG_MAPS, 'patched-64'))?.metadata.labels).toEqual({ by: 'w' })
   })
 
   it('that returns an object over the limit of the API server is told which, and the others are written', async () => {
