@@ -47,6 +47,8 @@ export interface FieldsWrite {
   object: KubeObject
   /** The values of before of the fields that may be taken over. Those that `object` does not have return to the object. */
   before: NonNullable<PatchedFields['before']>
+  /** The fields in `takes` that `object` sets. No other manager of ours may have them: it has their values of before. */
+  alone: readonly string[]
   /** Whether fields in `before` are taken from other managers, as long as they have these values. */
   isTaking: boolean
   /** Fields that may be taken over have no value of before yet: EVENTS does not have the object. Nothing is set. */
@@ -149,7 +151,7 @@ function giveBackOf(
   const manager = patchManagerOf(identity, primary)
   const takes = patches.find((declared) => isOfResource(fields, declared))?.takes
   const before = declaredBefore(fields, takes)
-  const nothing = { isTaking: false, needsBefore: false, observed: undefined, fingerprint: '' }
+  const nothing = { alone: [], isTaking: false, needsBefore: false, observed: undefined, fingerprint: '' }
   return { verb: 'giveBack', fields, object, before, manager, ...nothing }
 }
 
@@ -178,6 +180,17 @@ export function isAsBefore({ before, isTaking }: FieldsWrite, field: string, fou
   const path = field.slice(1).replace(/: .*/s, '')
   return isTaking && path in before && (valueAt(found, path) ?? null) === before[path]
 }
+
+/**
+ * Returns the fields that another function, or another object, of ours has set to the value of the write, so that the API
+ * server reports no conflict: their present values are no values of before. `holders`: the managers of a field.
+ */
+export const sharedWithOurs = ({ alone, manager }: FieldsWrite, holders: (path: string) => string[]): TakenField[] =>
+  alone.flatMap((path) => {
+    const managers = holders(path)
+    const other = managers.find((one) => one !== manager && one.startsWith(PATCH_RECORDS))
+    return other === undefined || managers.includes(manager) ? [] : [{ field: `.${path}`, manager: other }]
+  })
 
 const valueAt = (object: KubeObject, path: string): unknown => valuesAt(object, path)[0]
 
@@ -219,14 +232,15 @@ function setting(
   const manager = patchManagerOf(identity, world.object)
   // A field is taken over when it has been refused and counted: so the first time as well.
   const isTaking = isCounted && taken !== undefined && taken.every(({ field }) => field.slice(1) in before)
+  const alone = takes.filter((path) => valueAt(object, path) !== undefined)
   const write: FieldsWrite = {
     verb: 'setFields',
     fields: one,
     object,
     before,
+    alone,
     isTaking,
-    needsBefore:
-      observed === undefined && takes.some((path) => valueAt(object, path) !== undefined && !(path in before)),
+    needsBefore: observed === undefined && alone.some((path) => !(path in before)),
     manager,
     observed,
     fingerprint: fingerprint([manager, object, before]),
@@ -250,9 +264,10 @@ function setting(
     return { ...one, contest: { times, at, ...by, fields: fields.slice(0, 1) } }
   }
   if (taken !== undefined) return isCounted ? sent(one) : count(taken)
-  if (contest !== undefined && !isCounted && one.contest?.on === on) {
+  const isOurs = contest?.manager?.startsWith(PATCH_RECORDS) === true
+  if (contest !== undefined && (!isCounted || isOurs) && one.contest?.on === on) {
     const until = new Date(contest.at + delayMs(contest))
-    if (until > now) {
+    if (until > now || isCounted) {
       const recorded = declaredBefore(stored, takes)
       if (isFight(contest, recorded)) plan.delayed.push({ until })
       else plan.held.push({ write, message: messageOf(write, contest, until) })

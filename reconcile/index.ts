@@ -16,7 +16,15 @@ export {
   TooMuchStateError,
   UnsettledError,
 } from './errors.ts'
-export { type FieldsWrite, isAsBefore, isGivingBack, returnedBy, withoutKept, withValues } from './fields.ts'
+export {
+  type FieldsWrite,
+  isAsBefore,
+  isGivingBack,
+  returnedBy,
+  sharedWithOurs,
+  withoutKept,
+  withValues,
+} from './fields.ts'
 export { deepFreeze, isFinalizing } from './input.ts'
 export type { MetadataWrite } from './metadata.ts'
 export { isDeclared, type MetricChange } from './metrics.ts'

@@ -6,6 +6,7 @@ import {
   isAsBefore,
   RefusedError,
   returnedBy,
+  sharedWithOurs,
   type Written,
   withoutKept,
   withValues,
@@ -51,9 +52,9 @@ export class FieldsWriter {
 
   /** EVENTS may have an older version, or not have the object yet: then the API server is asked. */
   async #set(write: FieldsWrite): Promise<Written> {
-    const { fields, object, observed, before } = write
-    // What an object had before is compared with the version that is written.
-    if (observed !== undefined && Object.keys(before).length === 0)
+    const { fields, object, observed, before, alone } = write
+    // What an object had before is compared with the version that is written, and so are the managers.
+    if (observed !== undefined && Object.keys(before).length === 0 && alone.length === 0)
       try {
         return await this.#apply(write, fields, object, observed)
       } catch (error) {
@@ -62,6 +63,12 @@ export class FieldsWriter {
     const found = await this.#find(fields, object)
     // EVENTS will have it: then its values are recorded before they are taken.
     if (found !== undefined && write.needsBefore) throw moved(object, undefined)
+    const shared = found === undefined ? [] : sharedWithOurs(write, (path) => holdersOf(found, path))
+    if (shared.length > 0) {
+      const told = shared.map(({ field, manager }) => `${manager} has ${field}`).join('; ')
+      const message = `cannot set fields of ${called(object)}: ${told}, and gets the value of before back (${PATCH_RECORDS}NAME/… is Reconciler NAME for another of its objects). Have one object set the field`
+      throw new RefusedError(message, { reason: 'FieldConflict', taken: shared })
+    }
     if (found !== undefined) return this.#apply(write, fields, object, found)
     const message = `cannot set fields of ${called(object)}: it does not exist`
     throw new RefusedError(message, { reason: 'NotFound' })
@@ -186,6 +193,12 @@ const entryOf = (found: KubeObject, { manager, fields }: FieldsWrite): ManagedFi
       one.manager === manager &&
       one.operation === 'Apply' &&
       (one.subresource === 'status') === (fields.status === true),
+  )
+
+/** Returns the managers that have the field of an object. */
+const holdersOf = (found: KubeObject, path: string): string[] =>
+  managedFieldsOf(found).flatMap(({ manager, fieldsV1 }) =>
+    manager !== undefined && hasField(fieldsV1, path.split('.')) ? [manager] : [],
   )
 
 function hasField(fields: FieldSet | undefined, [step, ...others]: readonly string[]): boolean {

@@ -161,6 +161,13 @@ export class Memory {
     return value !== undefined && isDeepStrictEqual(value, valuesAt(object, path)[0])
   }
 
+  /** Returns the managers that have set the field, and whose value it still has. */
+  holdersOf(object: KubeObject, path: string): string[] {
+    const of = `${object.metadata.uid} `
+    const managers = [...this.#wanted.keys()].flatMap((key) => (key.startsWith(of) ? [key.slice(of.length)] : []))
+    return managers.filter((manager) => this.hasField(object, manager, path))
+  }
+
   /** Returns the names of the objects of which a manager with this prefix has fields. */
   withFieldsOf(prefix: string): string[] {
     return this.all()

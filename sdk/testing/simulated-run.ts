@@ -28,6 +28,7 @@ import {
   reconciled,
   run as reconcileRun,
   returnedBy,
+  sharedWithOurs,
   type TakenField,
   takeOver,
   type Write,
@@ -236,6 +237,9 @@ class SimulatedDriver {
     const taken = memory.takenFields(object, own)
     if (!taken.every(({ field }) => isAsBefore(write, field, found)))
       throw new RefusedError(`${what}: others have them`, { reason: 'FieldConflict', taken })
+    const shared = sharedWithOurs(write, (path) => memory.holdersOf(found, path))
+    if (shared.length > 0)
+      throw new RefusedError(`${what}: another object of ours has them`, { reason: 'FieldConflict', taken: shared })
     const returned = returnedBy(write, (path) => memory.hasField(found, own, path))
     return this.#wrote(verb, object, memory.applyFields(object, own, withValues(object, returned)), found)
   }

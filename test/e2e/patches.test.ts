@@ -399,6 +399,25 @@ describe('fields of others, with the generated rights only', () => {
     expect(await size()).toBe(6)
   })
 
+  it('are taken by one object at a time, even at one value: the second would return that of the first', async () => {
+    await using _process = await up()
+    const size = async () => ((await get(StatefulSet, 'db', 'default')).spec as { replicas?: number }).replicas
+    const ours = async () =>
+      (await managers(StatefulSet, 'db', 'default')).filter((name) => name.startsWith('patched.')).length
+    const owned = { ...statefulSet, spec: { ...statefulSet.spec, replicas: 6 } }
+    await world.kube.apply(resourcePath(StatefulSet, 'default', 'db'), owned, { fieldManager: 'their-pipeline' })
+    await create('first', { size: 0 })
+    await until(async () => (await size()) === 0 && (await recorded('first')).includes('"paths"'), { leastMs: 50 })
+    await create('second', { size: 0 })
+    await until(async () => (await condition('second'))?.['reason'] === 'FieldConflict', { leastMs: 50 })
+    expect(await ours()).toBe(1)
+    await remove('first')
+    await until(async () => (await recorded('second')).includes('"paths"'), { leastMs: 50, timeoutMs: 60_000 })
+    expect([await size(), await ours()]).toEqual([0, 1])
+    await remove('second')
+    expect([await size(), await ours()]).toEqual([6, 0])
+  })
+
   it('that another manager has set to the same value stay with it, and the object goes', async () => {
     await using _process = await up()
     const path = resourcePath(StatefulSet, 'default', 'db')

@@ -424,6 +424,22 @@ describe('fields that are taken over', () => {
     })
   })
 
+  it('are not shared with another object of ours, even at one value: it has their value of before, and returns it', async () => {
+    const world = simulate(scale, { objects: [object({ replicas: 0 }), web({ replicas: 5 })] }) as Simulation
+    world.create(object({ replicas: 0 }, 'other'))
+    const manager = patchManagerOf('scale', world.memory.find(object({}, 'other'))!)
+    const having = (spec: object) => fieldsOf(Deployment, { metadata: { name: 'web', namespace: 'default' }, ...spec })
+    world.memory.applyFields(having({ spec: { replicas: 0 } }), manager)
+    await world.runUntilIdle()
+    expect(statusOf(world, 'Reconciled')).toMatchObject({ reason: 'FieldConflict' })
+    world.memory.applyFields(having({}), manager, having({ spec: { replicas: 5 } }))
+    await world.advance(300)
+    expect(deployment(world).spec).toMatchObject({ replicas: 0 })
+    world.edit({ spec: { replicas: null } })
+    await world.runUntilIdle()
+    expect(deployment(world).spec).toMatchObject({ replicas: 5 })
+  })
+
   it('belong to nobody afterwards: another manager changes them, and the function does not', async () => {
     const world = await scaled({ replicas: 5 })
     world.edit({ spec: { replicas: null } })
