@@ -191,7 +191,7 @@ async function showsFailures(trial: Trial): Promise<void> {
     const world = start()
     await world.runUntilIdle()
     for (const input of world.inputs)
-      for (const job of input.owned[JOBS] ?? []) {
+      for (const job of newestIn(input.owned[JOBS] ?? [])) {
         const decision = async (status: object) =>
           withoutStatuses(
             await decided(invoke, withJob(input, { ...job, status: { startTime: input.now, ...status } })),
@@ -212,6 +212,10 @@ async function showsFailures(trial: Trial): Promise<void> {
       }
   }
 }
+
+/** Returns the Jobs that no later one of their series has taken the place of. */
+const newestIn = (jobs: readonly KubeObject[]): KubeObject[] =>
+  jobs.filter((job) => jobs.every((one) => seriesOf(one) !== seriesOf(job) || bornAt(one) <= bornAt(job)))
 
 const JOBS = kindName(Job.kind, apiVersionOf(Job))
 

@@ -298,3 +298,25 @@ describe('a law about a change leaves it to the author', () => {
   ]
   it.each(choices)('%s', async (_, shop) => expect(await broken(shop)).toEqual([]))
 })
+
+describe('the law of failed Jobs', () => {
+  it('leaves it to the author what becomes of a Job that a later one has made up for', async () => {
+    const latest = shopThat(({ owned, now }) => {
+      const hour = Math.floor(now.getTime() / HOUR_MS)
+      const jobs = owned(Job).toSorted((one, other) => one.metadata.name.localeCompare(other.metadata.name))
+      const due = jobs.some(({ metadata }) => metadata.name === `clean-${hour}`) ? [] : [job(`clean-${hour}`, [])]
+      const [complete, others] = [true, false].map((is) => jobs.filter((one) => has(one, 'Complete') === is))
+      return {
+        apply: [...complete!.slice(-1), ...others!, ...due],
+        status: { phase: has(jobs.at(-1), 'Failed') ? 'Failed' : 'Fine' },
+        requeueAt: new Date((hour + 1) * HOUR_MS),
+      }
+    })
+    const hours: Scenario = {
+      objects: scenario.objects,
+      cluster: jobsRun({ seconds: 30 }),
+      steps: [['hours pass', (world) => world.advance(7200)]],
+    }
+    await lawsOf(latest, hours).find(([law]) => law.startsWith('shows the failure'))![1]()
+  })
+})
