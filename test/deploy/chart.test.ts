@@ -407,6 +407,30 @@ describe('a chart of functions of a user', () => {
     const wrong = await command(['generate', 'chart', '--to', to, '--image', image, '--chart-version', '1'])
     expect(wrong).toMatchObject({ code: 2, stderr: expect.stringContaining('write it like 1.2.0') })
   })
+
+  it('has the definition and the policy of a resource once, while one of its functions is enabled', async () => {
+    const [file, to] = [join(dir, 'two.ts'), join(dir, 'two')]
+    const sdk = JSON.stringify(join(import.meta.dirname, '../../sdk/index.ts'))
+    await writeFile(
+      file,
+      `import { onlyGroups, reconciler, resource, z } from ${sdk}
+       const Shop = resource({ group: 'example.com', version: 'v1', kind: 'Shop', plural: 'shops',
+         spec: z.object({}), status: z.object({}), rules: [onlyGroups(['admins'], ['DELETE'])] })
+       export const one = reconciler({ name: 'one', for: Shop, selector: 'a=b', reconcile: () => undefined })
+       export const two = reconciler({ name: 'two', for: Shop, selector: 'a!=b', reconcile: () => undefined })`,
+    )
+    const args = ['--module', 'two.ts', '--to', to, '--image', 'r.example.com/two:1']
+    expect(await command(['generate', 'chart', '-f', file, ...args])).toMatchObject({ code: 0 })
+    const shared = ['CustomResourceDefinition', 'ValidatingAdmissionPolicy', 'ValidatingAdmissionPolicyBinding']
+    const of = async (...names: string[]) => {
+      const off = names.flatMap((name) => ['--set', `functions.${name}.enabled=false`])
+      return (await rendered(to, ...off))
+        .map(({ kind }) => kind)
+        .filter((kind) => shared.includes(kind))
+        .sort()
+    }
+    expect([await of(), await of('one'), await of('two'), await of('one', 'two')]).toEqual([shared, shared, shared, []])
+  })
 })
 
 it('a chart gives a function in a dispatcher the rights to its configuration, and one over HTTP none', async () => {
