@@ -4,6 +4,7 @@ import { keptStatus } from '#contracts'
 import { withRules } from './admission.ts'
 import type { Rule } from './builders.ts'
 import { RULES, type StructuralSchema, usesOldSelf, type ValidationRule } from './rules.ts'
+import type { ServedVersion } from './served.ts'
 import { toStructural } from './structural.ts'
 
 /**
@@ -17,18 +18,22 @@ import { toStructural } from './structural.ts'
  * }
  * resource(options).crd().spec.scope // => 'Namespaced'
  */
-export interface ResourceOptions<Spec extends z.ZodObject, Status extends z.ZodObject> {
+export interface ResourceOptions<
+  Spec extends z.ZodObject,
+  Status extends z.ZodObject,
+  Olds extends readonly z.ZodObject[] = readonly z.ZodObject[],
+> {
   /** The API group: a domain, such as `example.com`. */
   group: string
   /** The storage version, which is also the version that functions receive. */
   version: string
   /**
-   * Older or newer versions that the API server serves too. Objects are not converted: a field has the same meaning in
-   * each version, and the storage version must be able to hold every object that another version admits.
+   * Older or newer versions that the API server serves too. Without `convert`, a field has the same path and meaning in
+   * both versions, and the storage version must be able to hold every object that the other one admits.
    *
    * @default []
    */
-  served?: readonly ServedVersion[]
+  served?: readonly [...{ [Index in keyof Olds]: ServedVersion<Olds[Index], Spec, Status> }]
   /** The kind, such as `Website`. */
   kind: string
   /** The plural name in lower case, as in API paths: `websites`. */
@@ -64,30 +69,6 @@ export interface ResourceOptions<Spec extends z.ZodObject, Status extends z.ZodO
   scale?: Scale
   /** The columns that `kubectl get` shows between NAME and AGE. */
   columns?: Column[]
-}
-
-/**
- * Another version of a resource that the API server serves beside the stored one, without conversion.
- *
- * @example
- * import { resource, type ServedVersion, z } from 'fairlead'
- * const spec = z.object({ html: z.string() })
- * const old: ServedVersion = { version: 'v1beta1', spec, deprecated: 'use example.com/v1' }
- * const Page = resource({
- *   group: 'example.com', version: 'v1', kind: 'Page', plural: 'pages', served: [old], spec, status: z.object({}),
- * })
- * Page.crd().spec.versions.map(({ name, storage }) => [name, storage]) // => [['v1', true], ['v1beta1', false]]
- */
-export interface ServedVersion {
-  /** The name of the version, such as `v1beta1`. */
-  version: string
-  spec: z.ZodObject
-  /** @default the status of the storage version */
-  status?: z.ZodObject
-  /** @default the rules of the storage version */
-  validations?: readonly ValidationRule[]
-  /** The warning that kubectl prints for requests to this version, e.g. `use example.com/v1`. */
-  deprecated?: string
 }
 
 /**
@@ -170,7 +151,18 @@ export type CustomResourceDefinition = {
     }
     scope: 'Namespaced' | 'Cluster'
     versions: CrdVersion[]
+    conversion?: {
+      strategy: 'Webhook'
+      webhook: { clientConfig: ConversionClient; conversionReviewVersions: ['v1'] }
+    }
   }
+}
+
+/** Where the API server finds the conversion webhook, with the authority of its certificate in base64. */
+export interface ConversionClient {
+  caBundle: string
+  url?: string
+  service?: { namespace: string; name: string; path?: string; port?: number }
 }
 
 interface CrdVersion {
@@ -196,8 +188,8 @@ type PrinterColumn = Omit<Column, 'path'> & { type: string; jsonPath: string }
  * Returns the CustomResourceDefinition. Throws an Error with kind and path for a schema that a CustomResourceDefinition
  * cannot express.
  */
-export function crdOf(options: Options): CustomResourceDefinition {
-  return of(`resource ${options.kind}:`, () => definitionOf(options))
+export function crdOf(options: Options, client?: ConversionClient): CustomResourceDefinition {
+  return of(`resource ${options.kind}:`, () => definitionOf(options, client))
 }
 
 /** A CustomResourceDefinition cannot express the schema. */
@@ -214,8 +206,13 @@ function of<T>(where: string, make: () => T): T {
   }
 }
 
-function definitionOf(options: Options): CustomResourceDefinition {
+function definitionOf(options: Options, client: ConversionClient | undefined): CustomResourceDefinition {
   const { group, kind, plural, scope = 'Namespaced', shortNames, categories, served = [] } = options
+  const [converted] = served.filter(({ convert }) => convert !== undefined)
+  if (converted !== undefined && client === undefined)
+    throw new Error(
+      `${converted.version} has a conversion, for which the API server calls a webhook: give crd() the address of one`,
+    )
   return {
     apiVersion: 'apiextensions.k8s.io/v1',
     kind: 'CustomResourceDefinition',
@@ -231,7 +228,17 @@ function definitionOf(options: Options): CustomResourceDefinition {
         ...(categories && { categories }),
       },
       scope,
-      versions: [versionOf(options, options, true), ...served.map((one) => servedBeside(one, options))],
+      versions: [
+        versionOf(options, options, true),
+        ...served.map((one) => (one.convert === undefined ? servedBeside(one, options) : convertedFrom(one, options))),
+      ],
+      ...(converted !== undefined &&
+        client !== undefined && {
+          conversion: {
+            strategy: 'Webhook' as const,
+            webhook: { clientConfig: client, conversionReviewVersions: ['v1'] as ['v1'] },
+          },
+        }),
     },
   }
 }
@@ -253,14 +260,41 @@ function versionOf(
   }
 }
 
-function servedBeside(one: ServedVersion, options: Options): CrdVersion {
+type Served = NonNullable<Options['served']>[number]
+
+/**
+ * The version has `scale` if it has its fields. The API server checks the rules of the version of a request alone: those
+ * of the storage version name fields that this version may not have.
+ */
+function convertedFrom(one: Served, options: Options): CrdVersion {
+  if (one.validations === undefined && options.validations !== undefined)
+    throw new Error(`${one.version} needs "validations": those of ${options.version} are not checked for its writes`)
+  if ((options.rules ?? []).length > 0)
+    throw new Error(`the "rules" of ${options.version} are not checked for writes of ${one.version}: leave them out`)
+  const version = of(one.version, () => versionOf(one, { ...options, validations: undefined }, false))
+  const { scale, ...others } = version.subresources
+  const paths = scale === undefined ? [] : [scale.specReplicasPath, scale.statusReplicasPath]
+  const hasScale = paths.every((path) => fieldAt(version.schema.openAPIV3Schema, path) !== undefined)
+  return withDeprecation(hasScale ? version : { ...version, subresources: others }, one)
+}
+
+const fieldAt = (schema: StructuralSchema, path: string): StructuralSchema | undefined =>
+  path
+    .split('.')
+    .slice(1)
+    .reduce<StructuralSchema | undefined>((at, name) => at?.properties?.[name], schema)
+
+function servedBeside(one: Served, options: Options): CrdVersion {
   const version = of(one.version, () => versionOf(one, options, false))
   const [lost] = changesOf(version.schema.openAPIV3Schema, objectSchema(options), '')
   if (lost !== undefined)
     throw new Error(
       `${one.version} cannot be served beside ${options.version}, which is stored: in ${options.version} ${lost}`,
     )
-  const { deprecated } = one
+  return withDeprecation(version, one)
+}
+
+function withDeprecation(version: CrdVersion, { deprecated }: Served): CrdVersion {
   return deprecated === undefined ? version : { ...version, deprecated: true, deprecationWarning: deprecated }
 }
 
@@ -429,15 +463,19 @@ function elementChanges(before: StructuralSchema, after: StructuralSchema, path:
 export function breakingChanges(before: CustomResourceDefinition, after: CustomResourceDefinition): string[] {
   const kept = new Map(after.spec.versions.map((version) => [version.name, version]))
   const stored = after.spec.versions.find(({ storage }) => storage)
+  const isConverted = after.spec.conversion !== undefined
   return [
     ...(before.spec.scope === after.spec.scope ? [] : [`its scope was ${before.spec.scope}: it cannot be changed`]),
+    ...(before.spec.conversion === undefined || isConverted || after.spec.versions.length === 1
+      ? []
+      : [`its objects would not be converted any more: the API server would prune what ${stored?.name} does not have`]),
     ...before.spec.versions.flatMap(({ name, served, storage, schema }) => {
       const next = kept.get(name)
       if (next === undefined || (served && !next.served)) return [`version ${name} is not served any more`]
       const own = changesOf(schema.openAPIV3Schema, next.schema.openAPIV3Schema, '')
       // Objects that are stored in this version are read in the new storage version.
       const moved =
-        storage && stored !== undefined && stored !== next
+        storage && stored !== undefined && stored !== next && !isConverted
           ? changesOf(schema.openAPIV3Schema, stored.schema.openAPIV3Schema, '')
           : []
       return [...new Set([...own, ...moved])].map((what) => `${name}: ${what}`)

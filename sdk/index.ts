@@ -66,7 +66,7 @@ export {
   ServiceAccount,
   StatefulSet,
 } from './built-in-kinds.ts'
-export type { Column, CustomResourceDefinition, ResourceOptions, Scale, ServedVersion } from './crd.ts'
+export type { Column, ConversionClient, CustomResourceDefinition, ResourceOptions, Scale } from './crd.ts'
 export { breakingChanges } from './crd.ts'
 export type {
   External,
@@ -97,4 +97,7 @@ export { manifest, policiesOf, type ReconcilerManifest, reconciler } from './rec
 export { definitionsOf, isResource, type Parsed, type Resource, resource } from './resource.ts'
 export type { AdmittedWrite, FieldPath, Violation } from './rule.ts'
 export type { ValidationRule } from './rules.ts'
+export type { Conversion, ServedVersion, VersionBody, Wire } from './served.ts'
 export { removeStages, type Stage, type Staged, type StageOptions, stages } from './stages.ts'
+export { type ConversionStep, mapped, moved, scaled, wrapped } from './steps.ts'
+export type { ResourceVersion } from './versions.ts'

@@ -93,6 +93,8 @@ const KIND_FIELDS = [
   'of',
   'outcomeStatus',
   'crd',
+  'versions',
+  'convert',
   'rules',
   'codeChecks',
   'admit',

@@ -1,11 +1,21 @@
 import { z } from 'zod'
-import { apiVersionOf, type KeptStatus, type KubeObject, keptStatus, type ObjectMeta, TerminalError } from '#contracts'
+import {
+  apiVersionOf,
+  isRecord,
+  type KeptStatus,
+  type KubeObject,
+  keptStatus,
+  type ObjectMeta,
+  TerminalError,
+} from '#contracts'
 import { admission, policies } from './admission.ts'
 import type { Rule } from './builders.ts'
-import { type CustomResourceDefinition, crdOf, objectSchema, type ResourceOptions } from './crd.ts'
+import { converted } from './conversion.ts'
+import { type ConversionClient, type CustomResourceDefinition, crdOf, type ResourceOptions } from './crd.ts'
 import type { Kind } from './kinds.ts'
 import { explain, keysOf, refuseUnknown } from './options.ts'
 import type { AdmittedWrite, Violation } from './rule.ts'
+import { conversionsOf, type ResourceVersion, versionsOf } from './versions.ts'
 
 /**
  * An object that has passed its schema. Every field of `status` may be missing: a new object has none.
@@ -40,8 +50,23 @@ export interface Resource<Spec extends z.ZodObject = z.ZodObject, Status extends
   readonly outcomeStatus: Status
   /** Returns an object of this kind for `apply`. `status` is for tests: functions cannot apply a status. */
   of(body: { metadata: ObjectMeta; spec: z.input<Spec>; status?: Partial<z.input<Status>> & KeptStatus }): KubeObject
-  /** Returns the CustomResourceDefinition. Throws an Error with the path for a schema that it cannot express. */
-  crd(): CustomResourceDefinition
+  /**
+   * Returns the CustomResourceDefinition. Throws an Error with the path for a schema that it cannot express, and for a
+   * version with a conversion if there is no `webhook` that the API server can call.
+   */
+  crd(webhook?: ConversionClient): CustomResourceDefinition
+  /** The versions, the stored one first. */
+  versions(): readonly ResourceVersion[]
+  /**
+   * Returns the object in another version, as a conversion webhook has to. Its metadata stays as it is, except for the
+   * annotations `fairlead.dev/kept`, with what the version cannot hold, and `fairlead.dev/partial`, with the reason why
+   * the version shows the object in part. `before`: the object before the write, in the version of the object. What is kept
+   * is then taken from it, since clients drop annotations that they do not know.
+   *
+   * Throws an Error if the object is no object of this kind, and if the storage version would lose something: it is shown
+   * in part, its conversion throws, or its annotations are larger than the API server takes.
+   */
+  convert(object: KubeObject, version: string, before?: KubeObject): KubeObject
   /** The rules of the declaration. */
   readonly rules: readonly Rule[]
   /** The fields of the spec with checks in code (`.refine()`), which only a run makes. */
@@ -68,13 +93,33 @@ export interface Resource<Spec extends z.ZodObject = z.ZodObject, Status extends
  * })
  * Note.crd().metadata.name // => 'notes.example.com'
  */
-export function resource<Spec extends z.ZodObject, Status extends z.ZodObject>(
-  options: ResourceOptions<Spec, Status>,
-): Resource<Spec, Status> {
-  refuseWrongResource(options)
-  const { group, version, kind, plural, spec, status, rules = [], served = [], scope = 'Namespaced', scale } = options
+export function resource<
+  Spec extends z.ZodObject,
+  Status extends z.ZodObject,
+  Olds extends readonly z.ZodObject[] = readonly z.ZodObject[],
+>(given: ResourceOptions<Spec, Status, Olds>): Resource<Spec, Status> {
+  refuseWrongResource(given)
+  const options = given as unknown as ResourceOptions<z.ZodObject, z.ZodObject>
+  const { spec, status } = given
+  const { group, version, kind, plural, rules = [], served = [], scope = 'Namespaced', scale } = options
   const versions = [version, ...served.map((one) => one.version)]
   let admit: ReturnType<typeof admission> | undefined
+  let all: ReturnType<typeof versionsOf> | undefined
+  const allVersions = (): ReturnType<typeof versionsOf> => (all ??= versionsOf(options))
+  let ways: ReturnType<typeof conversionsOf> | undefined
+  const allWays = () => (ways ??= conversionsOf(options, allVersions()))
+  if (served.some(({ convert }) => convert !== undefined)) allWays()
+  const toConvert = served.flatMap((one) =>
+    one.convert === undefined ? [] : [apiVersionOf({ group, version: one.version })],
+  )
+  const inStored = (object: KubeObject): KubeObject => {
+    if (!toConvert.includes(object.apiVersion)) return object
+    try {
+      return converted(allWays(), object, version)
+    } catch (cause) {
+      throw new TerminalError((cause as Error).message, { reason: 'InvalidObject', cause })
+    }
+  }
   refuseKeptFields(kind, status)
   const schema = z.looseObject({ spec, status: observedStatus(status) })
   return Object.freeze({
@@ -84,12 +129,14 @@ export function resource<Spec extends z.ZodObject, Status extends z.ZodObject>(
     kind,
     strategy: 'Apply' as const,
     outcomeStatus: status.def.catchall === undefined ? (status.strict() as unknown as Status) : status,
-    parse: (object: KubeObject) => parse(schema, object) as Parsed<Spec, Status>,
+    parse: (object: KubeObject) => parse(schema, inStored(object)) as Parsed<Spec, Status>,
     of: (body: object) => ({ apiVersion: apiVersionOf(options), kind, ...body }) as KubeObject,
-    crd: () => crdOf(options),
+    crd: (webhook?: ConversionClient) => crdOf(options, webhook),
+    versions: allVersions,
+    convert: (object: KubeObject, to: string, before?: KubeObject) => converted(allWays(), object, to, before),
     rules,
     codeChecks: codeChecksOf(spec),
-    admit: (write: AdmittedWrite) => (admit ??= admission(objectSchema(options), rules))(write),
+    admit: (write: AdmittedWrite) => (admit ??= admission(allVersions()[0].schema, rules))(write),
     policies: (exempt: readonly string[]) =>
       policies({ group, plural, scope, versions, rules, scale: scale?.spec }, exempt),
   })
@@ -201,6 +248,7 @@ const values = z.object({
         status: z.unknown().optional(),
         validations: z.unknown().optional(),
         deprecated: z.string().optional(),
+        convert: z.custom(isConversion, 'give steps, such as moved(), or a pair of functions: { up, down }').optional(),
       }),
     )
     .optional(),
@@ -224,6 +272,11 @@ const values = z.object({
     )
     .optional(),
 })
+
+function isConversion(one: unknown): boolean {
+  if (Array.isArray(one)) return one.every((step) => isRecord(step) && Object.isFrozen(step) && 'step' in step)
+  return isRecord(one) && typeof one['up'] === 'function' && typeof one['down'] === 'function'
+}
 
 type Given = { readonly [Name in keyof ResourceOptions<z.ZodObject, z.ZodObject>]?: unknown }
 

@@ -86,7 +86,7 @@ export function schemaAt(schema: StructuralSchema, steps: readonly Step[], path:
 
 /** Returns the value of a field; undefined if it or an object on the way is not there. */
 export const valueAt = (value: unknown, steps: readonly Step[]): unknown =>
-  steps.reduce<unknown>((at, step) => (isRecord(at) ? at[step] : undefined), value)
+  steps.reduce<unknown>((at, step) => (isRecord(at) && Object.hasOwn(at, step) ? at[step] : undefined), value)
 
 /** The symbols that the lexer of CEL reserves. */
 const RESERVED =
@@ -168,8 +168,9 @@ export function equal(one: unknown, other: unknown, schema: StructuralSchema | u
   return one === other || (isTime && instantOf(String(one)) === instantOf(String(other)))
 }
 
-const fieldOf = (schema: StructuralSchema | undefined, name: string): StructuralSchema | undefined =>
-  schema?.properties?.[name] ?? schema?.additionalProperties
+export const fieldOf = (schema: StructuralSchema | undefined, name: string): StructuralSchema | undefined =>
+  (Object.hasOwn(schema?.properties ?? {}, name) ? schema?.properties?.[name] : undefined) ??
+  schema?.additionalProperties
 
 function equalLists(one: unknown[], other: unknown[], schema: StructuralSchema | undefined, asCel: boolean): boolean {
   const isSame = (item: unknown, old: unknown): boolean => equal(item, old, schema?.items, asCel)

@@ -40,7 +40,14 @@ const OUTCOME = keysOf<sdk.ReconcileOutcome>({
   effect: true,
 })
 const INNER = [
-  ...keysOf<sdk.ServedVersion>({ version: true, spec: true, status: true, validations: true, deprecated: true }),
+  ...keysOf<sdk.ServedVersion>({
+    version: true,
+    spec: true,
+    status: true,
+    validations: true,
+    deprecated: true,
+    convert: true,
+  }),
   ...keysOf<sdk.RuleOptions>({ when: true, message: true }),
   ...keysOf<sdk.Scale>({ spec: true, status: true, selector: true }),
   ...keysOf<sdk.Column>({ name: true, path: true, type: true, description: true, priority: true }),
