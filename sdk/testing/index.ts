@@ -1,4 +1,5 @@
 export { deploymentsRun, type JobOptions, jobsRun, othersSet, type RunOptions, statefulSetsRun } from './controllers.ts'
+export { type ConversionCase, conversionLawsOf } from './conversion-laws.ts'
 export type { ExternalModel } from './external.ts'
 export { type Given, given, outcomeOf, ownedBy } from './given.ts'
 export { lawsOf } from './laws.ts'
