@@ -158,7 +158,14 @@ export type CustomResourceDefinition = {
   }
 }
 
-/** Where the API server finds the conversion webhook, with the authority of its certificate in base64. */
+/**
+ * Where the API server finds the conversion webhook, with the authority of its certificate in base64.
+ *
+ * @example
+ * import type { ConversionClient } from 'fairlead'
+ * const client: ConversionClient = { caBundle: 'Q0E=', service: { namespace: 'default', name: 'convert' } }
+ * client.service?.name // => 'convert'
+ */
 export interface ConversionClient {
   caBundle: string
   url?: string

@@ -18,7 +18,15 @@ export type Wire<T> = T extends readonly (infer E)[]
     ? { [K in keyof T]?: Wire<T[K]> | undefined }
     : T | undefined
 
-/** What a conversion gets and returns: no metadata, which is as it was in each version. */
+/**
+ * What a conversion gets and returns: no metadata, which is as it was in each version.
+ *
+ * @example
+ * import type { VersionBody } from 'fairlead'
+ * import type { z } from 'zod'
+ * const body: VersionBody<z.ZodObject<{ text: z.ZodString }>, z.ZodObject> = { spec: { text: 'YAY' } }
+ * body.spec?.text // => 'YAY'
+ */
 export interface VersionBody<Spec extends z.ZodObject, Status extends z.ZodObject> {
   spec?: Wire<z.input<Spec>> | undefined
   status?: Wire<z.input<Status>> | undefined

@@ -5,7 +5,14 @@ import { type ConversionStep, waysOf } from './steps.ts'
 
 type Options = ResourceOptions<z.ZodObject, z.ZodObject>
 
-/** A version as the laws of conversions see it. */
+/**
+ * A version as the laws of conversions see it.
+ *
+ * @example
+ * import type { ResourceVersion } from 'fairlead'
+ * const isConverted = ({ convert }: Pick<ResourceVersion, 'convert'>) => convert !== undefined
+ * isConverted({}) // => false
+ */
 export interface ResourceVersion extends Pick<Conversions['others'][number], 'version' | 'schema'> {
   spec: z.ZodObject
   status: z.ZodObject
