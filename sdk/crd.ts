@@ -151,10 +151,10 @@ export type CustomResourceDefinition = {
     }
     scope: 'Namespaced' | 'Cluster'
     versions: CrdVersion[]
-    conversion?: {
-      strategy: 'Webhook'
-      webhook: { clientConfig: ConversionClient; conversionReviewVersions: ['v1'] }
-    }
+    /** The API server writes `None` where nothing is given. */
+    conversion?:
+      | { strategy: 'None' }
+      | { strategy: 'Webhook'; webhook: { clientConfig: ConversionClient; conversionReviewVersions: ['v1'] } }
   }
 }
 
@@ -470,10 +470,11 @@ function elementChanges(before: StructuralSchema, after: StructuralSchema, path:
 export function breakingChanges(before: CustomResourceDefinition, after: CustomResourceDefinition): string[] {
   const kept = new Map(after.spec.versions.map((version) => [version.name, version]))
   const stored = after.spec.versions.find(({ storage }) => storage)
-  const isConverted = after.spec.conversion !== undefined
+  const hasWebhook = ({ spec }: CustomResourceDefinition) => spec.conversion?.strategy === 'Webhook'
+  const isConverted = hasWebhook(after)
   return [
     ...(before.spec.scope === after.spec.scope ? [] : [`its scope was ${before.spec.scope}: it cannot be changed`]),
-    ...(before.spec.conversion === undefined || isConverted || after.spec.versions.length === 1
+    ...(!hasWebhook(before) || isConverted || after.spec.versions.length === 1
       ? []
       : [`its objects would not be converted any more: the API server would prune what ${stored?.name} does not have`]),
     ...before.spec.versions.flatMap(({ name, served, storage, schema }) => {

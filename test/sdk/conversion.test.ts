@@ -500,5 +500,8 @@ describe('a definition with a conversion', () => {
     expect(breakingChanges(Page.crd(webhook), { ...Page.crd(webhook), spec: others })).toEqual([
       'its objects would not be converted any more: the API server would prune what v1 does not have',
     ])
+    // So the API server shows one without a conversion.
+    const unconverted = { ...Page.crd(webhook), spec: { ...others, conversion: { strategy: 'None' as const } } }
+    expect(breakingChanges(unconverted, { ...Page.crd(webhook), spec: others })).toEqual([])
   })
 })
