@@ -3,7 +3,7 @@ import { isRecord, type KubeObject } from '#contracts'
 import { type Kept, keptOf, readKept, restored, writeKept } from './kept.ts'
 import { plain } from './options.ts'
 import { fieldOf } from './rule.ts'
-import type { StructuralSchema } from './rules.ts'
+import { PRESERVE, type StructuralSchema } from './rules.ts'
 import type { Body, Made, Ways } from './steps.ts'
 
 /** The annotation with what a version cannot hold. */
@@ -173,8 +173,6 @@ function withAnnotations(object: KubeObject, values: Record<string, string | und
   const isEmpty = Object.keys(annotations).length === 0
   return { ...object, metadata: { ...metadata, ...(!isEmpty && { annotations }) } as KubeObject['metadata'] }
 }
-
-const PRESERVE = 'x-kubernetes-preserve-unknown-fields'
 
 /** Removes the fields that a schema does not have, as the API server does with a converted object. */
 function pruned(value: unknown, schema: StructuralSchema | undefined, isKept = false): unknown {

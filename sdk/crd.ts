@@ -3,7 +3,8 @@ import type { z } from 'zod'
 import { keptStatus } from '#contracts'
 import { withRules } from './admission.ts'
 import type { Rule } from './builders.ts'
-import { RULES, type StructuralSchema, usesOldSelf, type ValidationRule } from './rules.ts'
+import { propertyAt } from './rule.ts'
+import { PRESERVE, RULES, type StructuralSchema, usesOldSelf, type ValidationRule } from './rules.ts'
 import type { ServedVersion } from './served.ts'
 import { toStructural } from './structural.ts'
 
@@ -281,15 +282,11 @@ function convertedFrom(one: Served, options: Options): CrdVersion {
   const version = of(one.version, () => versionOf(one, { ...options, validations: undefined }, false))
   const { scale, ...others } = version.subresources
   const paths = scale === undefined ? [] : [scale.specReplicasPath, scale.statusReplicasPath]
-  const hasScale = paths.every((path) => fieldAt(version.schema.openAPIV3Schema, path) !== undefined)
+  const hasScale = paths.every(
+    (path) => propertyAt(version.schema.openAPIV3Schema, path.split('.').slice(1)) !== undefined,
+  )
   return withDeprecation(hasScale ? version : { ...version, subresources: others }, one)
 }
-
-const fieldAt = (schema: StructuralSchema, path: string): StructuralSchema | undefined =>
-  path
-    .split('.')
-    .slice(1)
-    .reduce<StructuralSchema | undefined>((at, name) => at?.properties?.[name], schema)
 
 function servedBeside(one: Served, options: Options): CrdVersion {
   const version = of(one.version, () => versionOf(one, options, false))
@@ -342,7 +339,6 @@ function statusSchema(status: z.ZodObject): StructuralSchema {
   return { ...own, properties: { ...own.properties, ...kept.properties } }
 }
 
-const PRESERVE = 'x-kubernetes-preserve-unknown-fields'
 const INT_OR_STRING = 'x-kubernetes-int-or-string'
 
 /** Like breakingChanges(), for two schemas. */

@@ -84,6 +84,10 @@ export function schemaAt(schema: StructuralSchema, steps: readonly Step[], path:
   return at
 }
 
+/** Returns the schema of a property of properties; undefined if there is none. */
+export const propertyAt = (schema: StructuralSchema, names: readonly string[]): StructuralSchema | undefined =>
+  names.reduce<StructuralSchema | undefined>((at, name) => at?.properties?.[name], schema)
+
 /** Returns the value of a field; undefined if it or an object on the way is not there. */
 export const valueAt = (value: unknown, steps: readonly Step[]): unknown =>
   steps.reduce<unknown>((at, step) => (isRecord(at) && Object.hasOwn(at, step) ? at[step] : undefined), value)

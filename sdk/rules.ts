@@ -32,6 +32,7 @@ export interface ValidationRule {
 }
 
 export const RULES = 'x-kubernetes-validations'
+export const PRESERVE = 'x-kubernetes-preserve-unknown-fields'
 
 const REASONS = ['FieldValueInvalid', 'FieldValueForbidden', 'FieldValueRequired', 'FieldValueDuplicate'] as const
 

@@ -1,6 +1,15 @@
 import { isRecord } from '#contracts'
 import { plain } from './options.ts'
-import { type FieldPath, isEach, nameOf, type Step as PathStep, schemaAt, stepsOf, valueAt } from './rule.ts'
+import {
+  type FieldPath,
+  isEach,
+  nameOf,
+  type Step as PathStep,
+  propertyAt,
+  schemaAt,
+  stepsOf,
+  valueAt,
+} from './rule.ts'
 import type { StructuralSchema } from './rules.ts'
 
 /** `spec` and `status` of an object. A conversion gets nothing else. */
@@ -193,8 +202,8 @@ function refuseLeftBehind(
 ): void {
   for (const { title, [there]: target } of fitted) {
     const isTaken = fitted.some((one) => isWithin(target, one[here]))
-    const isThere = target.reduce<StructuralSchema | undefined>((at, part) => at?.properties?.[part], schema)
-    if (!isTaken && isThere !== undefined)
+    const isThere = propertyAt(schema, target) !== undefined
+    if (!isTaken && isThere)
       throw new Error(`${title}: the other version has a field ${target.join('.')} too: it needs a step of its own`)
   }
 }

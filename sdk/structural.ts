@@ -1,8 +1,7 @@
 import { z } from 'zod'
 import { explain } from './options.ts'
-import { COPIED, type JsonSchema, RULES, refuseRules, type StructuralSchema } from './rules.ts'
+import { COPIED, type JsonSchema, PRESERVE, RULES, refuseRules, type StructuralSchema } from './rules.ts'
 
-const PRESERVE = 'x-kubernetes-preserve-unknown-fields'
 const INT_OR_STRING = 'x-kubernetes-int-or-string'
 
 /**

@@ -1,8 +1,7 @@
 import type { Reconciler } from '#sdk'
-import { CONFIG_FOLDER } from '#spec'
+import { CONFIG_FOLDER, TOKEN_SECONDS } from '#spec'
 
 const VOLUME = 'config'
-const TOKEN_SECONDS = 3600
 
 export interface ConfigVolume {
   pod: object

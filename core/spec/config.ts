@@ -65,6 +65,9 @@ export const isSecretValue = ({ configMap }: ConfigValue): boolean => configMap 
 /** Where the pod of a function over HTTP has the values: a file for each, with its name. */
 export const CONFIG_FOLDER = '/var/run/fairlead/config'
 
+/** How long a token for an audience is valid, in seconds: it is renewed before. */
+export const TOKEN_SECONDS = 3600
+
 /** The pause after which an object whose function lacks a value is tried again. */
 const MISSING_RETRY_S = 60
 

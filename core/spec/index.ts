@@ -1,5 +1,5 @@
 export { ACTS, type ActedResource } from './acts.ts'
-export { CONFIG_FOLDER, type ConfigValue, isSecretValue, missingConfig } from './config.ts'
+export { CONFIG_FOLDER, type ConfigValue, isSecretValue, missingConfig, TOKEN_SECONDS } from './config.ts'
 export {
   CONTESTS,
   contestAnnotationOf,

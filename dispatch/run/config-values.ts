@@ -1,12 +1,11 @@
 import { type KubeObject, RetryAfterError, type RunContext } from '#contracts'
 import { isForbidden, isNotFound, type KubeClient, resourcePath } from '#kube'
 import { unlessAborted } from '#primitives'
-import { type ConfigValue, missingConfig, type ReconcilerSpec } from '#spec'
+import { type ConfigValue, missingConfig, type ReconcilerSpec, TOKEN_SECONDS } from '#spec'
 import { DROPPED, type Gate } from '../gate.ts'
 
 /** A changed Secret reaches the function after this time at the latest. */
 const FRESH_MS = 10_000
-const TOKEN_SECONDS = 3600
 
 const CORE = { group: '', version: 'v1' }
 const ACCOUNTS = { ...CORE, resource: 'serviceaccounts' }

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { isRecord, type KubeObject } from '#contracts'
 import { type Resource, type ResourceVersion, z } from '#sdk'
 import { changesBetween, LawBroken } from './broken.ts'
-import { Values } from './values.ts'
+import { PRESERVE, type Schema, Values } from './values.ts'
 
 /**
  * What the laws of a conversion may know.
@@ -342,8 +342,6 @@ function* leavesOf(value: unknown, path = ''): Generator<[path: string, value: u
   else yield [path, value]
 }
 
-type Schema = ResourceVersion['schema']
-
 function schemaAt(schema: Schema, path: string): Schema | undefined {
   let at: Schema | undefined = schema
   for (const [, name] of path.matchAll(/\.([^.[]*)|\[\]/g))
@@ -355,8 +353,6 @@ function schemaAt(schema: Schema, path: string): Schema | undefined {
 const hasField = (schema: Schema, path: string): boolean =>
   schemaAt(schema, path) !== undefined ||
   [...path.matchAll(/[.[]/g)].some(({ index }) => schemaAt(schema, path.slice(0, index))?.[PRESERVE] === true)
-
-const PRESERVE = 'x-kubernetes-preserve-unknown-fields'
 
 /** The objects and lists of a value, without other values. */
 function skeleton(value: unknown): unknown {

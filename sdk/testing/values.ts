@@ -1,14 +1,10 @@
 import { isRecord } from '#contracts'
+import type { ResourceVersion } from '#sdk'
 
-/** The part of a schema that values come from: that of a CustomResourceDefinition. */
-interface Schema {
-  type?: string
-  properties?: Record<string, Schema>
-  additionalProperties?: Schema
-  items?: Schema
-  required?: string[]
-  [keyword: string]: unknown
-}
+/** The schema of a CustomResourceDefinition. */
+export type Schema = ResourceVersion['schema']
+
+export const PRESERVE = 'x-kubernetes-preserve-unknown-fields'
 
 /** Numbers from 0 up to 1, the same ones for the same seed (mulberry32). */
 function numbersOf(seed: number): () => number {
@@ -130,7 +126,7 @@ export class Values {
     for (let index = 0; index < others; index++) {
       const name = String(this.#oneOf(['a', 'b.example.com/c', ...ODD]))
       if (values !== undefined) fields.push([name, this.admitted(values, `${path}.*`)])
-      else if (schema['x-kubernetes-preserve-unknown-fields'] === true && !Object.hasOwn(schema.properties ?? {}, name))
+      else if (schema[PRESERVE] === true && !Object.hasOwn(schema.properties ?? {}, name))
         fields.push([name, this.#any()])
     }
     return Object.fromEntries(fields.filter(([, value]) => value !== undefined))

@@ -9,7 +9,7 @@ import { openQueue } from '#queue'
 import { RECONCILERS } from '#spec'
 import { borrowCluster } from '../support/borrowed.ts'
 import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
-import { connectTo } from '../support/jetstream.ts'
+import { connectTo, storedIn } from '../support/jetstream.ts'
 import { silent } from '../support/silent.ts'
 import { digest, reversed } from './vault.ts'
 import { until } from './world.ts'
@@ -196,7 +196,7 @@ it('has let no value into any stream, message or log, nor into an Event, after a
   expect(await deadLettered()).toContainEqual(expect.stringContaining('cannot log in with [confidential]'))
   const told: string[] = []
   for await (const { items } of kube.list(resourcePath(EVENTS))) told.push(...items.map((item) => JSON.stringify(item)))
-  const kept = [...(await stored()), ...up.logs.map((line) => JSON.stringify(line)), ...told]
+  const kept = [...(await storedIn(js)), ...up.logs.map((line) => JSON.stringify(line)), ...told]
   const everywhere = [...published, ...kept]
   expect(everywhere.length).toBeGreaterThan(100)
   expect(values.size).toBeGreaterThan(6)
@@ -205,15 +205,6 @@ it('has let no value into any stream, message or log, nor into an Event, after a
   const since = [...kept, ...published.filter((one) => one.startsWith('dead.'))]
   expect(since.filter((one) => one.includes(BROKEN) || one.includes(base64(BROKEN)))).toEqual([])
 })
-
-/** Every message of every stream there is, as it is kept. */
-async function stored(): Promise<string[]> {
-  const messages: string[] = []
-  for await (const { config } of js.admin.streams.list())
-    for await (const { headers, data } of js.scan(config.name, '>'))
-      messages.push(JSON.stringify(headers) + Buffer.from(data).toString('latin1'))
-  return messages
-}
 
 /** Returns the letters in DEAD about keys without a Reconciler. */
 async function deadLettered(): Promise<string[]> {

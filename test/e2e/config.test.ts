@@ -11,6 +11,7 @@ import { borrowCluster } from '../support/borrowed.ts'
 import { command } from '../support/command.ts'
 import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
 import { type HttpReceiver, startHttpReceiver } from '../support/http-receiver.ts'
+import { storedIn } from '../support/jetstream.ts'
 import { until } from '../support/wait.ts'
 import { Keyed, Keyless } from './config-function.ts'
 
@@ -160,7 +161,7 @@ it('a secret value is in no condition, Event, line, record or message, whatever 
   const told: string[] = []
   for await (const { items } of kube.list(resourcePath(EVENTS))) told.push(...items.map((item) => JSON.stringify(item)))
   for (const name of ['first', 'throws', 'returns', 'logs']) told.push(JSON.stringify(await statusOf(Keyed, name)))
-  const everywhere = [...published, ...(await stored()), ...up.logs.map((line) => JSON.stringify(line)), ...told]
+  const everywhere = [...published, ...(await storedIn(js)), ...up.logs.map((line) => JSON.stringify(line)), ...told]
   expect(everywhere.length).toBeGreaterThan(100)
   const forms = values.flatMap((text) => [text, Buffer.from(text).toString('base64')])
   expect(everywhere.filter((one) => forms.some((form) => one.includes(form)))).toEqual([])
@@ -196,15 +197,6 @@ it('over HTTP the values are those of its pod, and nobody has a right to read th
     await rm(folder, { recursive: true })
   }
 })
-
-/** Every message of every stream there is, as it is kept. */
-async function stored(): Promise<string[]> {
-  const messages: string[] = []
-  for await (const { config } of js.admin.streams.list())
-    for await (const { headers, data } of js.scan(config.name, '>'))
-      messages.push(JSON.stringify(headers) + Buffer.from(data).toString('latin1'))
-  return messages
-}
 
 /** Returns the records of runs as the command shows them. */
 const recorded = async (): Promise<string> => (await command(['runs', 'ls', 'keyed', '-o', 'json'], env)).stdout

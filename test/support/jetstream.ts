@@ -23,3 +23,12 @@ export function useJetStream(): { nats: () => Nats; js: () => JetStream } {
   })
   return { nats: () => nats, js: () => js }
 }
+
+/** Every message of every stream there is, as it is kept. */
+export async function storedIn(js: JetStream): Promise<string[]> {
+  const messages: string[] = []
+  for await (const { config } of js.admin.streams.list())
+    for await (const { headers, data } of js.scan(config.name, '>'))
+      messages.push(JSON.stringify(headers) + Buffer.from(data).toString('latin1'))
+  return messages
+}

@@ -579,16 +579,18 @@ describe('the error of a law', () => {
       ])
   })
 
+  // Its "finalize" fails for good.
+  const full = reconciler({
+    name: 'shop',
+    for: Shop,
+    owns,
+    reconcile: () => ({ apply: [config('one')] }),
+    finalize: () => {
+      throw new TerminalError('the archive is full', { reason: 'Full' })
+    },
+  })
+
   it('is one line in the second law too, if each law says what comes of the error', async () => {
-    const full = reconciler({
-      name: 'shop',
-      for: Shop,
-      owns,
-      reconcile: () => ({ apply: [config('one')] }),
-      finalize: () => {
-        throw new TerminalError('the archive is full', { reason: 'Full' })
-      },
-    })
     const messages: string[] = []
     for (const [, holds] of lawsOf(full, { ...scenario, steps: [] }))
       await holds().catch(({ message }: Error) => messages.push(message))
@@ -599,16 +601,7 @@ describe('the error of a law', () => {
   })
 
   it('has no advice about a limit if "finalize" fails for good', async () => {
-    const failing = reconciler({
-      name: 'shop',
-      for: Shop,
-      owns,
-      reconcile: () => ({ apply: [config('one')] }),
-      finalize: () => {
-        throw new TerminalError('the archive is full', { reason: 'Full' })
-      },
-    })
-    const [, endsAlone] = lawsOf(failing, { ...scenario, steps: [] }).find(([law]) => law.startsWith('ends its'))!
+    const [, endsAlone] = lawsOf(full, { ...scenario, steps: [] }).find(([law]) => law.startsWith('ends its'))!
     await expect(endsAlone()).rejects.toThrow(
       /^TerminalError: the archive is full\n.*\n"finalize" fails, if it is deleted at the start\n/,
     )
