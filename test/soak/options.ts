@@ -63,7 +63,7 @@ export function positive(name: string, text: string): number {
   return value
 }
 
-function whole(name: string, text: string): number {
+export function whole(name: string, text: string): number {
   const value = Number(text)
   if (!Number.isSafeInteger(value) || value < 0) throw new UsageError(`${name} is ${text}: it must be a whole number`)
   return value

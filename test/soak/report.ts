@@ -34,11 +34,16 @@ export function reportOf({ wrong, recovered, figures }: Verdict, about: Circumst
     ]),
     ...notHad.map((what) => `not had here: ${what}`),
     '',
-    ...(wrong.length === 0 ? ['Clean: nothing lost, doubled, early or left behind.'] : listOf(wrong)),
-    ...(evidence ? [`Everything is kept in ${evidence}`] : []),
+    ...endOf(wrong, evidence),
   ]
   return `${lines.join('\n')}\n`
 }
+
+/** `evidence`: where everything is, if something was wrong. */
+export const endOf = (wrong: readonly string[], evidence: string | undefined): string[] => [
+  ...(wrong.length === 0 ? ['Clean: nothing lost, doubled, early or left behind.'] : listOf(wrong)),
+  ...(evidence ? [`Everything is kept in ${evidence}`] : []),
+]
 
 const medianAndMost = (times: readonly number[]): string =>
   times.length === 0 ? '' : `${median(times).toFixed(0)} / ${Math.max(...times).toFixed(0)}`
@@ -49,7 +54,7 @@ function listOf(wrong: readonly string[]): string[] {
   return [`${wrong.length} VIOLATION(S)`, ...listed, ...(more > 0 ? [`  and ${more} more`] : [])]
 }
 
-function table(rows: readonly (readonly string[])[]): string[] {
+export function table(rows: readonly (readonly string[])[]): string[] {
   const widths = rows.reduce<number[]>(
     (most, row) => row.map((cell, column) => Math.max(cell.length, most[column] ?? 0)),
     [],

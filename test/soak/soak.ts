@@ -42,6 +42,10 @@ process.exitCode = await runProgram(
         does: 'a million objects, 1,000 Reconcilers and 1,000 changes a second, on one replica of NATS or on three',
         command: ['node', 'test/soak/size.ts'],
       },
+      fleet: {
+        does: 'thirty operators for an hour, while a process or nats-server is killed each minute',
+        command: ['node', 'test/soak/fleet.ts'],
+      },
       bridge: { does: '1,000 changes a second', command: ['node', 'test/bench/bridge-steady.ts'] },
     },
     byDefault: ['queue'],

@@ -9,6 +9,8 @@ export interface SeenPod {
   /** Name of the controller owner. */
   owner: string | undefined
   seenAt: number
+  /** By the API server, in whole seconds; milliseconds. */
+  createdAt: number
 }
 
 /**
@@ -19,6 +21,7 @@ export async function playNode(
   kube: KubeClient,
   namespace: string,
   signal: AbortSignal,
+  onPod?: (pod: SeenPod) => void,
 ): Promise<Map<string, SeenPod>> {
   const seen = new Map<string, SeenPod>()
   const path = resourcePath(PODS, namespace)
@@ -42,15 +45,18 @@ export async function playNode(
     }
   }
 
-  function observe(pod: KubeObject): void {
-    const { name, uid = '' } = pod.metadata
+  function observe({ metadata }: KubeObject): void {
+    const { name, uid = '', creationTimestamp = '' } = metadata
     if (seen.has(uid)) return
-    seen.set(uid, {
+    const pod = {
       name,
       uid,
-      owner: pod.metadata.ownerReferences?.find((o) => o.controller)?.name,
+      owner: metadata.ownerReferences?.find((o) => o.controller)?.name,
       seenAt: Date.now(),
-    })
+      createdAt: Date.parse(creationTimestamp),
+    }
+    seen.set(uid, pod)
+    onPod?.(pod)
     void succeed(name)
   }
 

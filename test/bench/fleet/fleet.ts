@@ -1,17 +1,10 @@
-import { mkdtemp, rm } from 'node:fs/promises'
-import { cpus, tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { cpus } from 'node:os'
 import { parseArgs } from 'node:util'
-import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
-import { forEachAtMost } from '#primitives'
-import { ConfigMap } from '#sdk'
-import { fairlead } from '../../support/fairlead.ts'
-import { startTestCluster } from '../../support/servers.ts'
-import { createOtherPods } from '../other-pods.ts'
 import { requestsTo } from '../requests.ts'
 import { chosen, Results } from '../results.ts'
-import { FleetEdits, NAMESPACE } from './edits.ts'
-import { operators, writeFunctions } from './functions.ts'
+import { FleetEdits } from './edits.ts'
+import { operators } from './functions.ts'
+import { openPlace } from './place.ts'
 import { type ApiServer, calm, edited, failures, idle, measuredFor, restarted, type Scene, upgraded } from './scenes.ts'
 import { SIDES, type Side, startFleet } from './sides.ts'
 import { type Result, tableOf } from './table.ts'
@@ -24,9 +17,6 @@ import { type Result, tableOf } from './table.ts'
  */
 const SCENES = { idle, edited, failures, upgraded, restarted } as const
 const NAMES = Object.keys(SCENES) as (keyof typeof SCENES)[]
-const OTHERS = 'others'
-const AT_ONCE = 16
-const NODES = { group: '', version: 'v1', resource: 'nodes' }
 
 const options = parseArgs({
   options: {
@@ -57,32 +47,20 @@ console.log(`${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}, $
 process.exit(0)
 
 async function oneSide(side: Side, say: (what: string) => void): Promise<void> {
-  const dir = await mkdtemp(join(tmpdir(), 'fleet-'))
-  await using cluster = await startTestCluster()
-  let own = 0
-  await using kube = createKubeClient({
-    ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })),
-    userAgent: 'bench',
-    maxSockets: 64,
-    onRequest: () => void own++,
-  })
-  const module = join(dir, 'functions.ts')
-  await writeFunctions(module, fleetOf.length)
-  const installed = await fairlead(['install', '--function', module], { KUBECONFIG: cluster.kubeconfig })
-  if (installed.code !== 0) throw new Error(`fairlead install: ${installed.stderr}`)
-  await createOthers(kube)
+  await using place = await openPlace(fleetOf, others)
+  const { kube } = place
   const edits = new FleetEdits(kube)
   await edits.create(fleetOf, objects)
   const apiServer: ApiServer = {
-    pid: cluster.processes.get('kube-apiserver')?.pid ?? 0,
-    requests: async () => (await requestsTo(kube, '[^"]*', '[A-Z]+')) - own,
+    pid: place.apiServer(),
+    requests: async () => (await requestsTo(kube, '[^"]*', '[A-Z]+')) - place.requests(),
     watches: async () => gauge(await kube.text('/metrics'), 'apiserver_longrunning_requests'),
   }
   const stop = new AbortController()
-  edits.watch(stop.signal)
+  await edits.watch(stop.signal)
   const alone = await measuredFor(Math.min(seconds, 20), () => [], apiServer)
   say(`the API server alone: ${JSON.stringify(alone)}`)
-  await using fleet = await startFleet(side, { kube, kubeconfig: cluster.kubeconfig, module, operators: fleetOf })
+  await using fleet = await startFleet(side, place)
   await edits.settled(fleetOf, objects)
   const scene: Scene = { fleet, edits, apiServer, seconds, say }
   for (const name of chosen(options.only, NAMES)) {
@@ -95,22 +73,6 @@ async function oneSide(side: Side, say: (what: string) => void): Promise<void> {
     results.add({ side, scene: name, figures })
   }
   stop.abort()
-  await rm(dir, { recursive: true, force: true })
-}
-
-async function createOthers(kube: KubeClient): Promise<void> {
-  for (const namespace of [NAMESPACE, OTHERS]) {
-    await kube.create('/api/v1/namespaces', { metadata: { name: namespace } })
-    await kube.create(`/api/v1/namespaces/${namespace}/serviceaccounts`, { metadata: { name: 'default' } })
-  }
-  await createOtherPods(kube, OTHERS, 0, others)
-  const numbers = (count: number) => Array.from({ length: count }, (_, index) => index)
-  await forEachAtMost(AT_ONCE, numbers(Math.ceil(others * 0.4)), async (index) => {
-    await kube.create(resourcePath(ConfigMap, OTHERS), { metadata: { name: `other-${index}` }, data: { a: 'b' } })
-  })
-  await forEachAtMost(AT_ONCE, numbers(Math.ceil(others * 0.04)), async (index) => {
-    await kube.create(resourcePath(NODES), { metadata: { name: `other-${index}` } })
-  })
 }
 
 /** The sum of a gauge for watches. */

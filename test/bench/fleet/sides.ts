@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type { KubeObject } from '#contracts'
 import { type KubeClient, resourcePath } from '#kube'
-import { startFairlead } from '../../support/fairlead.ts'
+import { type FairleadProcess, startFairlead } from '../../support/fairlead.ts'
 import { goProgram } from '../../support/go-program.ts'
 import { startTestNats } from '../../support/servers.ts'
 import { type OperatorProcess, startProcess } from '../beside/process.ts'
@@ -31,10 +31,12 @@ export interface Place {
   /** The module of the functions. */
   module: string
   operators: readonly Operator[]
+  /** Told of each start of a process of Fairlead. */
+  onStart?: (process: FairleadProcess) => void
 }
 
 /** A process that may be killed, stopped and started again. */
-interface Member {
+export interface Member {
   title: string
   pid(): number
   signal(signal: NodeJS.Signals): void
@@ -52,6 +54,8 @@ export interface Fleet extends AsyncDisposable {
   upgrade(): Promise<void>
   /** The operator that the victims and the upgrade are about. */
   about: Operator
+  /** The logs of the servers. */
+  logFiles: string[]
 }
 
 /** One that starts `run` again and again. */
@@ -114,6 +118,7 @@ async function operatorsOf({ kube, kubeconfig, operators }: Place, about: Operat
   const own = replicas.get(about) ?? []
   return {
     about,
+    logFiles: [],
     members: [...replicas.values()].flat(),
     async victims() {
       const { spec } = await kube.get<KubeObject & { spec: { holderIdentity: string } }>(
@@ -132,20 +137,23 @@ async function operatorsOf({ kube, kubeconfig, operators }: Place, about: Operat
   }
 }
 
-async function platformOf({ kubeconfig, module }: Place, about: Operator, side: Platform): Promise<Fleet> {
+async function platformOf({ kubeconfig, module, onStart }: Place, about: Operator, side: Platform): Promise<Fleet> {
   const { commands, servers } = PLATFORMS[side]
   const nats = await startTestNats({ replicas: servers })
   let revision = 1
   const run =
     (command: string, ...args: string[]) =>
-    (): OperatorProcess =>
-      startFairlead([command, ...args], {
+    (): OperatorProcess => {
+      const started = startFairlead([command, ...args], {
         KUBECONFIG: kubeconfig,
         NATS_URL: nats.url,
         FAIRLEAD_REPLICAS: String(servers),
         FAIRLEAD_REVISION: String(revision),
         LOG_LEVEL: 'info',
       })
+      onStart?.(started)
+      return started
+    }
   const replicasOf = new Map<string, Replica[]>(
     commands.map((command) => {
       const start = run(command, ...(command === 'bridge' ? [] : ['--function', module]))
@@ -160,11 +168,12 @@ async function platformOf({ kubeconfig, module }: Place, about: Operator, side: 
       pid: () => server()?.pid ?? 0,
       signal: (signal) => nats.signal(signal, index),
       kill: () => nats.processes.kill(name),
-      start: () => nats.processes.restart(name).then(() => undefined),
+      start: () => nats.restart(index),
     }
   })
   return {
     about,
+    logFiles: nats.names.map((name) => nats.processes.logFile(name)),
     members: [...replicas, ...ofNats],
     async victims() {
       const found = [...replicasOf.values()].flatMap(([first]) => first ?? [])
