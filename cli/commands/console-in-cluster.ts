@@ -1,7 +1,5 @@
 import { once } from 'node:events'
-import { readFile } from 'node:fs/promises'
 import { createServer, type RequestListener, type Server } from 'node:http'
-import { createServer as createSecureServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { hostname } from 'node:os'
 import type { Logger } from 'pino'
@@ -13,6 +11,7 @@ import { UsageError, untilStopped } from '#process/exit'
 import { openKube } from '#process/kube'
 import { createLogger } from '#process/logging'
 import { createMetrics, listening, serveMetrics } from '#process/metrics'
+import { createTlsServer } from '#process/tls-files'
 
 export interface ConsoleInClusterOptions {
   inCluster: string
@@ -38,8 +37,6 @@ export async function consoleInCluster(
 }
 
 const CONNECTIONS = 1024
-/** The certificate is read again at this interval, so a renewed one is in use after an hour at most. */
-const READ_AGAIN_MS = 3_600_000
 
 interface InClusterOptions {
   /** `host:port`, or `:port` for every address. */
@@ -88,8 +85,7 @@ async function serveInCluster(
 }
 
 /**
- * Creates an HTTPS server if a certificate is configured, whose files are read again each hour; otherwise an HTTP
- * server.
+ * Creates an HTTPS server if a certificate is configured, otherwise an HTTP server.
  */
 async function serverOf(
   { FAIRLEAD_CONSOLE_CERT: certFile, FAIRLEAD_CONSOLE_KEY: keyFile }: Config,
@@ -99,22 +95,6 @@ async function serverOf(
   if ((certFile === undefined) !== (keyFile === undefined))
     throw new UsageError('FAIRLEAD_CONSOLE_CERT and FAIRLEAD_CONSOLE_KEY belong together: a certificate, and its key')
   if (certFile === undefined || keyFile === undefined) return { server: createServer(listener), scheme: 'http' }
-  const read = async () => {
-    const [cert, key] = await Promise.all([certFile, keyFile].map((file) => readFile(file)))
-    return { cert, key }
-  }
-  const first = await read().catch((cause: Error) => {
-    throw new UsageError(`the certificate of the console cannot be read: ${cause.message}`, { cause })
-  })
-  const server = createSecureServer(first, listener)
-  const renew = async (): Promise<void> => {
-    try {
-      server.setSecureContext(await read())
-    } catch (error) {
-      log.warn({ err: error }, 'the certificate of the console cannot be read again')
-    }
-  }
-  const timer = setInterval(() => void renew(), READ_AGAIN_MS).unref()
-  server.once('close', () => clearInterval(timer))
+  const { server } = await createTlsServer({ cert: certFile, key: keyFile }, log, listener)
   return { server, scheme: 'https' }
 }

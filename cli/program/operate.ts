@@ -1,4 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
+import type { AdmitOptions } from '../commands/admit.ts'
 import type { CopyStreamsOptions } from '../commands/copy-streams.ts'
 import type { BackupOptions, RecoverOptions, RestoreOptions, StoreOptions } from '../commands/etcd-agent.ts'
 import type { ServeOptions } from '../commands/serve.ts'
@@ -19,6 +20,7 @@ export function operateCommands(program: Command, context: CommandContext): void
   upCommands(program, context)
   copyStreamsCommand(program, context)
   serveCommand(program, context)
+  admitCommand(program, context)
   etcdAgentCommands(program, context)
 }
 
@@ -91,6 +93,27 @@ function serveCommand(program: Command, context: CommandContext): void {
     .action(async (name: string | undefined, options: ServeOptions) => {
       const { serveFunction } = await import('../commands/serve.ts')
       await serveFunction(name, options, context)
+    })
+}
+
+function admitCommand(program: Command, context: CommandContext): void {
+  program
+    .command('admit')
+    .description('Serve the conversions of resources to the API server, over HTTPS')
+    .addOption(functionOption())
+    .addOption(builtinOption())
+    .requiredOption('--tls <folder>', 'Folder with tls.crt and tls.key, which are read again every 10 s')
+    .option('--address <address>', 'Address of the webhook', ':10250')
+    .option('--listen <address>', 'Address for /metrics, /healthz and /readyz, e.g. :8080 (default: none)')
+    .option(
+      '--drain-seconds <n>',
+      'Seconds to serve on after SIGTERM, until the API server knows that this process goes',
+      whole(0, 3600),
+      15,
+    )
+    .action(async (options: AdmitOptions) => {
+      const { admit } = await import('../commands/admit.ts')
+      await admit(options, context)
     })
 }
 

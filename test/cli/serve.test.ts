@@ -13,6 +13,8 @@ describe('serving a function', () => {
     [['serve', 'at', '--port', '99999'], {}, 'whole number from 0 to 65535'],
     [['serve', 'at'], { PORT: 'web' }, "value 'web' from env 'PORT'"],
     [['serve', 'at'], { LOG_LEVEL: 'loud' }, 'LOG_LEVEL is "loud"'],
+    [['admit', '--builtin', 'at'], {}, '--tls'],
+    [['admit', '--builtin', 'at', '--tls', '/nope'], {}, 'no resource of these functions has a conversion'],
     [['generate', 'knative'], {}, '--image'],
     [['generate', 'knative', 'nope', '--image', 'x'], {}, 'there is no function nope'],
   ])('%j with %j ends with 2', async (args, env, message) => {

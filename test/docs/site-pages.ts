@@ -42,6 +42,7 @@ export const SECTIONS: Record<string, string[]> = {
     'deploy/images',
     'deploy/nats',
     'deploy/olm',
+    'deploy/conversions',
     'deploy/security',
     'deploy/observe',
     'deploy/console',

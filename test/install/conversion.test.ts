@@ -1,15 +1,17 @@
-/** Conversions behind a real API server, which prunes, stores and merges by itself: it shows what `convert` returns. */
-import { once } from 'node:events'
-import { createServer, type Server } from 'node:https'
-import type { AddressInfo } from 'node:net'
-import { json } from 'node:stream/consumers'
+/** Conversions behind a real API server, which prunes, stores and merges by itself: it shows what the webhook answers. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
 import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
 import { issueFrom, newAuthority } from '#pki'
+import type { ConversionReport } from '#process/webhooks/conversion-review'
+import { serveWebhooks, type WebhookServer } from '#process/webhooks/server'
 import { type ConversionClient, mapped, moved, resource, scaled, wrapped, z } from '#sdk'
 import { Values } from '../../sdk/testing/values.ts'
 import { borrowCluster } from '../support/borrowed.ts'
+import { silent as log } from '../support/silent.ts'
 import { until } from '../support/wait.ts'
 
 const byName = { 'x-kubernetes-list-type': 'map', 'x-kubernetes-list-map-keys': ['name'] }
@@ -67,25 +69,12 @@ const Page = resource({
 })
 const Before = resource({ ...names, version: 'v1beta1', spec: old, status: z.object({ ready: z.int32() }) })
 
-interface Review {
-  request: { uid: string; desiredAPIVersion: string; objects: KubeObject[] }
-}
-
-/** What a conversion webhook does: `convert`, for each object. */
-function answerTo({ request: { uid, desiredAPIVersion, objects } }: Review) {
-  const version = desiredAPIVersion.slice('example.com/'.length)
-  try {
-    return { uid, result: { status: 'Success' }, convertedObjects: objects.map((one) => Page.convert(one, version)) }
-  } catch (error) {
-    return { uid, result: { status: 'Failure', message: (error as Error).message } }
-  }
-}
-
 let cluster: Awaited<ReturnType<typeof borrowCluster>>
 let kube: KubeClient
-let webhook: Server
+let webhook: WebhookServer
+let dir: string
 let address: ConversionClient
-const reviews: number[] = []
+const reports: ConversionReport[] = []
 const CRD = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions/pages.example.com'
 const fieldManager = 'fairlead'
 const pathOf = (version: string, name?: string): string =>
@@ -109,22 +98,14 @@ beforeAll(async () => {
     { subject: { cn: 'webhook' }, sans: ['127.0.0.1'] },
     validity,
   )
-  const key = privateKey.export({ type: 'pkcs8', format: 'pem' })
-  webhook = createServer({ cert: certificate, key }, (request, response) => {
-    void json(request).then((review) => {
-      reviews.push((review as Review).request.objects.length)
-      const answer = {
-        apiVersion: 'apiextensions.k8s.io/v1',
-        kind: 'ConversionReview',
-        response: answerTo(review as Review),
-      }
-      response.setHeader('content-type', 'application/json').end(JSON.stringify(answer))
-    })
-  }).listen(0, '127.0.0.1')
-  await once(webhook, 'listening')
-  const { port } = webhook.address() as AddressInfo
+  dir = await mkdtemp(join(tmpdir(), 'fl-conversion-'))
+  const files = { cert: join(dir, 'tls.crt'), key: join(dir, 'tls.key') }
+  await writeFile(files.cert, certificate)
+  await writeFile(files.key, privateKey.export({ type: 'pkcs8', format: 'pem' }))
+  const observer = { converted: (one: ConversionReport) => reports.push(one), refused() {} }
+  webhook = await serveWebhooks({ address: '127.0.0.1:0', files, resources: [Page], observer, log })
   address = {
-    url: `https://127.0.0.1:${port}/convert`,
+    url: `https://127.0.0.1:${webhook.port}/convert`,
     caBundle: Buffer.from(authority.certificate).toString('base64'),
   }
 
@@ -152,8 +133,8 @@ afterAll(async () => {
       () => true,
     ),
   )
-  webhook?.closeAllConnections()
-  webhook?.close()
+  await webhook?.drain(0)
+  await rm(dir, { recursive: true, force: true })
   await kube?.close()
   await cluster?.[Symbol.asyncDispose]()
 }, 60_000)
@@ -256,5 +237,4 @@ it('lists all objects when one does not fit, and refuses only the writes of this
   })
   await kube.patch(pathOf('v1beta1', 'large'), { spec: { url: 'b' } }, 'merge')
   expect((await read('v1', 'large')).spec).toMatchObject({ http: { url: 'b', tls: 'y' } })
-  console.info(`${reviews.length} reviews, the largest with ${Math.max(...reviews)} objects`)
 })

@@ -1,0 +1,125 @@
+import { setImmediate as turn } from 'node:timers/promises'
+import { isRecord, type KubeObject, namespacedName } from '#contracts'
+import type { Resource } from '#sdk'
+
+/** A request that is no ConversionReview of apiextensions.k8s.io/v1. */
+export class InvalidReviewError extends Error {
+  override readonly name = 'InvalidReviewError'
+}
+
+/** How one object was converted. */
+export interface ConversionReport {
+  /** `websites.example.com` */
+  resource: string
+  /** Versions; `unknown` for one that the resource does not have. */
+  from: string
+  to: string
+  /** `partial`: a version that is read shows the object in part. */
+  result: 'success' | 'partial' | 'failure'
+  ms: number
+  /** `namespace/name` */
+  object: string
+  /** Why it failed. */
+  because?: string
+}
+
+const API_VERSION = 'apiextensions.k8s.io/v1'
+const KIND = 'ConversionReview'
+/** Other requests have their turn after as long. */
+const TURN_MS = 20
+
+/** Resources by group and kind: `example.com/Website`. */
+export type ByKind = ReadonlyMap<string, Resource>
+
+export const byKind = (resources: readonly Resource[]): ByKind =>
+  new Map(resources.map((one) => [`${one.group}/${one.kind}`, one]))
+
+/**
+ * Answers a ConversionReview: all objects in their order, or the status Failure with the first object that cannot be
+ * converted, and why. Rejects with an InvalidReviewError if there is nothing to answer to.
+ */
+export async function answerConversion(
+  review: unknown,
+  resources: ByKind,
+  report: (one: ConversionReport) => void,
+): Promise<object> {
+  const { uid, desiredAPIVersion, objects } = requestIn(review)
+  const answer = (response: object) => ({ apiVersion: API_VERSION, kind: KIND, response: { uid, ...response } })
+  const convertedObjects: KubeObject[] = []
+  let began = performance.now()
+  for (const [index, object] of objects.entries()) {
+    try {
+      convertedObjects.push(convert(object, desiredAPIVersion, resources, report))
+    } catch (error) {
+      const message = `objects[${index}]: ${messageOf(error)}`
+      return answer({ result: { status: 'Failure', message } })
+    }
+    if (performance.now() - began < TURN_MS) continue
+    await turn()
+    began = performance.now()
+  }
+  return answer({ result: { status: 'Success' }, convertedObjects })
+}
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
+
+function requestIn(review: unknown): { uid: string; desiredAPIVersion: string; objects: unknown[] } {
+  const invalid = (what: string): never => {
+    throw new InvalidReviewError(`this is no ${KIND} of ${API_VERSION}: ${what}`)
+  }
+  if (!isRecord(review) || review['apiVersion'] !== API_VERSION || review['kind'] !== KIND)
+    return invalid(`it has another apiVersion or kind`)
+  const { request } = review
+  if (!isRecord(request)) return invalid('it has no "request"')
+  const { uid, desiredAPIVersion, objects } = request
+  if (typeof uid !== 'string' || uid === '') return invalid('"request" has no "uid"')
+  if (typeof desiredAPIVersion !== 'string') return invalid('"request" has no "desiredAPIVersion"')
+  if (!Array.isArray(objects)) return invalid('"request" has no list "objects"')
+  return { uid, desiredAPIVersion, objects }
+}
+
+function convert(
+  object: unknown,
+  desired: string,
+  resources: ByKind,
+  report: (one: ConversionReport) => void,
+): KubeObject {
+  if (!isObject(object)) throw new Error('it has no apiVersion, kind or metadata')
+  const [group, from = ''] = object.apiVersion.split('/')
+  const [wanted, to = ''] = desired.split('/')
+  const resource = resources.get(`${group}/${object.kind}`)
+  if (resource === undefined || wanted !== group)
+    throw new Error(
+      `${object.kind} of ${object.apiVersion} cannot become ${desired}: this process converts ${[...resources.values()].map(({ kind, group: of }) => `${kind} of ${of}`).join(', ')}`,
+    )
+  const began = performance.now()
+  const tell = (result: ConversionReport['result'], because?: string) => {
+    const known = (version: string) =>
+      resource.versions().some((one) => one.version === version) ? version : 'unknown'
+    report({
+      resource: `${resource.resource}.${resource.group}`,
+      from: known(from),
+      to: known(to),
+      result,
+      ms: performance.now() - began,
+      object: namespacedName(object.metadata),
+      ...(because !== undefined && { because }),
+    })
+  }
+  try {
+    const converted = resource.convert(object, to)
+    tell(isPartial(converted) && !isPartial(object) ? 'partial' : 'success')
+    return converted
+  } catch (error) {
+    tell('failure', messageOf(error))
+    throw error
+  }
+}
+
+const isPartial = ({ metadata }: KubeObject): boolean => metadata.annotations?.['fairlead.dev/partial'] !== undefined
+
+const isObject = (value: unknown): value is KubeObject =>
+  isRecord(value) &&
+  typeof value['apiVersion'] === 'string' &&
+  typeof value['kind'] === 'string' &&
+  isRecord(value['metadata'])

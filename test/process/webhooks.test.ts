@@ -1,0 +1,316 @@
+/** The process that the API server calls, over real TLS: protocol, limits, certificates and its end. */
+import { once } from 'node:events'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import type { IncomingMessage } from 'node:http'
+import { Agent, request } from 'node:https'
+import { connect as connectPlain, type Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { connect, type TLSSocket } from 'node:tls'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { issueFrom, newAuthority } from '#pki'
+import type { ConversionReport } from '#process/webhooks/conversion-review'
+import { type Refusal, serveWebhooks, type WebhookServer } from '#process/webhooks/server'
+import { resource, z } from '#sdk'
+import { silent as log } from '../support/silent.ts'
+import { until } from '../support/wait.ts'
+
+const Page = resource({
+  group: 'example.com',
+  version: 'v1',
+  kind: 'Page',
+  plural: 'pages',
+  spec: z.object({ http: z.object({ url: z.string() }), note: z.string().optional() }),
+  status: z.object({}),
+  served: [
+    {
+      version: 'v1beta1',
+      spec: z.object({ url: z.string(), note: z.string().optional() }),
+      convert: {
+        up: ({ spec }) => {
+          if (spec?.url === 'broken') throw new Error('the URL is broken')
+          return { spec: { http: { url: spec?.url }, note: spec?.note } }
+        },
+        down: ({ spec }) => ({ spec: { url: spec?.http?.url, note: spec?.note } }),
+      },
+    },
+  ],
+})
+const page = (version: string, name: string, spec: object) => ({
+  apiVersion: `example.com/${version}`,
+  kind: 'Page',
+  metadata: { name, namespace: 'default', uid: `uid-${name}`, labels: { a: 'b' }, managedFields: [{ manager: 'x' }] },
+  spec,
+})
+const review = (desired: string, objects: unknown[], uid = 'u1') => ({
+  apiVersion: 'apiextensions.k8s.io/v1',
+  kind: 'ConversionReview',
+  request: { uid, desiredAPIVersion: `example.com/${desired}`, objects },
+})
+
+const authority = newAuthority({ cn: 'test' }, { now: new Date(), days: 1 })
+let dir: string
+let server: WebhookServer
+let reports: ConversionReport[]
+let refusals: Refusal[]
+const agent = new Agent({ ca: authority.certificate, keepAlive: true })
+
+async function certify(cn: string): Promise<void> {
+  const leaf = issueFrom(authority, { subject: { cn }, sans: ['127.0.0.1'] }, { now: new Date(), days: 1 })
+  await writeFile(join(dir, 'tls.crt'), leaf.certificate)
+  await writeFile(join(dir, 'tls.key'), leaf.privateKey.export({ type: 'pkcs8', format: 'pem' }))
+}
+
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'fl-webhooks-'))
+})
+afterAll(() => rm(dir, { recursive: true, force: true }))
+beforeEach(async () => {
+  await certify('first')
+  reports = []
+  refusals = []
+  server = await serveWebhooks({
+    address: '127.0.0.1:0',
+    files: { cert: join(dir, 'tls.crt'), key: join(dir, 'tls.key') },
+    resources: [Page],
+    observer: { converted: (one) => reports.push(one), refused: (why) => refusals.push(why) },
+    log,
+  })
+})
+afterEach(async () => {
+  agent.destroy()
+  await server.drain(0)
+})
+
+async function ask(
+  body: unknown,
+  { method = 'POST', path = '/convert', headers = {} }: { method?: string; path?: string; headers?: object } = {},
+): Promise<{ code: number | undefined; body: string; headers: IncomingMessage['headers'] }> {
+  const sent = request({ host: '127.0.0.1', port: server.port, agent, method, path, headers: { ...headers } })
+  sent.end(typeof body === 'string' ? body : JSON.stringify(body))
+  const [answer] = (await once(sent, 'response')) as [IncomingMessage]
+  return { code: answer.statusCode, body: await text(answer), headers: answer.headers }
+}
+const converted = async (desired: string, objects: unknown[], uid?: string) =>
+  (JSON.parse((await ask(review(desired, objects, uid))).body) as { response: Record<string, unknown> }).response
+
+describe('a ConversionReview', () => {
+  it('has all objects of the request back, in their order and with their metadata', async () => {
+    const objects = [
+      page('v1beta1', 'a', { url: 'x' }),
+      page('v1', 'b', { http: { url: 'y' } }),
+      page('v1beta1', 'c', { url: 'z', note: 'n' }),
+    ]
+    const answer = await ask(review('v1', objects))
+    expect([answer.code, answer.headers['content-type']]).toEqual([200, 'application/json'])
+    expect(JSON.parse(answer.body)).toEqual({
+      apiVersion: 'apiextensions.k8s.io/v1',
+      kind: 'ConversionReview',
+      response: {
+        uid: 'u1',
+        result: { status: 'Success' },
+        convertedObjects: [
+          { ...objects[0], apiVersion: 'example.com/v1', spec: { http: { url: 'x' } } },
+          objects[1],
+          { ...objects[2], apiVersion: 'example.com/v1', spec: { http: { url: 'z' }, note: 'n' } },
+        ],
+      },
+    })
+    expect(reports.map(({ resource, from, to, result, object }) => [resource, from, to, result, object])).toEqual([
+      ['pages.example.com', 'v1beta1', 'v1', 'success', 'default/a'],
+      ['pages.example.com', 'v1', 'v1', 'success', 'default/b'],
+      ['pages.example.com', 'v1beta1', 'v1', 'success', 'default/c'],
+    ])
+  })
+
+  it.each([
+    [
+      'an object whose conversion throws',
+      page('v1beta1', 'b', { url: 'broken' }),
+      'objects[1]: Page default/b of example.com/v1beta1: up of its conversion fails: the URL is broken',
+    ],
+    [
+      'another kind',
+      { ...page('v1', 'b', {}), kind: 'Other' },
+      'objects[1]: Other of example.com/v1 cannot become example.com/v1: this process converts Page of example.com',
+    ],
+    [
+      'another version',
+      page('v7', 'b', {}),
+      'objects[1]: Page default/b of example.com/v7: it is no Page of example.com in a version that is declared: v1, v1beta1',
+    ],
+    [
+      'an object without metadata',
+      { apiVersion: 'example.com/v1beta1', kind: 'Page' },
+      'objects[1]: it has no apiVersion, kind or metadata',
+    ],
+    ['no object', null, 'objects[1]: it has no apiVersion, kind or metadata'],
+  ])('with %s fails as a whole, and says which one and why', async (_, object, message) => {
+    expect(await converted('v1', [page('v1beta1', 'a', { url: 'x' }), object])).toEqual({
+      uid: 'u1',
+      result: { status: 'Failure', message },
+    })
+  })
+
+  it('shows an object in part rather than fail to read it, and counts that', async () => {
+    const large = page('v1', 'a', { http: { url: 'x' }, note: 5 })
+    const annotations = { a: 'x'.repeat(262_200) }
+    const objects = [
+      { ...large, metadata: { ...large.metadata, annotations } },
+      page('v1', 'b', { http: { url: 'y' } }),
+    ]
+    expect(await converted('v1beta1', objects)).toMatchObject({
+      result: { status: 'Success' },
+      convertedObjects: [{ metadata: { annotations } }, { spec: { url: 'y' } }],
+    })
+    expect(reports.map(({ result }) => result)).toEqual(['partial', 'success'])
+  })
+
+  it('of a version that nobody declares makes no metric of its own', async () => {
+    await converted('v9', [page('v8', 'a', {})])
+    expect(reports).toMatchObject([{ from: 'unknown', to: 'unknown', result: 'failure' }])
+  })
+})
+
+describe('what is no review', () => {
+  it.each([
+    ['nothing', '', 'the body is no JSON'],
+    ['half of it', '{"a":', 'the body is no JSON'],
+    ['a deep one', '['.repeat(200_000), 'the body is no JSON'],
+    ['another object', {}, 'it has another apiVersion or kind'],
+    ['an older one', { ...review('v1', []), apiVersion: 'apiextensions.k8s.io/v1beta1' }, 'it has another apiVersion'],
+    ['one without a request', { ...review('v1', []), request: null }, 'it has no "request"'],
+    ['one without a UID', review('v1', [], ''), '"request" has no "uid"'],
+    [
+      'one without objects',
+      { ...review('v1', []), request: { uid: 'u', desiredAPIVersion: 'a/v1' } },
+      'no list "objects"',
+    ],
+    ['one without a version', { ...review('v1', []), request: { uid: 'u', objects: [] } }, 'no "desiredAPIVersion"'],
+  ])('such as %s is answered with 400, and the next one as always', async (_, body, why) => {
+    expect(await ask(body)).toMatchObject({ code: 400, body: expect.stringContaining(why) })
+    expect(refusals).toEqual(['invalid'])
+    expect(await converted('v1', [page('v1beta1', 'a', { url: 'x' })])).toMatchObject({ result: { status: 'Success' } })
+  })
+
+  it('is not for this path or method', async () => {
+    expect(await ask('', { path: '/validate' })).toMatchObject({
+      code: 404,
+      body: expect.stringContaining('POST to /convert'),
+    })
+    expect(await ask('', { method: 'GET' })).toMatchObject({ code: 405, headers: { allow: 'POST' } })
+  })
+
+  it('is too large, whether or not it says so before', async () => {
+    const large = 'x'.repeat(9 * 2 ** 20)
+    for (const headers of [{}, { 'transfer-encoding': 'chunked' }])
+      expect(await ask(large, { headers })).toMatchObject({ code: 413, body: 'a request has at most 8388608 bytes\n' })
+    expect(refusals).toEqual(['too-large', 'too-large'])
+    expect(await converted('v1', [])).toMatchObject({ result: { status: 'Success' } })
+  })
+})
+
+const dial = async (): Promise<TLSSocket> => {
+  const socket = connect({ host: '127.0.0.1', port: server.port, ca: authority.certificate })
+  await once(socket, 'secureConnect')
+  socket.on('error', () => undefined)
+  return socket
+}
+const head = (bytes: number) => `POST /convert HTTP/1.1\r\nHost: x\r\nContent-Length: ${bytes}\r\n\r\n`
+
+it('answers half a request after 10 s', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  const half = await dial()
+  const answered = once(half, 'data')
+  half.write(`${head(100)}{`)
+  await until(() => {
+    vi.advanceTimersByTime(10_000)
+    return refusals.length > 0
+  })
+  vi.useRealTimers()
+  expect(refusals).toEqual(['late'])
+  expect(String((await answered)[0])).toContain('408 Request Timeout')
+  half.destroy()
+})
+
+it('lets a large body go when there are too many, and answers others', async () => {
+  const sockets = await Promise.all(Array.from({ length: 9 }, dial))
+  const answers: string[] = []
+  for (const socket of sockets) {
+    socket.on('data', (chunk: Buffer) => answers.push(String(chunk)))
+    socket.write(head(7.75 * 2 ** 20))
+    socket.write(Buffer.alloc(7.5 * 2 ** 20))
+  }
+  await until(() => answers.length > 0)
+  expect(answers).toEqual([expect.stringMatching(/^HTTP\/1.1 429 .*retry-after: 1/s)])
+  expect(refusals).toEqual(['busy'])
+  expect(await converted('v1', [])).toMatchObject({ result: { status: 'Success' } })
+  for (const socket of sockets) socket.destroy()
+})
+
+it('closes connections that never ask before those of others when there are too many', async () => {
+  const body = JSON.stringify(review('v1', []))
+  const mine = await dial()
+  const asked = async () => {
+    const answered = once(mine, 'data')
+    mine.write(head(body.length) + body)
+    return String((await answered)[0])
+  }
+  await asked()
+  const idle: Socket[] = []
+  let closed = 0
+  for (let round = 0; round < 11; round++) {
+    if (round === 5) await asked()
+    const more = Array.from({ length: 100 }, () => connectPlain(server.port, '127.0.0.1'))
+    for (const socket of more) socket.on('error', () => undefined).once('close', () => closed++)
+    await Promise.all(more.map((socket) => once(socket, 'connect')))
+    idle.push(...more)
+  }
+  await until(() => closed >= 100)
+  expect(await asked()).toContain('"uid":"u1"')
+  for (const socket of [mine, ...idle]) socket.destroy()
+})
+
+it('takes a renewed certificate for new connections, and keeps its own where the files do not fit', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
+  await server.drain(0)
+  server = await serveWebhooks({
+    address: '127.0.0.1:0',
+    files: { cert: join(dir, 'tls.crt'), key: join(dir, 'tls.key') },
+    resources: [Page],
+    observer: { converted() {}, refused() {} },
+    log,
+  })
+  const shown = async () => {
+    const socket = await dial()
+    const { subject } = socket.getPeerCertificate()
+    socket.destroy()
+    return subject.CN
+  }
+  const before = await dial()
+  await certify('second')
+  vi.advanceTimersByTime(10_000)
+  await until(async () => (await shown()) === 'second')
+  await writeFile(join(dir, 'tls.crt'), authority.certificate)
+  vi.advanceTimersByTime(10_000)
+  await certify('third')
+  vi.advanceTimersByTime(10_000)
+  await until(async () => (await shown()) === 'third')
+  const answered = once(before, 'data')
+  const body = JSON.stringify(review('v1', []))
+  before.write(head(body.length) + body)
+  expect(String((await answered)[0])).toContain('200 OK')
+  before.destroy()
+  vi.useRealTimers()
+})
+
+it('serves on while it is drained, closes each connection after its answer, and then ends', async () => {
+  const idle = await dial()
+  const ended = once(idle, 'close')
+  const drained = server.drain(300)
+  const answer = await ask(review('v1', []))
+  expect([answer.code, answer.headers.connection]).toEqual([200, 'close'])
+  await Promise.all([drained, ended])
+  await expect(dial()).rejects.toThrow('ECONNREFUSED')
+})
