@@ -90,7 +90,7 @@ function toStored({ group, version, schema }: Conversions, old: VersionWays, obj
   const kept = readKept(text)
   const shown = bodyOf(object)
   refuseRounded(shown)
-  const body = restored(demanded(made(old.up, shown, schema)), kept.get(version) ?? []) as Body
+  const body: Body = restored(demanded(made(old.up, shown, schema)), kept.get(version) ?? [], schema)
   const back = demanded(made(old.down, body, old.schema))
   kept.delete(version)
   kept.set(old.version, keptOf(back, shown, old.schema))
@@ -119,7 +119,7 @@ function fromStored({ group, version, schema }: Conversions, old: VersionWays, o
     const kept = readKept(object.metadata?.annotations?.[KEPT])
     refuseRounded(stored)
     shown = made(old.down, stored, old.schema)
-    const body = restored(demanded(shown), kept.get(old.version) ?? []) as Body
+    const body: Body = restored(demanded(shown), kept.get(old.version) ?? [], old.schema)
     const back = demanded(made(old.up, body, schema))
     kept.delete(old.version)
     kept.set(version, keptOf(back, stored, schema))
@@ -147,6 +147,7 @@ function made(way: (body: Body) => Made, body: Body, schema: StructuralSchema): 
 const ROOTS = ['spec', 'status'] as const
 
 function withKept(object: KubeObject, body: Body, kept: ReadonlyMap<string, readonly Kept[]>): KubeObject {
+  refuseRounded(body)
   const whole = withAnnotations(withBody(object, body), { [KEPT]: writeKept(kept), [PARTIAL]: undefined })
   const bytes = Object.entries(whole.metadata?.annotations ?? {}).reduce(
     (sum, [name, value]) => sum + Buffer.byteLength(name) + Buffer.byteLength(value),

@@ -18,127 +18,235 @@ export interface Kept {
   at: Place[]
   base?: unknown
   value?: unknown
-  /** In place of both: elements of a list that is as long, each by what the version shows of it. */
-  items?: [base: unknown, values: unknown[]][]
-  /** In place of both: the order of the elements of a list with keys. */
-  order?: ElementKeys[]
+  /**
+   * In place of both: elements of a list without keys, in order. Each has its value, then those behind it that the version
+   * does not show, and what the version shows of it; the ones at the front that it does not show have no such part.
+   */
+  items?: [values: unknown[], base?: unknown][]
+  /** In place of both: the order of the elements of a list with keys, as the conversion makes it and as it is. */
+  order?: [before: ElementKeys[], after: ElementKeys[]]
 }
 
 /** Returns what has to be kept so that `restored` makes `value` of `base`. Both are JSON. */
 export function keptOf(base: unknown, value: unknown, schema: StructuralSchema | undefined, at: Place[] = []): Kept[] {
-  if (isRecord(base) && isRecord(value)) {
-    const names = new Set([...Object.keys(base), ...Object.keys(value)])
+  // Fields of an object that the version does not show at all are kept one by one: a client may make the object.
+  const fields = base === undefined && isRecord(value) && Object.keys(value).length > 0 ? {} : base
+  if (isRecord(fields) && isRecord(value)) {
+    const names = new Set([...Object.keys(fields), ...Object.keys(value)])
     return [...names].flatMap((name) =>
-      keptOf(valueAt(base, [name]), valueAt(value, [name]), fieldOf(schema, name), [...at, name]),
+      keptOf(valueAt(fields, [name]), valueAt(value, [name]), fieldOf(schema, name), [...at, name]),
     )
   }
   if (isDeepStrictEqual(base, value)) return []
-  if (Array.isArray(base) && Array.isArray(value)) return keptOfList(base, value, schema, at)
-  return [{ at, ...(base !== undefined && { base }), ...(value !== undefined && { value }) }]
+  return (
+    (Array.isArray(base) && Array.isArray(value) && keptOfList(base, value, schema, at)) || [whole(at, base, value)]
+  )
 }
 
-function keptOfList(base: unknown[], value: unknown[], schema: StructuralSchema | undefined, at: Place[]): Kept[] {
+const whole = (at: Place[], base: unknown, value: unknown): Kept => ({
+  at,
+  ...(base !== undefined && { base }),
+  ...(value !== undefined && { value }),
+})
+
+function keptOfList(
+  base: unknown[],
+  value: unknown[],
+  schema: StructuralSchema | undefined,
+  at: Place[],
+): Kept[] | undefined {
   const keys = keysOfList(schema)
   const [before, after] = [byKeys(base, keys), byKeys(value, keys)]
-  if (before !== undefined && after !== undefined) {
-    const merged = [...new Set([...before.keys(), ...after.keys()])]
-    const found = merged.flatMap((key) => {
-      const [one, other] = [before.get(key), after.get(key)]
-      return keptOf(one?.item, other?.item, schema?.items, [...at, (other ?? one)?.keys ?? {}])
-    })
-    const isOrdered = isDeepStrictEqual(
-      merged.filter((key) => after.has(key)),
-      [...after.keys()],
-    )
-    return isOrdered ? found : [...found, { at, order: [...after.values()].map((one) => one.keys) }]
+  if (before === undefined || after === undefined) {
+    const items = isSet(schema) && new Set(value.map(canonical)).size < value.length ? undefined : itemsOf(base, value)
+    return items && [{ at, items }]
   }
-  if (value.length === base.length && base.every((one, index) => isShownOf(one, value[index]))) {
-    const changed = base.filter((one, index) => !isDeepStrictEqual(one, value[index]))
-    const shown = changed.filter((one, index) => changed.findIndex((other) => isDeepStrictEqual(one, other)) === index)
-    const valuesOf = (one: unknown) => value.filter((_, index) => isDeepStrictEqual(base[index], one))
-    return [{ at, items: shown.map((one) => [one, valuesOf(one)]) }]
-  }
-  return [{ at, base, value }]
+  const merged = [...new Set([...before.keys(), ...after.keys()])]
+  const found = merged.flatMap((id) => {
+    const [one, other] = [before.get(id), after.get(id)]
+    const here = [...at, (other ?? one)?.keys ?? {}]
+    return one && other ? keptOf(one.item, other.item, schema?.items, here) : [whole(here, one?.item, other?.item)]
+  })
+  const isOrdered = isDeepStrictEqual(
+    merged.filter((id) => after.has(id)),
+    [...after.keys()],
+  )
+  const keysIn = (list: Keyed): ElementKeys[] => [...list.values()].map((one) => one.keys)
+  return isOrdered ? found : [...found, { at, order: [keysIn(before), keysIn(after)] }]
 }
 
-/** Whether an element is the other one without some of its fields: only then is it clear whose fields they are. */
-function isShownOf(shown: unknown, whole: unknown): boolean {
-  if (!isRecord(shown) || !isRecord(whole)) return isDeepStrictEqual(shown, whole)
-  return Object.keys(shown).every((name) => Object.hasOwn(whole, name) && isShownOf(shown[name], whole[name]))
+const isSet = (schema: StructuralSchema | undefined): boolean => schema?.['x-kubernetes-list-type'] === 'set'
+
+/** Undefined if a value is not a shown element with more fields: then it is not clear whose fields they are. */
+function itemsOf(base: readonly unknown[], value: readonly unknown[]): Kept['items'] {
+  const rows: { shown?: string; row: [values: unknown[], base?: unknown] }[] = [{ row: [[]] }]
+  for (const item of value) {
+    const next = base[rows.length - 1]
+    if (rows.length <= base.length && isShownOf(next, item)) rows.push({ shown: canonical(next), row: [[item], next] })
+    else rows.at(-1)?.row[0].push(item)
+  }
+  if (rows.length <= base.length) return undefined
+  const isMore = ({ row: [values, shown] }: (typeof rows)[number]): boolean => !isDeepStrictEqual(values, [shown])
+  const more = new Set(
+    rows
+      .slice(1)
+      .filter(isMore)
+      .map((one) => one.shown),
+  )
+  return rows.flatMap(({ shown, row }) => ((shown === undefined ? row[0].length > 0 : more.has(shown)) ? [row] : []))
 }
+
+/** Whether an element is the other one without some of its fields. */
+function isShownOf(shown: unknown, item: unknown): boolean {
+  if (Array.isArray(shown) && Array.isArray(item))
+    return shown.length === item.length && shown.every((one, index) => isShownOf(one, item[index]))
+  if (!isRecord(shown) || !isRecord(item)) return isDeepStrictEqual(shown, item)
+  return Object.keys(shown).every((name) => Object.hasOwn(item, name) && isShownOf(shown[name], item[name]))
+}
+
+/** The same text for equal values. */
+const canonical = (value: unknown): string =>
+  JSON.stringify(value, (_, one: unknown) =>
+    isRecord(one) ? Object.fromEntries(Object.entries(one).sort(([name], [other]) => (name < other ? -1 : 1))) : one,
+  )
+
+const idOf = (item: unknown, keys: readonly string[]): string =>
+  canonical(Object.fromEntries(keys.map((key) => [key, valueAt(item, [key])])))
+
+type Keyed = Map<string, { keys: ElementKeys; item: unknown }>
 
 /** The elements by their keys, in order; undefined if an element has no keys, or those of another one. */
-function byKeys(
-  list: readonly unknown[],
-  keys: readonly string[] | undefined,
-): Map<string, { keys: ElementKeys; item: unknown }> | undefined {
+function byKeys(list: readonly unknown[], keys: readonly string[] | undefined): Keyed | undefined {
   if (keys === undefined) return undefined
-  const found = new Map<string, { keys: ElementKeys; item: unknown }>()
+  const found: Keyed = new Map()
   for (const item of list) {
     const own = Object.fromEntries(keys.map((key) => [key, valueAt(item, [key])]))
     if (!Object.values(own).every((value) => ['string', 'number', 'boolean'].includes(typeof value))) return undefined
-    const id = JSON.stringify(keys.map((key) => own[key]))
-    if (found.has(id)) return undefined
-    found.set(id, { keys: own as ElementKeys, item })
+    found.set(canonical(own), { keys: own as ElementKeys, item })
   }
-  return found
+  return found.size === list.length ? found : undefined
 }
 
-/** Returns the value with what was kept of it, except where the value is not as it was: there an edit wins. */
-export const restored = (value: unknown, kept: readonly Kept[]): unknown =>
-  kept.reduce((now, one) => {
-    const [root, ...rest] = one.at
-    // Nothing comes out of nothing: the API server converts parts of objects too.
-    const isPart = rest.length > 0 && typeof root === 'string' && !isRecord(valueAt(now, [root]))
-    return isPart ? now : restoredAt(now, one.at, one)
-  }, value)
+/** Returns a body with what was kept of it, except where the value is not as it was: there an edit wins. */
+export function restored(body: object, kept: readonly Kept[], schema: StructuralSchema | undefined): object {
+  // Nothing comes out of nothing: the API server converts parts of objects too.
+  const isThere = ({ at: [root] }: Kept): boolean => typeof root === 'string' && isRecord(valueAt(body, [root]))
+  return restoredAt(body, kept.filter(isThere), schema) as object
+}
 
-function restoredAt(now: unknown, [place, ...rest]: readonly Place[], kept: Kept): unknown {
-  if (place === undefined) return restoredHere(now, kept)
-  if (typeof place === 'string') {
-    if (now !== undefined && !isRecord(now)) return now
-    const before = valueAt(now, [place])
-    const after = restoredAt(before, rest, kept)
-    if (after === before) return now
-    const others = Object.entries(now ?? {}).filter(([name]) => name !== place || after !== undefined)
-    return { ...Object.fromEntries(others), ...(after !== undefined && { [place]: after }) }
+function restoredAt(now: unknown, kept: readonly Kept[], schema: StructuralSchema | undefined): unknown {
+  const below = new Map<string, Below>()
+  for (const { at, ...what } of kept) {
+    const [place, ...rest] = at
+    if (place === undefined) continue
+    const id = canonical(place)
+    const found = below.get(id) ?? { place, kept: [] }
+    found.kept.push({ at: rest, ...what })
+    below.set(id, found)
   }
-  if (!Array.isArray(now)) return now
-  const index = now.findIndex((item) => isAt(item, place))
-  if (index === -1 && rest.length > 0) return now
-  const after = restoredAt(now[index], rest, kept)
-  if (after === now[index]) return now
-  const [before, behind] = index === -1 ? [now, []] : [now.slice(0, index), now.slice(index + 1)]
-  return [...before, ...(after === undefined ? [] : [after]), ...behind]
+  const [first] = below.values()
+  const after =
+    first === undefined
+      ? now
+      : typeof first.place === 'string'
+        ? inFields(now, below, schema)
+        : inElements(now, below, schema)
+  return kept.filter(({ at }) => at.length === 0).reduce((value, one) => restoredHere(value, one, schema), after)
 }
 
-const isAt = (item: unknown, keys: ElementKeys): boolean =>
-  Object.entries(keys).every(([key, value]) => valueAt(item, [key]) === value)
-
-function restoredHere(now: unknown, { base, value, items, order }: Kept): unknown {
-  if (items !== undefined) return Array.isArray(now) ? now.map((item, index) => itemAt(now, item, index, items)) : now
-  if (order !== undefined) return Array.isArray(now) ? inOrder(now, order) : now
-  if (isDeepStrictEqual(now, base)) return value
-  if (!Array.isArray(now) || !Array.isArray(base) || !Array.isArray(value)) return now
-  // The version shows the first elements alone: the others are not what was edited.
-  const isLonger = value.length > base.length && isDeepStrictEqual(value.slice(0, base.length), base)
-  const others = isLonger ? value.slice(base.length) : []
-  return [...now, ...others.filter((item) => !now.some((one) => isDeepStrictEqual(one, item)))]
+interface Below {
+  place: Place
+  kept: Kept[]
 }
 
-/** An element that the version shows several times has its values while as many are there, or if these are equal. */
-function itemAt(list: unknown[], item: unknown, index: number, kept: NonNullable<Kept['items']>): unknown {
-  const [, values] = kept.find(([base]) => isDeepStrictEqual(base, item)) ?? []
-  if (values === undefined) return item
-  const [first] = values
-  if (values.every((value) => isDeepStrictEqual(value, first))) return first
-  const isLike = (other: unknown): boolean => isDeepStrictEqual(other, item)
-  return list.filter(isLike).length === values.length ? values[list.slice(0, index).filter(isLike).length] : item
+function inFields(now: unknown, below: ReadonlyMap<string, Below>, schema: StructuralSchema | undefined): unknown {
+  if (now !== undefined && !isRecord(now)) return now
+  const fields = new Map(Object.entries(now ?? {}))
+  for (const { place, kept } of below.values()) {
+    const name = typeof place === 'string' ? place : canonical(place)
+    const field = restoredAt(fields.get(name), kept, fieldOf(schema, name))
+    if (field === undefined) fields.delete(name)
+    else fields.set(name, field)
+  }
+  return now === undefined && fields.size === 0 ? now : Object.fromEntries(fields)
 }
 
-function inOrder(list: unknown[], order: readonly ElementKeys[]): unknown[] {
-  const placeOf = (item: unknown): number => order.findIndex((keys) => isAt(item, keys)) + 1 || order.length + 1
-  return list.toSorted((one, other) => placeOf(one) - placeOf(other))
+function inElements(now: unknown, below: ReadonlyMap<string, Below>, schema: StructuralSchema | undefined): unknown {
+  if (now !== undefined && !Array.isArray(now)) return now
+  const keys = keysOfList(schema) ?? []
+  const left = new Map(below)
+  const list = (now ?? []).flatMap((item: unknown) => {
+    const id = idOf(item, keys)
+    left.delete(id)
+    const element = restoredAt(item, below.get(id)?.kept ?? [], schema?.items)
+    return element === undefined ? [] : [element]
+  })
+  // An element that is gone does not return with what was kept of it.
+  const hidden = [...left.values()].flatMap(({ kept }) => kept.filter(({ at }) => at.length === 0))
+  const added = hidden.flatMap(({ base, value }) => (base === undefined && value !== undefined ? [value] : []))
+  return now === undefined && added.length === 0 ? now : [...list, ...added]
+}
+
+function restoredHere(
+  now: unknown,
+  { base, value, items, order }: Kept,
+  schema: StructuralSchema | undefined,
+): unknown {
+  if (items === undefined && order === undefined)
+    return isDeepStrictEqual(now, base) || (isNothing(now) && isNothing(base)) ? value : now
+  if (now !== undefined && !Array.isArray(now)) return now
+  const list = items ? withItems(now ?? [], items, schema) : inOrder(now ?? [], order ?? [[], []], schema)
+  return now === undefined && list.length === 0 ? now : list
+}
+
+/** Many clients leave out what is empty. */
+const isNothing = (value: unknown): boolean =>
+  value === undefined || (typeof value === 'object' && value !== null && Object.keys(value).length === 0)
+
+/** Elements that the version shows alike get their values in order. */
+function withItems(
+  now: readonly unknown[],
+  items: NonNullable<Kept['items']>,
+  schema: StructuralSchema | undefined,
+): unknown[] {
+  const front = items.flatMap((row) => (row.length === 1 ? row[0] : []))
+  const rows = new Map<string, unknown[][]>()
+  for (const [values, ...base] of items)
+    for (const shown of base) {
+      const id = canonical(shown)
+      const alike = rows.get(id) ?? []
+      alike.push(values)
+      rows.set(id, alike)
+    }
+  const list = now.flatMap((item) => rows.get(canonical(item))?.shift() ?? [item])
+  const behind = [...rows.values()].flat().flatMap(([, ...hidden]) => hidden)
+  const all = [...front, ...list, ...behind]
+  return isSet(schema) ? [...new Map(all.map((item) => [canonical(item), item])).values()] : all
+}
+
+/** Elements that are new stay behind the one before them. A client that has reordered the elements wins. */
+function inOrder(
+  list: unknown[],
+  [before, after]: NonNullable<Kept['order']>,
+  schema: StructuralSchema | undefined,
+): unknown[] {
+  const ids = list.map((item) => idOf(item, keysOfList(schema) ?? []))
+  const [was, is] = [before.map(canonical), after.map(canonical)]
+  const [there, shown] = [new Set(ids), new Set(was)]
+  if (
+    !isDeepStrictEqual(
+      was.filter((id) => there.has(id)),
+      ids.filter((id) => shown.has(id)),
+    )
+  )
+    return list
+  const places = new Map(is.map((id, index) => [id, index]))
+  let last = -1
+  const ranked = list.map((item, index) => {
+    last = places.get(ids[index] ?? '') ?? last
+    return { item, rank: last }
+  })
+  return ranked.toSorted((one, other) => one.rank - other.rank).map(({ item }) => item)
 }
 
 const scalar = z.union([z.string(), z.number(), z.boolean()])
@@ -147,20 +255,19 @@ const entry = z.strictObject({
   at: z.tuple([z.enum(['spec', 'status'])], z.union([z.string(), keys])),
   base: z.unknown().optional(),
   value: z.unknown().optional(),
-  items: z.array(z.tuple([z.unknown(), z.array(z.unknown()).min(1)])).optional(),
-  order: z.array(keys).optional(),
+  items: z
+    .array(z.union([z.tuple([z.array(z.unknown())]), z.tuple([z.array(z.unknown()).min(1), z.unknown()])]))
+    .optional(),
+  order: z.tuple([z.array(keys), z.array(keys)]).optional(),
 })
 const annotation = z.array(z.tuple([z.string(), z.array(entry)]))
 
-/**
- * Reads the annotation: what is kept for each version. A text of another form keeps nothing. Users may write it, as they
- * may write the fields that it sets: it is below spec and status.
- */
+/** Reads the annotation: what is kept for each version. Throws an Error for a text of another form. */
 export function readKept(text: string | undefined): Map<string, Kept[]> {
   try {
     return new Map(annotation.parse(JSON.parse(text ?? '[]')) as [string, Kept[]][])
-  } catch {
-    return new Map()
+  } catch (cause) {
+    throw new Error('its annotation fairlead.dev/kept is damaged: what it keeps would be lost', { cause })
   }
 }
 

@@ -64,7 +64,8 @@ export const moved = <const From extends FieldPath, const To extends FieldPath>(
 
 /**
  * The storage version has a list of what the served version has once. The served version shows the first element; the
- * others stay as they are while it is edited.
+ * others stay as they are while it is edited or removed. An element that is edited keeps no fields that the served version
+ * does not have.
  *
  * @example
  * import { wrapped } from 'fairlead'

@@ -165,7 +165,7 @@ describe('what a version cannot hold', () => {
         const [base, value] = [{ spec: { f: plain(one) } }, { spec: { f: plain(other) } }]
         const properties = { spec: { properties: { f: schema ?? {} } } }
         const text = writeKept(new Map([['v1', keptOf(base, value, { properties })]]))
-        expect(restored(base, readKept(text).get('v1') ?? [])).toEqual(value)
+        expect(restored(base, readKept(text).get('v1') ?? [], { properties })).toEqual(value)
       }),
       { numRuns: 2000 },
     )
@@ -192,7 +192,7 @@ describe('what a version cannot hold', () => {
     ['a field beside it', { http: { url: 'a', tls: 'b' } }, { url: 'c' }, { http: { url: 'c', tls: 'b' } }],
     ['a field beside it that goes', { http: { url: 'a', tls: 'b' } }, { url: undefined }, { http: { tls: 'b' } }],
     ['the first of several elements', { ports: [80, 443] }, { port: 81 }, { ports: [81, 443] }],
-    ['the list, which goes with its only visible element', { ports: [80, 443] }, { port: undefined }, {}],
+    ['the first of several elements, which goes', { ports: [80, 443] }, { port: undefined }, { ports: [443] }],
     ['nothing, so a rounded number stays', { ms: 1500 }, { url: 'a' }, { ms: 1500, http: { url: 'a' } }],
     ['the rounded number', { ms: 1500 }, { seconds: 3 }, { ms: 3000 }],
     [
@@ -226,7 +226,7 @@ describe('what a version cannot hold', () => {
         ],
       },
       { list: [{ port: 1 }] },
-      { list: [{ port: 1 }] },
+      { list: [{ port: 1, protocol: 'A' }] },
     ],
     [
       'an element of a list with keys, and their order',
@@ -288,11 +288,6 @@ describe('what a version cannot hold', () => {
 describe('an annotation that somebody else has written', () => {
   const kept = (entries: unknown) => JSON.stringify([['v1', entries]])
   it.each([
-    ['no JSON', '{'],
-    ['another form', '{"v1":[]}'],
-    ['deep lists', '['.repeat(100_000)],
-    ['metadata', kept([{ at: ['metadata', 'name'], value: 'b' }])],
-    ['the object itself', kept([{ at: [], value: 'b' }])],
     ['a prototype', kept([{ at: ['spec', '__proto__', 'polluted'], value: 1 }])],
     ['a constructor', kept([{ at: ['spec', 'constructor', 'prototype', 'polluted'], value: 1 }])],
     ['an element without keys', kept([{ at: ['spec', 'ports', {}], base: 80, value: 1 }])],
@@ -306,6 +301,22 @@ describe('an annotation that somebody else has written', () => {
     expect(Object.getPrototypeOf(stored.spec)).toBe(Object.prototype)
     const read = Page.convert({ ...stored, metadata: object.metadata }, 'v1beta1')
     expect(read.spec).toMatchObject({ url: 'a' })
+  })
+
+  it.each([
+    ['no JSON', '{'],
+    ['only its beginning', kept([{ at: ['spec', 'http', 'tls'], value: 'b' }]).slice(0, -4)],
+    ['another form', '{"v1":[]}'],
+    ['a form of a later release', kept([{ at: ['spec', 'http', 'tls'], values: ['b'] }])],
+    ['deep lists', '['.repeat(100_000)],
+    ['metadata', kept([{ at: ['metadata', 'name'], value: 'b' }])],
+    ['the object itself', kept([{ at: [], value: 'b' }])],
+  ])('and that has %s refuses the write rather than lose what it keeps, and shows the object in part', (_, text) => {
+    const message = 'its annotation fairlead.dev/kept is damaged: what it keeps would be lost'
+    const object = page('v1beta1', { spec: { url: 'a' } }, { [KEPT]: text })
+    expect(() => Page.convert(object, 'v1')).toThrow(message)
+    const stored = page('v1', { spec: { http: { url: 'a' } } }, { [KEPT]: text })
+    expect(Page.convert(stored, 'v1beta1').metadata.annotations).toEqual({ [PARTIAL]: message })
   })
 
   it('that is nested too deep refuses the write, and shows the object in part', () => {
@@ -415,6 +426,24 @@ describe('a conversion that fails', () => {
       )
     },
   )
+
+  it('does not store a number that it could not read again', () => {
+    const Scaled = resource({
+      ...names,
+      spec: z.object({ ms: z.number().optional() }),
+      status: z.object({}),
+      served: [
+        {
+          version: 'v1beta1',
+          spec: z.object({ seconds: z.number().optional() }),
+          convert: [scaled('.spec.seconds', '.spec.ms', 1000)],
+        },
+      ],
+    })
+    expect(() => Scaled.convert(page('v1beta1', { spec: { seconds: 2 ** 50 } }), 'v1')).toThrow(
+      'the number 1125899906842624000 is larger than JavaScript can hold exactly',
+    )
+  })
 
   it('names an object of another kind, and a version that does not exist', () => {
     expect(() => Page.convert({ ...page('v1', {}), kind: 'Other' }, 'v1beta1')).toThrow('it is no Page of example.com')
