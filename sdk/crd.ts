@@ -7,6 +7,7 @@ import { propertyAt } from './rule.ts'
 import { PRESERVE, RULES, type StructuralSchema, usesOldSelf, type ValidationRule } from './rules.ts'
 import type { ServedVersion } from './served.ts'
 import { toStructural } from './structural.ts'
+import type { Finding, SpecChange } from './validation.ts'
 
 /**
  * The options of `resource()`: names, schemas and versions of a custom resource.
@@ -66,6 +67,13 @@ export interface ResourceOptions<
    * @default []
    */
   rules?: readonly Rule[]
+  /**
+   * What is wrong with a spec, all together: a pure function, for what neither the schema nor a rule can say. A function is
+   * not called with an object that it refuses. `old` is the spec before a write. Both have passed the schema.
+   *
+   * @default nothing is wrong
+   */
+  validate?: (change: SpecChange<z.output<Spec>>) => readonly Finding[]
   /** The fields that `kubectl scale` and autoscalers read and write. */
   scale?: Scale
   /** The columns that `kubectl get` shows between NAME and AGE. */

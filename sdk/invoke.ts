@@ -137,7 +137,7 @@ function openRun(
   { log, signal }: RunContext,
 ): AnyRun {
   return {
-    object: reconciler.for.parse(object),
+    object: isResource(reconciler.for) ? reconciler.for.parseValid(object) : reconciler.for.parse(object),
     owned: (kind) => {
       const mine = observed(reconciler, 'owns', kind, owned).filter((child) => isOwnedBy(child, object))
       return mine.map((child) => kind.parse(child)) as ObservedBy<typeof kind>[]

@@ -51,7 +51,7 @@ function explainIssue({ path, message }: z.core.$ZodIssue, root: unknown, where:
   return `${pathText(path, where)} ${found}: ${message.replace(/^Invalid input: /, '')}`
 }
 
-const valueAt = (root: unknown, path: Path): unknown =>
+export const valueAt = (root: unknown, path: Path): unknown =>
   path.reduce<unknown>((value, key) => (value as Record<PropertyKey, unknown> | null | undefined)?.[key], root)
 
 /** `spec.items[0].name`. A name that is not a plain word is quoted: `metadata.labels["a.b/c"]`. */

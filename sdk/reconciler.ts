@@ -4,7 +4,7 @@ import type { PatchedKind, Reconciler, ReconcilerOptions, RelatedKind } from './
 import type { ExternalSystem } from './external-system.ts'
 import type { ActedKind, Kind } from './kinds.ts'
 import { explain, keysOf, refuseUnknown } from './options.ts'
-import { isResource, resourcesOf } from './resource.ts'
+import { isResource, type Resource, resourcesOf } from './resource.ts'
 
 /**
  * Declares a function: the kind that it reconciles, the kinds that it owns and reads, and `reconcile`, which returns
@@ -82,24 +82,26 @@ export const RELATED_OPTIONS = keysOf<Omit<RelatedKind, keyof Kind>>({
 const PATCHED_OPTIONS = keysOf<Omit<PatchedKind, keyof Kind>>({ status: true, takes: true, within: true })
 const ACTED_OPTIONS = keysOf<Omit<ActedKind, keyof Kind>>({ act: true, signers: true, within: true })
 /** Keys of a kind or a resource. */
-const KIND_FIELDS = [
-  'group',
-  'version',
-  'resource',
-  'kind',
-  'strategy',
-  'adopt',
-  'parse',
-  'of',
-  'outcomeStatus',
-  'crd',
-  'versions',
-  'convert',
-  'rules',
-  'codeChecks',
-  'admit',
-  'policies',
-]
+const KIND_FIELDS = keysOf<Resource>({
+  group: true,
+  version: true,
+  resource: true,
+  kind: true,
+  strategy: true,
+  adopt: true,
+  parse: true,
+  parseValid: true,
+  validate: true,
+  of: true,
+  outcomeStatus: true,
+  crd: true,
+  versions: true,
+  convert: true,
+  rules: true,
+  codeChecks: true,
+  admit: true,
+  policies: true,
+})
 export const BACKOFF_OPTIONS = keysOf<Backoff>({ initialSeconds: true, maxSeconds: true, jitter: true })
 
 const RUN_RATE_OPTIONS = keysOf<NonNullable<Reconciler['runRate']>>({ perSecond: true, burst: true })

@@ -15,6 +15,7 @@ import { type ConversionClient, type CustomResourceDefinition, crdOf, type Resou
 import type { Kind } from './kinds.ts'
 import { explain, keysOf, refuseUnknown } from './options.ts'
 import type { AdmittedWrite, Violation } from './rule.ts'
+import { refusalText, type SpecChange, type Validated, validation } from './validation.ts'
 import { conversionsOf, type ResourceVersion, versionsOf } from './versions.ts'
 
 /**
@@ -48,6 +49,13 @@ export interface Resource<Spec extends z.ZodObject = z.ZodObject, Status extends
   extends Kind<Parsed<Spec, Status>> {
   /** The status that a function may return: every required field, no unknown field. */
   readonly outcomeStatus: Status
+  /** Returns the object as `parse()` does. Throws a TerminalError for what `validate` refuses too, unless it is being deleted. */
+  parseValid(object: KubeObject): Parsed<Spec, Status>
+  /**
+   * What `validate` of the declaration finds in a parsed spec. A write is not refused for what was refused before it on the
+   * same value. Throws an Error if the function of the declaration throws, or returns something else. Left out: there is none.
+   */
+  readonly validate?: (change: SpecChange<unknown>) => Validated
   /** Returns an object of this kind for `apply`. `status` is for tests: functions cannot apply a status. */
   of(body: { metadata: ObjectMeta; spec: z.input<Spec>; status?: Partial<z.input<Status>> & KeptStatus }): KubeObject
   /**
@@ -122,6 +130,8 @@ export function resource<
   }
   refuseKeptFields(kind, status)
   const schema = z.looseObject({ spec, status: observedStatus(status) })
+  const parsed = (object: KubeObject) => parse(schema, inStored(object)) as Parsed<Spec, Status>
+  const validate = options.validate && validation(kind, options.validate)
   return Object.freeze({
     group,
     version,
@@ -129,7 +139,15 @@ export function resource<
     kind,
     strategy: 'Apply' as const,
     outcomeStatus: status.def.catchall === undefined ? (status.strict() as unknown as Status) : status,
-    parse: (object: KubeObject) => parse(schema, inStored(object)) as Parsed<Spec, Status>,
+    parse: parsed,
+    parseValid: (object: KubeObject) => {
+      const one = parsed(object)
+      const isGoing = object.metadata.deletionTimestamp !== undefined
+      const { refusals } = (isGoing ? undefined : validate?.({ spec: one.spec })) ?? { refusals: [] }
+      if (refusals.length > 0) throw new TerminalError(refusalText(refusals), { reason: 'InvalidObject' })
+      return one
+    },
+    ...(validate && { validate }),
     of: (body: object) => ({ apiVersion: apiVersionOf(options), kind, ...body }) as KubeObject,
     crd: (webhook?: ConversionClient) => crdOf(options, webhook),
     versions: allVersions,
@@ -214,6 +232,7 @@ export const RESOURCE_OPTIONS = keysOf<ResourceOptions<z.ZodObject, z.ZodObject>
   status: true,
   validations: true,
   rules: true,
+  validate: true,
   scale: true,
   columns: true,
 })
@@ -256,6 +275,9 @@ const values = z.object({
     .array(
       z.custom<Rule>((one) => Object.isFrozen(one) && typeof one === 'object', 'call a builder, such as immutable()'),
     )
+    .optional(),
+  validate: z
+    .custom((one) => typeof one === 'function', 'give a function, which returns a list of findings')
     .optional(),
   scale: z
     .strictObject({ spec: pathIn('spec'), status: pathIn('status'), selector: pathIn('status').optional() })

@@ -8,7 +8,14 @@ import { guardFunctions } from '#process/isolation'
 import { openKube } from '#process/kube'
 import { createLogger } from '#process/logging'
 import { type Difference, differences } from '#reconcile'
-import { breakingChanges, type CustomResourceDefinition, definitionsOf, manifest, type Reconciler } from '#sdk'
+import {
+  breakingChanges,
+  type CustomResourceDefinition,
+  definitionsOf,
+  isResource,
+  manifest,
+  type Reconciler,
+} from '#sdk'
 import { reconcilerSpec } from '#spec'
 import { changeText } from '#testing'
 import type { CommandContext } from '../options.ts'
@@ -194,7 +201,7 @@ function schemaChanges({ for: kind }: Pick<Reconciler, 'for'>, object: KubeObjec
   const about = { kind: object.kind, object: namespacedName(object.metadata) }
   let parsed: { spec?: unknown }
   try {
-    parsed = kind.parse(object) as { spec?: unknown }
+    parsed = (isResource(kind) ? kind.parseValid(object) : kind.parse(object)) as { spec?: unknown }
   } catch (error) {
     const message = messageShape(error instanceof Error ? error.message : String(error), object.metadata)
     return [{ what: 'refuse', ...about, differences: [], message }]

@@ -384,7 +384,7 @@ function withValue(at: unknown, [name, ...rest]: readonly string[], value: unkno
 }
 
 /** Each value with one field or element less. */
-function* smallerThan(value: unknown): Generator<unknown> {
+export function* smallerThan(value: unknown): Generator<unknown> {
   if (Array.isArray(value)) {
     for (const index of value.keys()) yield value.toSpliced(index, 1)
     for (const [index, item] of value.entries()) for (const less of smallerThan(item)) yield value.with(index, less)

@@ -1,3 +1,4 @@
+export { type AdmissionCase, admissionLawsOf } from './admission-laws.ts'
 export { deploymentsRun, type JobOptions, jobsRun, othersSet, type RunOptions, statefulSetsRun } from './controllers.ts'
 export { type ConversionCase, conversionLawsOf } from './conversion-laws.ts'
 export type { ExternalModel } from './external.ts'

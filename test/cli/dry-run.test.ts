@@ -262,6 +262,14 @@ describe('a diff of all objects', () => {
         message: expect.stringContaining('spec.image is "nginx:1"'),
       }),
     )
+    const validate =
+      "validate: ({ spec }) => (spec.image === 'nginx:1' ? [{ path: '.spec.image', message: 'too old' }] : [])"
+    const stricter = await diff(siteModule(undefined, `z.object({ image: z.string() }).loose(), ${validate}`), '--all')
+    expect(stricter).toMatchObject({ code: 5, failed: 15 })
+    expect(stricter).toHaveProperty(
+      'shapes',
+      expect.arrayContaining([expect.objectContaining({ what: 'refuse', message: 'spec.image: too old' })]),
+    )
     const dropping = await diff(siteModule(undefined, 'z.object({ image: z.string() })'), '--all')
     expect(dropping).toMatchObject({
       code: 1,

@@ -20,13 +20,13 @@ const SDK = join(import.meta.dirname, '../../sdk/index.ts')
 
 let modules = 0
 
-async function shop(field: string, rules = ''): Promise<string> {
+async function shop(field: string, rules = '', more = ''): Promise<string> {
   const file = join(dir, `shop${++modules}.ts`)
   await writeFile(
     file,
     `import { immutable, onlyGroups, reconciler, resource, z } from ${JSON.stringify(SDK)}
      const Shop = resource({ group: 'example.com', version: 'v1', kind: 'Shop', plural: 'shops',
-       spec: z.object({ ${field} }), status: z.object({}), rules: [${rules}] })
+       spec: z.object({ ${field} }), status: z.object({}), rules: [${rules}], ${more} })
      export const shop = reconciler({ name: 'shop', for: Shop, reconcile: () => undefined })`,
   )
   return file
@@ -49,12 +49,13 @@ describe('fairlead generate crds', () => {
 
   it('names what checks each rule, and why, and prints the policies', async () => {
     const rules = "immutable('.spec.size'), onlyGroups(['admins'], ['DELETE'])"
-    const file = await shop('size: z.int32(), cron: z.string().refine(() => true)', rules)
+    const file = await shop('size: z.int32(), cron: z.string().refine(() => true)', rules, 'validate: () => []')
     const { stdout } = await command(['generate', 'crds', '-f', file])
-    expect(stdout.split('\n').slice(0, 3)).toEqual([
+    expect(stdout.split('\n').slice(0, 4)).toEqual([
       '# Shop: immutable .spec.size: the CustomResourceDefinition',
       '# Shop: onlyGroups admins DELETE: a ValidatingAdmissionPolicy, because it reads the groups of the user',
       '# Shop: spec.cron has a check in code: runs make it, and no write is refused, which needs a webhook',
+      '# Shop: validate: runs ask it, and no write is refused, which needs a webhook',
     ])
     const kinds = parseAllDocuments(stdout).map((one) => (one.toJS() as KubeObject).kind)
     const policy = 'ValidatingAdmissionPolicy'

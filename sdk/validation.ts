@@ -1,0 +1,129 @@
+import { isDeepStrictEqual } from 'node:util'
+import { z } from 'zod'
+import { notePlace, placeOf, withPlace } from '#contracts'
+import { explain, valueAt } from './options.ts'
+import type { Violation } from './rule.ts'
+
+/**
+ * What `validate` of a resource finds in a spec.
+ *
+ * @example
+ * import { type Finding, resource, z } from 'fairlead'
+ * const finding: Finding = { path: '.spec.every', message: 'a day has 24 hours' }
+ * const Backup = resource({
+ *   group: 'example.com', version: 'v1', kind: 'Backup', plural: 'backups',
+ *   spec: z.object({ every: z.string() }), status: z.object({}),
+ *   validate: ({ spec }) => (spec.every === '25h' ? [finding] : []),
+ * })
+ * Backup.validate?.({ spec: { every: '25h' } }).refusals.map(({ path }) => path) // => ['spec.every']
+ */
+export interface Finding {
+  /** A field of the spec: `.spec.ports[2].name`, `.spec.labels['example.com/a']`. */
+  path: string
+  /** What is wrong, for whoever writes the object. One line. */
+  message: string
+  /**
+   * Refuses nothing, and is only shown.
+   *
+   * @default false
+   */
+  warning?: boolean
+}
+
+/** A spec, and the one before the write. Left out: the object is created, read from a file, or given to a function. */
+export interface SpecChange<Spec> {
+  spec: Spec
+  old?: Spec | undefined
+}
+
+/** What the author declares. */
+export type Validate<Spec> = (change: SpecChange<Spec>) => readonly Finding[]
+
+/** What a write is refused for, and what its author is warned of. */
+export interface Validated {
+  refusals: Violation[]
+  warnings: Violation[]
+}
+
+/** `validate` has thrown, or has returned something else than findings: a bug of its author. */
+class ValidateError extends Error {
+  override readonly name = 'ValidateError'
+}
+
+const STEP = /\.([\w$-]+)|\[(\d+)\]|\['([^']+)'\]/g
+
+const findings = z.array(
+  z.strictObject({
+    path: z.string().regex(new RegExp(`^\\.spec(?:${STEP.source})*$`), 'write .spec.ports[2].name'),
+    message: z.string().regex(/^.*\S.*$/, 'write one line'),
+    warning: z.boolean().optional(),
+  }),
+)
+
+/**
+ * Returns the function that asks `validate`. What a spec was refused for before a write, and still is on the same value, is
+ * not refused: an object that is older than `validate` can be changed otherwise. Throws a ValidateError for a bug of
+ * `validate`.
+ */
+export function validation(kind: string, validate: Validate<never>): (change: SpecChange<unknown>) => Validated {
+  const ask = (change: SpecChange<unknown>): z.output<typeof findings> => {
+    const copy = structuredClone(change) as SpecChange<never>
+    return findingsIn(
+      kind,
+      answered(kind, () => validate(copy)),
+    )
+  }
+  return ({ spec, old }) => {
+    if (old === undefined) return sorted(ask({ spec }))
+    const { refusals, warnings } = sorted(ask({ spec, old }))
+    const before = sorted(ask({ spec: old })).refusals
+    const isOlder = ({ path, message }: Violation): boolean =>
+      before.some((one) => one.path === path && one.message === message) &&
+      isDeepStrictEqual(valueAt(spec, stepsBelow(path)), valueAt(old, stepsBelow(path)))
+    return { refusals: isDeepStrictEqual(spec, old) ? [] : refusals.filter((one) => !isOlder(one)), warnings }
+  }
+}
+
+function answered(kind: string, ask: () => unknown): unknown {
+  try {
+    return ask()
+  } catch (cause) {
+    const place = placeOf(withPlace(cause))
+    const message = cause instanceof Error ? `${cause.name}: ${cause.message}` : String(cause)
+    const error = new ValidateError(`resource ${kind}: validate throws ${message}`, { cause })
+    if (place !== undefined) notePlace(error, place)
+    throw error
+  }
+}
+
+function findingsIn(kind: string, returned: unknown): z.output<typeof findings> {
+  if (returned instanceof Promise) {
+    returned.catch(() => {})
+    throw new ValidateError(`resource ${kind}: validate returns a Promise: it has to answer at once`)
+  }
+  const { success, data, error } = findings.safeParse(returned)
+  if (success) return data
+  const message = explain(error, returned, 'the list')
+  throw new ValidateError(`resource ${kind}: validate returns no list of findings: ${message}`, { cause: error })
+}
+
+function sorted(found: z.output<typeof findings>): Validated {
+  const violations = (isWarning: boolean): Violation[] =>
+    found
+      .filter(({ warning = false }) => warning === isWarning)
+      .map(({ path, message }) => ({ path: path.slice(1), message, reason: 'FieldValueInvalid' }))
+  return { refusals: violations(false), warnings: violations(true) }
+}
+
+/** The parts of `spec.ports[2].name` below the spec. */
+const stepsBelow = (path: string): string[] =>
+  [...path.slice('spec'.length).matchAll(STEP)].map(([, plain, index, quoted]) => plain ?? index ?? quoted ?? '')
+
+const MOST_REFUSALS = 20
+
+/** `spec.size: it is too large; spec.name: …`, for the status of an object. */
+export function refusalText(refusals: readonly Violation[]): string {
+  const shown = refusals.slice(0, MOST_REFUSALS).map(({ path, message }) => `${path}: ${message}`)
+  const more = refusals.length - shown.length
+  return [...shown, ...(more > 0 ? [`and ${more} more`] : [])].join('; ')
+}
