@@ -159,9 +159,10 @@ interface CursorDeps {
   swept: () => void
 }
 
-const AT_MOST_EVERY_MS = 1000
+/** Each bridge writes the cursor of each watch, to all replicas, and a restart of all bridges repeats the changes since then. */
+const AT_MOST_EVERY_MS = 5000
 
-/** Keeps the cursor of a watch in EVENTS. It is a second behind the safe position at most. */
+/** Keeps the cursor of a watch in EVENTS. It is 5 seconds behind the safe position at most. */
 export class CursorWriter {
   readonly #ref: ResourceRef
   readonly #scope: string | undefined

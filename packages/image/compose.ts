@@ -110,8 +110,9 @@ function configOf(
     created,
     config: {
       ...inherited,
-      // Some bases have no `node` on their PATH. Their entrypoint names its path.
-      Entrypoint: [basename(first) === 'node' ? first : 'node', command],
+      // Some bases have no `node` on their PATH. Their entrypoint names its path. deploy/images/fairlead/Dockerfile says why
+      // the young generation is small.
+      Entrypoint: [basename(first) === 'node' ? first : 'node', '--max-semi-space-size=4', command],
       ...(start.length > 0 && { Cmd: [...start] }),
       Env: [...(inherited.Env ?? []).filter((one) => !one.startsWith('NODE_ENV=')), 'NODE_ENV=production'],
       User: USER,

@@ -129,8 +129,11 @@ async function startServer(
   mkdirSync(dir, { recursive: true })
   const configFile = join(dir, 'server.conf')
   writeFileSync(configFile, configOf(server, all, join(dir, 'store'), settings))
-  return processes.start({ name: server.name, command, args: ['-c', configFile] })
+  return processes.start({ name: server.name, command, args: ['-c', configFile], env: COLLECTS_OFTEN })
 }
+
+/** As in deploy/nats/nats.yaml. */
+const COLLECTS_OFTEN = { GOGC: '50' }
 
 /**
  * nats-server writes its first files to the disk before it is ready. A busy disk can delay this by more than half a
@@ -160,6 +163,7 @@ function configOf(
     listen: `127.0.0.1:${server.port}`,
     http: `127.0.0.1:${server.monitoringPort}`,
     jetstream: { store_dir: storeDir, ...jetstream },
+    ...(process.env['PROF'] ? { prof_port: Number(process.env['PROF']) + all.indexOf(server) } : {}),
     ...(all.length > 1 ? { cluster } : {}),
     ...more,
   }

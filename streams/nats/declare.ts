@@ -86,23 +86,26 @@ export const findStream = async (js: JetStream, name: string): Promise<StreamCon
 const infoOf = (js: JetStream, name: string) => answered(js, `stream ${name}`, () => js.admin.streams.info(name))
 
 /**
- * Creates the durable consumer if it does not exist. An existing one must have every given field, except `ack_wait`,
- * which is changed in place. Throws DeclarationMismatchError.
+ * Creates the durable consumer if it does not exist. An existing one must have every given field, except `createdWith`, and
+ * `ack_wait`, which is changed in place. Throws DeclarationMismatchError.
  */
 export async function declareConsumer(
   js: JetStream,
   stream: string,
   config: Partial<ConsumerConfig> & { durable_name: string },
+  createdWith: Partial<ConsumerConfig> = {},
 ): Promise<void> {
   const { ack_wait, ...fixed } = config
   const what = `consumer ${config.durable_name} of stream ${stream}`
   const existing = await findConsumer(js, stream, config.durable_name)
   if (existing === undefined) {
-    await answered(js, what, () => js.admin.consumers.add(stream, config)).catch((error: unknown) => {
-      if (errCodeOf(error) !== ERR.tooManyConsumers) throw error
-      const fix = `raise max_consumers of the stream (nats stream edit ${stream} --max-consumers=100000) or of the account`
-      throw new TooManyConsumersError(`NATS creates no ${what}: it has as many consumers as it may have: ${fix}`)
-    })
+    await answered(js, what, () => js.admin.consumers.add(stream, { ...config, ...createdWith })).catch(
+      (error: unknown) => {
+        if (errCodeOf(error) !== ERR.tooManyConsumers) throw error
+        const fix = `raise max_consumers of the stream (nats stream edit ${stream} --max-consumers=100000) or of the account`
+        throw new TooManyConsumersError(`NATS creates no ${what}: it has as many consumers as it may have: ${fix}`)
+      },
+    )
     return
   }
   demandEqual(what, fixed, existing.config)

@@ -46,7 +46,7 @@ const DEFAULTS = {
 }
 
 /**
- * Pulls exactly as many messages as there are free slots, so that a process holds no message that it cannot start. Each
+ * Pulls as many messages as there are free slots, and never more, so that a process holds no message that it cannot start. Each
  * request has a subscription of its own, because a delivered message shows the subject under which it is stored, not
  * the request that it answers. Without this, the number of outstanding messages would be unknown. After a reconnect,
  * the requests of the lost connection are given up, and late answers to them find no subscription.
@@ -94,12 +94,13 @@ export class Puller {
     })
   }
 
-  /** Requests more messages now, if there are free slots. */
+  /** Requests more messages now, if there are free slots and requests for less than half of them. */
   pull(): void {
     if (this.#stopped || this.#js.nc.isClosed()) return
     const { stream, consumer, expiresMs, free, expected, attentive } = this.#options
     const batch = free() - this.outstanding
-    if (batch <= 0) return
+    // A cluster replicates each request. While half of the free slots are covered, the others wait to be asked for together.
+    if (batch <= 0 || batch < this.outstanding) return
     const heartbeatMs = this.#js.isSingleServer && !attentive() ? expiresMs / 2 : Math.min(HEARTBEAT_MS, expiresMs / 2)
     const waiting = { batch, expires: expiresMs * 1e6, idle_heartbeat: heartbeatMs * 1e6 }
     const body = JSON.stringify(expected() ? { batch, no_wait: true } : waiting)

@@ -17,6 +17,8 @@ export interface QueueDeps {
   clock: ServerClock
   terms: Terms
   ackWaitMs: number
+  /** Of the stream, when this process opened it. */
+  replicas: number
   slots: ProcessSlots
   /** The identity of this process in the stream, part of the subject of its releases. */
   worker: string

@@ -1,6 +1,7 @@
 import { type ConsumerConfig, DiscardPolicy, RetentionPolicy, StorageType, type StreamConfig } from '@nats-io/jetstream'
 import type { RunLog } from '#contracts/log'
 import { declareConsumer, declareStream, findStream, type JetStream, removeConsumer, UNLIMITED } from '#nats'
+import type { QueueDeps } from './core.ts'
 import { LANES, type Lane } from './record.ts'
 import type { Names } from './wire.ts'
 
@@ -55,13 +56,19 @@ export async function findWork(js: JetStream, names: Names): Promise<number> {
   return found.num_replicas
 }
 
+/**
+ * Declares the two consumers of a Reconciler. New ones of a replicated stream keep their state in the memory of each
+ * replica, without a file that is written at each change. A consumer that has lost its state delivers each token that the
+ * stream still has. This is as safe as each second delivery, because the lease of a key decides. A single server would
+ * lose the consumer itself.
+ */
 export async function declareConsumers(
-  js: JetStream,
-  names: Names,
+  { js, names, ackWaitMs, replicas }: Pick<QueueDeps, 'js' | 'names' | 'ackWaitMs' | 'replicas'>,
   reconciler: string,
-  ackWaitMs: number,
 ): Promise<void> {
-  for (const lane of LANES) await declareConsumer(js, names.stream, consumerConfig(names, reconciler, lane, ackWaitMs))
+  const createdWith = { mem_storage: replicas > 1 }
+  for (const lane of LANES)
+    await declareConsumer(js, names.stream, consumerConfig(names, reconciler, lane, ackWaitMs), createdWith)
 }
 
 /** Deletes the consumers of a Reconciler. Queued keys stay, and are delivered once the Reconciler is declared again. */

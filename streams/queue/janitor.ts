@@ -164,11 +164,11 @@ export class StuckTokens {
   }
 
   async #floor(lane: Lane): Promise<{ stream_seq: number }> {
-    const { js, names, ackWaitMs, log } = this.#deps
+    const { js, names, log } = this.#deps
     const { reconciler } = this
     const found = await findConsumer(js, names.stream, names.consumer(reconciler, lane))
     if (found !== undefined) return found.ack_floor
-    await declareConsumers(js, names, reconciler, ackWaitMs)
+    await declareConsumers(this.#deps, reconciler)
     log.warn({ reconciler, lane }, 'deleted consumer created again')
     return { stream_seq: 0 }
   }

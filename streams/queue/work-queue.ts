@@ -143,6 +143,7 @@ export async function openQueue(js: JetStream, options: QueueOptions): Promise<W
     clock,
     terms,
     ackWaitMs: options.ackWaitMs ?? DEFAULT_ACK_WAIT_MS,
+    replicas,
     slots: new ProcessSlots(options.slots ?? Number.POSITIVE_INFINITY, js.outbox),
     worker: nuid.next(),
     instance: options.instance,
@@ -175,8 +176,7 @@ class JetStreamQueue implements WorkQueue {
   }
 
   declare(reconciler: string): Promise<void> {
-    const { js, names, ackWaitMs } = this.#deps
-    return declareConsumers(js, names, reconciler, ackWaitMs)
+    return declareConsumers(this.#deps, reconciler)
   }
 
   async enqueue(

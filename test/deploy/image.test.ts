@@ -9,7 +9,7 @@ it.each(['deploy/images/fairlead', 'packages/scaffold/templates/project'])(
     expect(lines).toContain('WORKDIR /app')
     expect(lines).toContain('USER 65532:65532')
     expect(lines.join('\n')).toMatch(/^RUN npm ci .* && rm -rf node_modules\/@kubernetes\/client-node && \\$/m)
-    expect(lines).toContain('ENTRYPOINT ["node", "/app/node_modules/fairlead/cli/bin.js"]')
+    expect(lines).toContain('ENTRYPOINT ["node", "--max-semi-space-size=4", "/app/node_modules/fairlead/cli/bin.js"]')
   },
 )
 

@@ -109,7 +109,7 @@ describe('the image of a project', () => {
     const { images, index } = await contentsOf(file)
     expect(images[0]?.config.config).toEqual({
       Env: ['PATH=/bin', 'NODE_ENV=production'],
-      Entrypoint: ['/nodejs/bin/node', '/app/node_modules/fairlead/cli/bin.js'],
+      Entrypoint: ['/nodejs/bin/node', '--max-semi-space-size=4', '/app/node_modules/fairlead/cli/bin.js'],
       Cmd: ['serve', '-f', 'src/index.ts'],
       User: '65532:65532',
       WorkingDir: '/app',

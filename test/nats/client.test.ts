@@ -281,6 +281,28 @@ describe('a puller', () => {
     await puller.drain()
   })
 
+  it('asks for slots together, and not again for each that becomes free', async () => {
+    await declareStream(js(), { name: 'U', subjects: ['u.>'] })
+    await declareConsumer(js(), 'U', { durable_name: 'c', ack_policy: 'explicit', ack_wait: 30e9 })
+    const asked: number[] = []
+    js().nc.subscribe('$JS.API.CONSUMER.MSG.NEXT.U.c', {
+      callback: (_, message) => void asked.push(message.json<{ batch: number }>().batch),
+    })
+    let seen = 0
+    const onMessage = (delivery: Delivery) => {
+      delivery.ack()
+      seen++
+      puller.poke()
+    }
+    const puller = new Puller(js(), { stream: 'U', consumer: 'c', free: () => 8, onMessage })
+    for (let sent = 1; sent <= 40; sent++) {
+      await js().publish('u.1', '', {})
+      await until(() => expect(seen).toBe(sent))
+    }
+    await until(() => expect(asked).toEqual([8, ...Array.from({ length: 10 }, () => 4)]))
+    await puller.drain()
+  })
+
   it('that gives up its requests leaves a message that it gives back to others, and has it when it asks again', async () => {
     await declareStream(js(), { name: 'T', subjects: ['t.>'] })
     await declareConsumer(js(), 'T', { durable_name: 'c', ack_policy: 'explicit', ack_wait: 30e9 })

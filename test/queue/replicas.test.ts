@@ -108,6 +108,37 @@ describe('on three replicas', () => {
   })
 })
 
+it('law 1: keys run although all servers are killed, and consumers keep what they have delivered only in memory', async () => {
+  const prefix = freshPrefix()
+  await using test = await open(prefix, SHORT)
+  const world = new World()
+  const keys = keysNamed('k', 20)
+  const begun = new Set<string>()
+  const held = Promise.withResolvers<void>()
+  const worker = world.serve(
+    test.queue,
+    async ({ key }) => {
+      begun.add(key)
+      await held.promise
+      return DONE
+    },
+    8,
+  )
+  await Promise.all(keys.map((key) => world.change(test.queue, key)))
+  await until(() => expect(begun.size).toBe(8))
+  const consumer = async () => (await admin().admin.consumers.info(`${prefix}_WORK`, `${FN}-high`)).config.mem_storage
+  expect(await consumer()).toBe(true)
+  const servers = [...nats().names.keys()]
+  for (const server of servers) nats().signal('SIGKILL', server)
+  await Promise.all(servers.map((server) => nats().restart(server)))
+  held.resolve()
+  await until(() => expect(world.dealtWith).toEqual(world.versions))
+  await until(async () => expect(await statesOf(test.queue)).toEqual([]))
+  expect(world.overlaps).toEqual([])
+  await until(async () => expect(await consumer()).toBe(true))
+  await worker.drain(1000)
+})
+
 /** Returns, for each request for work, the interval in seconds at which the server has to send heartbeats. */
 async function heartbeats(watching: JetStream): Promise<number[]> {
   const asked: number[] = []
