@@ -16,8 +16,6 @@ export interface PullOptions {
   onOutstanding?: () => void
   /** Whether a prompt onEmpty() matters: the server then reports every 2 s that it has no messages. */
   attentive?: () => boolean
-  /** How long the server keeps one pull request, in milliseconds. */
-  expiresMs?: number
 }
 
 interface PullRequest {
@@ -30,6 +28,11 @@ interface PullRequest {
 }
 
 /**
+ * How long the server keeps a request. A process that is stopped keeps its connection, and until its requests have expired,
+ * messages go to it instead of others.
+ */
+const EXPIRES_MS = 10_000
+/**
  * The interval of heartbeats. In a cluster, a leader that stops drops its pull requests silently, so only missing
  * heartbeats show it.
  */
@@ -38,7 +41,6 @@ const HEARTBEAT_MS = 2000
 const SILENCE = 2.5
 
 const DEFAULTS = {
-  expiresMs: 30_000,
   expected: () => false,
   attentive: () => false,
   onEmpty: () => undefined,
@@ -57,8 +59,8 @@ export class Puller {
   readonly #inbox: string
   readonly #requests = new Set<PullRequest>()
   /**
-   * Subscriptions whose requests were answered in full. No more messages can arrive there, so the next request may use
-   * them.
+   * Subscriptions whose requests were answered in full, or have expired. No more messages can arrive there, so the next
+   * request may use them.
    */
   readonly #answered: PullRequest[] = []
   /** The ends of requests that were given up. */
@@ -97,12 +99,12 @@ export class Puller {
   /** Requests more messages now, if there are free slots and requests for less than half of them. */
   pull(): void {
     if (this.#stopped || this.#js.nc.isClosed()) return
-    const { stream, consumer, expiresMs, free, expected, attentive } = this.#options
+    const { stream, consumer, free, expected, attentive } = this.#options
     const batch = free() - this.outstanding
     // A cluster replicates each request. While half of the free slots are covered, the others wait to be asked for together.
     if (batch <= 0 || batch < this.outstanding) return
-    const heartbeatMs = this.#js.isSingleServer && !attentive() ? expiresMs / 2 : Math.min(HEARTBEAT_MS, expiresMs / 2)
-    const waiting = { batch, expires: expiresMs * 1e6, idle_heartbeat: heartbeatMs * 1e6 }
+    const heartbeatMs = this.#js.isSingleServer && !attentive() ? EXPIRES_MS / 2 : HEARTBEAT_MS
+    const waiting = { batch, expires: EXPIRES_MS * 1e6, idle_heartbeat: heartbeatMs * 1e6 }
     const body = JSON.stringify(expected() ? { batch, no_wait: true } : waiting)
     const { reply } = this.#expect(batch, heartbeatMs * SILENCE)
     this.#js.outbox.send(`$JS.API.CONSUMER.MSG.NEXT.${stream}.${consumer}`, body, { reply })
@@ -160,16 +162,23 @@ export class Puller {
   }
 
   #end(request: PullRequest): void {
-    if (this.#requests.delete(request)) this.#expectMore(-request.remaining)
+    this.#forget(request)
     request.subscription.unsubscribe()
+  }
+
+  /** Returns false if the request was answered or given up. */
+  #forget(request: PullRequest): boolean {
+    if (!this.#requests.delete(request)) return false
+    this.#expectMore(-request.remaining)
+    return true
   }
 
   #receive(request: PullRequest, message: Msg): void {
     const status = statusOf(message)
     if (status >= 400) {
       // 404 no messages, 408 expired, 409 consumer deleted or limits reached, 503 no leader: the request has ended.
-      this.#end(request)
-      if (status > 408) return
+      if (status > 408) return this.#end(request)
+      if (this.#forget(request)) this.#answered.push(request)
       this.#options.onEmpty()
       return this.poke()
     }

@@ -165,10 +165,10 @@ describe('a worker that has nothing to do', () => {
   })
 
   const alone = useTestNats()
-  it('hears of it every 15 s from a single server, or every 2 s if it has other work to expect', async () => {
+  it('hears of it every 5 s from a single server, or every 2 s if it has other work to expect', async () => {
     await using test = await alone.open()
     await using other = await alone.open()
-    expect(await whatIdleWorkersAsk(test, other.js)).toEqual(new Set([15]))
+    expect(await whatIdleWorkersAsk(test, other.js)).toEqual(new Set([5]))
     for (const key of ['n.a', 'n.b', 'n.c']) await test.queue.enqueue(FN, key)
     const asked = await heartbeats(other.js)
     const world = new World()

@@ -7,7 +7,7 @@ import { operators } from './functions.ts'
 import { openPlace } from './place.ts'
 import { type ApiServer, calm, edited, failures, idle, measuredFor, restarted, type Scene, upgraded } from './scenes.ts'
 import { SIDES, type Side, startFleet } from './sides.ts'
-import { type Result, tableOf } from './table.ts'
+import { type Result, sharesOf, tableOf } from './table.ts'
 
 /**
  * `npm run bench fleet`: many operators on controller-runtime, each with two processes and leader election, beside the same
@@ -24,7 +24,7 @@ const options = parseArgs({
     operators: { type: 'string', default: '30' },
     objects: { type: 'string', default: '100' },
     others: { type: 'string', default: '5000' },
-    seconds: { type: 'string', default: '60' },
+    seconds: { type: 'string', default: '40' },
     only: { type: 'string', default: NAMES.join(',') },
     sides: { type: 'string', default: SIDES.join(',') },
     results: { type: 'string' },
@@ -43,7 +43,9 @@ for (let round = 1; round <= rounds; round++) {
     await oneSide(side, (what) => void process.stderr.write(`round ${round}: ${side}: ${what}\n`))
 }
 const shownAs = `${fleetOf.length} operators with ${objects} objects each, beside ${others} pods of others`
-console.log(`${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}, ${shownAs}\n\n${tableOf(results.all)}`)
+console.log(
+  `${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}, ${shownAs}\n\n${tableOf(results.all)}\n${sharesOf(results.all)}`,
+)
 process.exit(0)
 
 async function oneSide(side: Side, say: (what: string) => void): Promise<void> {

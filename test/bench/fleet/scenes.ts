@@ -27,10 +27,13 @@ const PER_SECOND = 20
 /** Longer than any lease of both sides. */
 const LONGEST_MS = 60_000
 /** Edits go on for so long after a failure. */
-const FAILURE_SECONDS = 20
-const UPGRADE_SECONDS = 25
-const RESTART_SECONDS = 45
-const CALM_SHARE = 0.15
+const FAILURE_SECONDS = 10
+const UPGRADE_SECONDS = 20
+const RESTART_SECONDS = 30
+/** Of a core. A fleet is calm when it uses so little, or when it uses at most MAY_BE_CALM_SHARE and no longer less and less. */
+const CALM_SHARE = 0.1
+const MAY_BE_CALM_SHARE = 0.4
+const FALLING = 0.85
 const LOOK_MS = 2000
 const LONGEST_CALM_MS = 90_000
 
@@ -51,7 +54,7 @@ export async function measuredFor(seconds: number, pids: () => number[], apiServ
   }
 }
 
-/** Measures the fleet, and says which share each kind of its processes has. */
+/** Measures the fleet, and the share of each kind of its processes. */
 async function fleetFor({ fleet, apiServer, seconds, say }: Scene): Promise<Figures> {
   const before = fleet.members.map((one) => cpuMsOf(one.pid()))
   const figures = await measuredFor(seconds, () => pidsOf(fleet), apiServer)
@@ -61,8 +64,11 @@ async function fleetFor({ fleet, apiServer, seconds, say }: Scene): Promise<Figu
     const used = (cpuMsOf(one.pid()) - (before[index] ?? 0)) / (10 * seconds)
     shares.set(one.title, { processes: processes + 1, cpu: cpu + used, memory: memory + residentMiBOf(one.pid()) })
   }
-  for (const [title, { processes, cpu, memory }] of shares)
+  for (const [title, { processes, cpu, memory }] of shares) {
     say(`${processes} × ${title}: ${cpu.toFixed(1)} % of a core, ${memory.toFixed(0)} MiB`)
+    figures[`cpu of ${processes} × ${title}`] = cpu
+    figures[`memory of ${processes} × ${title}`] = memory
+  }
   return figures
 }
 
@@ -73,10 +79,13 @@ const memoryOf = (pids: readonly number[]): number => pids.reduce((sum, pid) => 
 /** Resolves when the fleet has nothing to do any more. */
 export async function calm({ fleet }: Pick<Scene, 'fleet'>): Promise<void> {
   const end = performance.now() + LONGEST_CALM_MS
-  for (let quiet = 0; quiet < 2 && performance.now() < end; ) {
+  for (let quiet = 0, last = Number.POSITIVE_INFINITY; quiet < 2 && performance.now() < end; ) {
     const before = cpuOf(pidsOf(fleet))
     await sleep(LOOK_MS)
-    quiet = cpuOf(pidsOf(fleet)) - before <= CALM_SHARE * LOOK_MS ? quiet + 1 : 0
+    const used = cpuOf(pidsOf(fleet)) - before
+    const isSteady = used <= MAY_BE_CALM_SHARE * LOOK_MS && used >= FALLING * last
+    quiet = isSteady || used <= CALM_SHARE * LOOK_MS ? quiet + 1 : 0
+    last = used
   }
 }
 

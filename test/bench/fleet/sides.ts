@@ -22,6 +22,15 @@ const PLATFORMS = {
 } as const
 type Platform = keyof typeof PLATFORMS
 
+/**
+ * As in the pods of deploy/: Node.js gives a heap half of the memory limit of its container, and the image starts it with this
+ * young generation.
+ */
+const heapIn = (command: string): string =>
+  `--max-old-space-size=${command === 'bridge' ? 256 : 512} --max-semi-space-size=4`
+/** As in deploy/fairlead-ha and deploy/nats. */
+const SYNC_INTERVAL = { 3: 'always', 1: '1s' } as const
+
 export const SIDES = ['controller-runtime', ...(Object.keys(PLATFORMS) as Platform[])] as const
 export type Side = (typeof SIDES)[number]
 
@@ -139,7 +148,7 @@ async function operatorsOf({ kube, kubeconfig, operators }: Place, about: Operat
 
 async function platformOf({ kubeconfig, module, onStart }: Place, about: Operator, side: Platform): Promise<Fleet> {
   const { commands, servers } = PLATFORMS[side]
-  const nats = await startTestNats({ replicas: servers })
+  const nats = await startTestNats({ replicas: servers, syncInterval: SYNC_INTERVAL[servers] })
   let revision = 1
   const run =
     (command: string, ...args: string[]) =>
@@ -150,6 +159,7 @@ async function platformOf({ kubeconfig, module, onStart }: Place, about: Operato
         FAIRLEAD_REPLICAS: String(servers),
         FAIRLEAD_REVISION: String(revision),
         LOG_LEVEL: 'info',
+        NODE_OPTIONS: heapIn(command),
       })
       onStart?.(started)
       return started

@@ -56,6 +56,27 @@ export function tableOf(results: readonly Result[]): string {
     return String(all.reduce((sum, one) => sum + one, 0))
   })
   rows.push(['edits that nothing has followed', ...lost, ...others.map(() => ''), '0'])
+  return markdown(head, rows)
+}
+
+const CPU_OF = 'cpu of '
+
+/** Markdown: what each kind of processes uses. */
+export function sharesOf(results: readonly Result[]): string {
+  const rows = SIDES.flatMap((side) => {
+    const names = results.flatMap((one) => (one.side === side ? Object.keys(one.figures) : []))
+    const kinds = [...new Set(names)].flatMap((name) => (name.startsWith(CPU_OF) ? name.slice(CPU_OF.length) : []))
+    return kinds.map((kind) => {
+      const of = (scene: string, figure: string) =>
+        shown(median(figuresOf(results, side, scene, `${figure} of ${kind}`)))
+      const both = (figure: string) => `${of('idle', figure)} / ${of('edited', figure)}`
+      return [side, kind, both('cpu'), both('memory')]
+    })
+  })
+  return markdown(['', 'processes', 'CPU, idle / at 20 edits a second, % of a core', 'the same: memory, MiB'], rows)
+}
+
+function markdown(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |\n`
   return [head, head.map(() => '---'), ...rows].map(line).join('')
 }
