@@ -222,6 +222,7 @@ function walk(fitted: readonly Fitted[], way: 'up' | 'down', body: Body): Made {
       const other = made[way](value, target)
       if (other === undefined) continue
       const text = `what ${title} returns`
+      if (kind === 'wrapped' && !fits(other, target)) continue
       if (kind !== 'moved' && !fits(other, target)) throw new TypeError(`${text} is no ${target.type}`)
       rest = withValue(rest, isUp ? to : from, plain(other, text))
     } catch (error) {

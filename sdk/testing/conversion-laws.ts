@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util'
 import { isRecord, type KubeObject } from '#contracts'
 import { type Resource, type ResourceVersion, z } from '#sdk'
 import { changesBetween, LawBroken } from './broken.ts'
@@ -127,7 +126,7 @@ const LAWS: Record<string, (pair: Pair) => void> = {
   'an object gives the same at any time, in any order': (pair) => pair.demandPure(),
 
   'an edit wins and changes nothing else, also by a client that drops annotations': (pair) =>
-    pair.demand(false, ({ side, object, values }) => (side === 'old' ? undefined : pair.edited(object, values))),
+    pair.demand(false, ({ side, object, values }) => (side === 'old' ? undefined : pair.edited(object, values()))),
 }
 
 interface Case {
@@ -135,7 +134,8 @@ interface Case {
   from: ResourceVersion
   to: ResourceVersion
   object: KubeObject
-  values: Values
+  /** The same ones at each call. */
+  values: () => Values
 }
 
 interface Found {
@@ -206,53 +206,63 @@ class Pair {
     const { object: there } = this.convert(object, to.version)
     const back = there && this.convert(withoutAnnotations(there), from.version).object
     if (back === undefined) return []
-    const left = [...leavesOf(bodyOf(back))].map(([path, value]) => `${path} ${JSON.stringify(value)}`)
-    const found: string[] = []
-    for (const [path, value] of leavesOf(bodyOf(object))) {
-      const index = left.indexOf(`${path} ${JSON.stringify(value)}`)
-      if (index >= 0) left.splice(index, 1)
-      else if (side === 'old' || hasField(to.schema, path)) found.push(path)
-    }
+    const found = missing(object, back).filter((path) => side === 'old' || hasField(to.schema, path))
     return found.filter(
       (path) => !this.#kept.some((one) => path === one || path.startsWith(`${one}.`) || path.startsWith(`${one}[`)),
     )
   }
 
+  /** One edit of the served version, by a client that keeps annotations and by one that drops them. */
   edited(object: KubeObject, values: Values): Found | undefined {
     const { old, stored } = this.#versions
     const { object: shown } = this.convert(object, old.version)
-    const fields = shown === undefined ? [] : [...leavesOf(bodyOf(shown))].filter(([path]) => !path.includes('[]'))
-    const [path] = values.pick(fields) ?? []
-    const schema = path === undefined ? undefined : schemaAt(old.schema, path)
-    if (shown === undefined || path === undefined || schema === undefined) return undefined
-    const value = values.admitted(schema, path)
-    const edit = { ...shown, ...(withValue(bodyOf(shown), path.slice(1).split('.'), value) as Body) }
-    const plain = [shown, edit].map((one) => this.convert(withoutAnnotations(one), stored.version).object)
-    const concerned = plain.some((one) => one === undefined) ? undefined : changedPaths(plain[0], plain[1])
-    for (const [one, before] of [[edit], [withoutAnnotations(edit), shown]] as const) {
-      const { object: written } = this.convert(one, stored.version, before)
+    const body = shown && bodyOf(shown)
+    const root = body && values.pick(Object.keys(body))
+    if (shown === undefined || body === undefined || root === undefined) return undefined
+    const edit = { ...body, [root]: values.edited(body[root], schemaAt(old.schema, `.${root}`) ?? {}, `.${root}`) }
+    if (faultOf(old, edit) !== undefined) return undefined
+    const edited = { ...shown, ...edit }
+    const [before, after] = [shown, edited].map((one) => this.convert(withoutAnnotations(one), stored.version).object)
+    for (const [one, last] of [[edited], [withoutAnnotations(edited), shown]] as const) {
+      const { object: written } = this.convert(one, stored.version, last)
       const { object: read } = written === undefined ? {} : this.convert(written, old.version)
-      if (written === undefined || read === undefined || concerned === undefined) return undefined
-      const lines = changesBetween(bodyOf(edit), bodyOf(read))
-      if (lines.length > 0) return { what: `an edit of ${old.version} ${path} is not what is read`, path, lines }
-      const other = changedPaths(object, written).find(
-        (changed) => !concerned.some((near) => near.startsWith(changed) || changed.startsWith(near)),
-      )
+      if (before === undefined || after === undefined || written === undefined || read === undefined) return undefined
+      const lines = changesBetween(body, edit)
+      if (changesBetween(edit, bodyOf(read)).length > 0)
+        return { what: `an edit of ${old.version} is not what is read: ${lines.join(', ')}`, path: root }
+      const [gone, come] = [missing(before, after), missing(after, before)]
+      const isConcerned = (path: string): boolean => [...gone, ...come].some((near) => this.#isNear(path, near, gone))
+      const other = [...missing(object, written), ...missing(written, object)].find((path) => !isConcerned(path))
       if (other !== undefined)
-        return {
-          what: `an edit of ${old.version} ${path} changes ${stored.version} ${other}`,
-          path: `${path} ${other}`,
-        }
+        return { what: `an edit of ${old.version} changes ${stored.version} ${other}`, path: other, lines }
     }
     return undefined
+  }
+
+  /**
+   * Whether a field may change with another one: in a list without keys an edited element is a new one. In a list with
+   * keys an element has to be gone.
+   */
+  #isNear(path: string, edit: string, gone: readonly string[]): boolean {
+    if (path === edit || edit.startsWith(`${path}[]`)) return true
+    return [...edit.matchAll(/\[\]/g)].some(({ index }) => {
+      const list = edit.slice(0, index)
+      const keys = schemaAt(this.#versions.stored.schema, list)?.['x-kubernetes-list-map-keys'] as string[] | undefined
+      return path.startsWith(`${list}[]`) && (keys?.some((key) => gone.includes(`${list}[].${key}`)) ?? true)
+    })
   }
 
   *#cases(isBroken: boolean): Generator<Case> {
     const { seed = 1, runs = 300, examples = [] } = this.#case
     for (const side of ['old', 'stored'] as const) {
       const [from, to] = this.#sides(side)
-      const values = new Values(seed, examples.map(bodyOf))
-      const one = (body: Body): Case => ({ side, from, to, object: this.#object(from, body), values })
+      const known = examples.map(bodyOf)
+      const values = new Values(seed, known)
+      let index = 0
+      const one = (body: Body): Case => {
+        const own = seed + index++
+        return { side, from, to, object: this.#object(from, body), values: () => new Values(own, known) }
+      }
       for (const example of examples) if (example.apiVersion.endsWith(`/${from.version}`)) yield one(bodyOf(example))
       let valid = 0
       let fault = ''
@@ -364,23 +374,14 @@ function skeleton(value: unknown): unknown {
 
 const isEmptyList = (value: unknown): boolean => Array.isArray(value) && value.length === 0
 
-/** The paths at which two objects differ. */
-function changedPaths(one: KubeObject | undefined, other: KubeObject | undefined): string[] {
-  const found: string[] = []
-  const compare = (before: unknown, after: unknown, path: string): void => {
-    if (isDeepStrictEqual(before, after)) return
-    if (isRecord(before) && isRecord(after)) {
-      for (const name of new Set([...Object.keys(before), ...Object.keys(after)]))
-        compare(before[name], after[name], `${path}.${name}`)
-    } else found.push(path)
-  }
-  compare(one && bodyOf(one), other && bodyOf(other), '')
-  return found
-}
-
-function withValue(at: unknown, [name, ...rest]: readonly string[], value: unknown): unknown {
-  if (name === undefined) return value
-  return isRecord(at) ? { ...at, [name]: withValue(at[name], rest, value) } : at
+/** The paths of the values that the first object has, and the second one has not, or less often. */
+function missing(one: KubeObject, other: KubeObject): string[] {
+  const left = [...leavesOf(bodyOf(other))].map(([path, value]) => `${path} ${JSON.stringify(value)}`)
+  return [...leavesOf(bodyOf(one))].flatMap(([path, value]) => {
+    const index = left.indexOf(`${path} ${JSON.stringify(value)}`)
+    if (index >= 0) left.splice(index, 1)
+    return index >= 0 ? [] : [path]
+  })
 }
 
 /** Each value with one field or element less. */

@@ -101,6 +101,31 @@ export class Values {
     return Object.fromEntries(left.map(([name, field]) => [name, this.broken(field, likelihood)]))
   }
 
+  /** Returns a copy with one edit: a field is set, changed or left out, an element of a list comes, goes or moves. */
+  edited(value: unknown, schema: Schema, path = ''): unknown {
+    if (Array.isArray(value) && schema.items !== undefined) return this.#editedList(value, schema, schema.items, path)
+    const { properties: fields = {}, required = [] } = schema
+    const name = this.pick(Object.keys(fields))
+    const field = name === undefined ? undefined : fields[name]
+    if (name === undefined || field === undefined || !isRecord(value)) return this.admitted(schema, path)
+    const { [name]: before, ...others } = value
+    if (before !== undefined && !required.includes(name) && this.#chance(0.2)) return others
+    const at = `${path}.${name}`
+    const after = before === undefined ? this.admitted(field, at) : this.edited(before, field, at)
+    return after === undefined ? value : { ...value, [name]: after }
+  }
+
+  #editedList(list: unknown[], schema: Schema, items: Schema, path: string): unknown[] {
+    const at = Math.floor(this.#next() * (list.length + 1))
+    const to = Math.floor(this.#next() * (list.length + 1))
+    const [item] = list.slice(at)
+    const kind = item === undefined ? 'add' : this.pick(['add', 'change', 'move', 'remove'])
+    if (kind === 'remove') return list.toSpliced(at, 1)
+    if (kind === 'move') return list.toSpliced(at, 1).toSpliced(to, 0, item)
+    const made = kind === 'change' ? this.edited(item, items, `${path}[]`) : this.admitted(items, `${path}[]`)
+    return made === undefined ? list : this.#unique(list.toSpliced(at, kind === 'change' ? 1 : 0, made), schema)
+  }
+
   /** Returns one of the list. */
   pick<T>(list: readonly T[]): T | undefined {
     return list[Math.floor(this.#next() * list.length)]
@@ -134,16 +159,20 @@ export class Values {
 
   #array(schema: Schema, path: string): unknown {
     const items: unknown[] = []
-    const keys = schema['x-kubernetes-list-map-keys'] as string[] | undefined
     const length = this.#count(schema)
     for (let index = 0; index < length; index++) {
       const item = this.admitted(schema.items ?? {}, `${path}[]`)
-      const idOf = (one: unknown): string =>
-        JSON.stringify(keys === undefined ? one : keys.map((key) => (one as Record<string, unknown>)[key]))
-      const isUnique = keys !== undefined || schema['x-kubernetes-list-type'] === 'set'
-      if (item !== undefined && !(isUnique && items.some((one) => idOf(one) === idOf(item)))) items.push(item)
+      if (item !== undefined) items.push(item)
     }
-    return items
+    return this.#unique(items, schema)
+  }
+
+  /** Leaves out the elements that a set or a list with keys may not have. */
+  #unique(list: unknown[], schema: Schema): unknown[] {
+    const keys = schema['x-kubernetes-list-map-keys'] as string[] | undefined
+    if (keys === undefined && schema['x-kubernetes-list-type'] !== 'set') return list
+    const idOf = (one: unknown): string => JSON.stringify(isRecord(one) && keys ? keys.map((key) => one[key]) : one)
+    return [...new Map(list.toReversed().map((one) => [idOf(one), one])).values()].reverse()
   }
 
   #count({ minItems = 0, maxItems = MOST_ITEMS }: Record<string, unknown>): number {

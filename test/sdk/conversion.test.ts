@@ -427,6 +427,13 @@ describe('a conversion that fails', () => {
     },
   )
 
+  it('does not fail for an element that a step cannot show', () => {
+    const object = page('v1', { spec: { ports: ['x', 80] } })
+    const there = Page.convert(object, 'v1beta1')
+    expect(bodyOf(there)).toEqual({ spec: {} })
+    expect(Page.convert(there, 'v1')).toEqual(object)
+  })
+
   it('does not store a number that it could not read again', () => {
     const Scaled = resource({
       ...names,

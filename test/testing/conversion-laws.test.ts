@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { mapped, moved, type Resource, resource, scaled, z } from '#sdk'
+import { mapped, moved, type Resource, resource, scaled, wrapped, z } from '#sdk'
 import { conversionLawsOf } from '#testing'
+import { Values } from '../../sdk/testing/values.ts'
 
 const names = { group: 'example.com', version: 'v1', kind: 'Page', plural: 'pages' } as const
 const status = z.object({ ready: z.int32() })
@@ -13,6 +14,8 @@ const spec = z.object({
     .max(3)
     .optional(),
 })
+const byName = { 'x-kubernetes-list-type': 'map', 'x-kubernetes-list-map-keys': ['name'] }
+const mounts = z.array(z.object({ name: z.string(), mode: z.string().optional() }))
 const old = z.object({
   url: z.string(),
   replicas: z.int32().min(1).max(9).optional(),
@@ -82,8 +85,50 @@ describe('the laws of a conversion', () => {
         ],
       }),
     ],
+    [
+      'a version that shows less: objects, elements and fields of elements',
+      resource({
+        ...names,
+        spec: z.object({
+          http: z.object({ url: z.string().optional(), tls: z.string().optional() }).optional(),
+          ports: z.array(z.int32()).optional(),
+          list: z.array(z.object({ port: z.int32(), name: z.string().optional() })).optional(),
+          mounts: mounts.meta(byName).optional(),
+        }),
+        status,
+        served: [
+          {
+            version: 'v1beta1',
+            spec: z.object({
+              url: z.string().optional(),
+              port: z.int32().optional(),
+              list: z.array(z.object({ port: z.int32() })).optional(),
+              mounts: z
+                .array(z.object({ name: z.string() }))
+                .meta(byName)
+                .optional(),
+            }),
+            convert: [moved('.spec.url', '.spec.http.url'), wrapped('.spec.port', '.spec.ports')],
+          },
+        ],
+      }),
+    ],
   ])('hold for %s', async (_, page) => {
     expect(await broken(page)).toEqual({})
+  })
+
+  it('edit as clients do: a field comes, changes or goes, an element comes, changes, moves or goes', () => {
+    const schema = {
+      type: 'object',
+      properties: { a: { type: 'boolean' }, list: { type: 'array', items: { type: 'boolean' } } },
+    } as const
+    const editsOf = (value: object) =>
+      new Set(Array.from({ length: 200 }, (_, seed) => JSON.stringify(new Values(seed).edited(value, schema))))
+    expect(editsOf({ a: true })).toEqual(
+      new Set(['{}', '{"a":false}', '{"a":true}', ...[...editsOf({ a: true })].filter((one) => one.includes('list'))]),
+    )
+    for (const list of ['[true,false,false]', '[false]', '[true]', '[false,true]', '[false,false]', '[true,true]'])
+      expect(editsOf({ a: true, list: [true, false] })).toContain(`{"a":true,"list":${list}}`)
   })
 
   const lost = 'v1beta1: a field that both versions could hold is not lost'
