@@ -1,7 +1,16 @@
 import type { KubeObject } from '#contracts'
 import { RefusedError } from '#reconcile'
-import { type AdmittedWrite, isResource, type Reconciler } from '#sdk'
+import { type AdmittedWrite, isResource, type Kind, type Reconciler } from '#sdk'
 import { isOfKind } from './given.ts'
+
+/** Writes of this kind that the cluster refuses, as by a missing right or a quota. */
+export interface RefusedKind {
+  kind: Kind<unknown>
+  reason: string
+  name: string | undefined
+  /** Refused is only what would be one more than so many objects. */
+  most?: number
+}
 
 /** A write; without `groups`, policies do not check it. */
 type Write = Pick<AdmittedWrite, 'object' | 'old'> & { groups?: readonly string[] | undefined }

@@ -60,7 +60,7 @@ export class FoundAnywhere extends LawBroken {
   }
 }
 
-/** The function asks for a change for ever. The differences are those of two of its decisions. */
+/** A simulation never becomes idle. The lines say who goes on, and with which values. */
 export class NeverIdle extends FoundAnywhere {
   override readonly name = 'NeverIdle'
 }
@@ -97,18 +97,30 @@ function frameOf({ stack = '' }: Error): string[] {
 
 /** Returns the differences between two objects, one a line: with `+` what only the second has, with `-` the first. */
 export const changesBetween = (before: unknown, after: unknown): string[] =>
-  [...between(before, after, '')].map((line) => (line.length > LONGEST_LINE ? `${line.slice(0, LONGEST_LINE)}…` : line))
+  [...fieldsBetween(before, after)].map(({ path, before: old, after: young }) => {
+    if (old === undefined) return cut(`+ ${path}: ${JSON.stringify(young)}`)
+    if (young === undefined) return cut(`- ${path}: ${JSON.stringify(old)}`)
+    return cut(`~ ${path}: ${JSON.stringify(old)} → ${JSON.stringify(young)}`)
+  })
 
-function* between(before: unknown, after: unknown, path: string): Generator<string> {
+export const cut = (line: string): string => (line.length > LONGEST_LINE ? `${line.slice(0, LONGEST_LINE)}…` : line)
+
+interface ChangedField {
+  path: string
+  /** Undefined: it is not there. */
+  before: unknown
+  after: unknown
+}
+
+/** Yields the smallest fields in which two values differ. */
+export function* fieldsBetween(before: unknown, after: unknown, path = ''): Generator<ChangedField> {
   if (isDeepStrictEqual(before, after)) return
   const isDeep = [before, after].every(isRecord) || [before, after].every(Array.isArray)
   if (isDeep) {
     const [old, young] = [before, after] as [Record<string, unknown>, Record<string, unknown>]
     const names = new Set([...Object.keys(old), ...Object.keys(young)])
-    for (const name of names) yield* between(old[name], young[name], path + step(name, Array.isArray(before)))
-  } else if (before === undefined) yield `+ ${path}: ${JSON.stringify(after)}`
-  else if (after === undefined) yield `- ${path}: ${JSON.stringify(before)}`
-  else yield `~ ${path}: ${JSON.stringify(before)} → ${JSON.stringify(after)}`
+    for (const name of names) yield* fieldsBetween(old[name], young[name], path + step(name, Array.isArray(before)))
+  } else yield { path, before, after }
 }
 
 const step = (name: string, isIndex: boolean): string => {

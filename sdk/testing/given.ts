@@ -238,6 +238,13 @@ function byKind<Declared extends ResourceRef & { kind: string }>(
 export const isOfKind = ({ kind, apiVersion }: KubeObject, wanted: ResourceRef & { kind: string }): boolean =>
   kind === wanted.kind && apiVersion === apiVersionOf(wanted)
 
+/** Those of a kind, and of this name if one is given. Throws an Error if none has the name. */
+export function ofName(objects: readonly KubeObject[], kind: Kind<unknown>, name: string | undefined): KubeObject[] {
+  const found = objects.filter((one) => isOfKind(one, kind) && (name ?? one.metadata.name) === one.metadata.name)
+  if (name !== undefined && found.length === 0) throw new Error(`there is no ${kind.kind} ${name}`)
+  return found
+}
+
 /**
  * Whether the object counts as created by the reconciler. Without field managers, this is an object with a controller
  * reference and without the mark of another creator.
@@ -290,6 +297,19 @@ interface Prepared {
 }
 
 const known = new WeakMap<Reconciler, Prepared>()
+
+/** Returns a reconciler that differs in its function alone: it returns this outcome each time. */
+export function thatAlwaysReturns<For extends Kind<unknown>>(
+  reconciler: Reconciler<For>,
+  outcome: Outcome,
+): Reconciler<For> {
+  const constant = { ...reconciler }
+  known.set(constant, {
+    ...prepared(reconciler),
+    invoke: async () => structuredClone(outcome),
+  })
+  return constant
+}
 
 /** Prepares a reconciler once, as a dispatcher does: building its schemas takes longer than a decision. */
 export function prepared(reconciler: Reconciler): Prepared {

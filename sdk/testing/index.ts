@@ -1,5 +1,12 @@
 export { type AdmissionCase, admissionLawsOf } from './admission-laws.ts'
-export { deploymentsRun, type JobOptions, jobsRun, othersSet, type RunOptions, statefulSetsRun } from './controllers.ts'
+export {
+  deploymentsRun,
+  type JobOptions,
+  jobsRun,
+  othersSet,
+  type RunOptions,
+  statefulSetsRun,
+} from './controllers.ts'
 export { type ConversionCase, conversionLawsOf } from './conversion-laws.ts'
 export type { ExternalModel } from './external.ts'
 export { type Given, given, outcomeOf, ownedBy } from './given.ts'

@@ -31,6 +31,8 @@ export class Memory {
   beforeChange: () => void = () => {}
   /** Called before each write with the object before it. Returns what is stored. It may throw. */
   admit: (object: KubeObject, old?: KubeObject) => KubeObject = (object) => object
+  /** Called after each change. */
+  changed: (before: KubeObject | undefined, after: KubeObject | undefined) => void = () => {}
   readonly #objects = new Map<string, KubeObject>()
   readonly #wanted = new Map<string, KubeObject>()
   readonly #births = new Map<string, number>()
@@ -225,13 +227,16 @@ export class Memory {
 
   #store(object: KubeObject): KubeObject {
     const stored = { ...object, metadata: { ...object.metadata, resourceVersion: `${++this.#version}` } }
+    const before = this.find(object)
     this.#objects.set(nameOf(object), stored)
+    this.changed(before, stored)
     return stored
   }
 
   #remove(object: KubeObject): void {
     this.#objects.delete(nameOf(object))
     this.#version++
+    this.changed(object, undefined)
     this.collectGarbage()
   }
 

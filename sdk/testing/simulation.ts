@@ -9,12 +9,31 @@ import {
 import { dueDate } from '#queue/terms'
 import { EffectError, NoOpWrites, RefusedError, UnsettledError } from '#reconcile'
 import type { AdmittedWrite, Kind, Reconciler } from '#sdk'
-import { admitted } from './admitted.ts'
-import { changesBetween, NeverIdle, TWO_CALLS, TWO_CALLS_DIFFER } from './broken.ts'
+import { admitted, type RefusedKind } from './admitted.ts'
+import type { NeverIdle } from './broken.ts'
 import { type ExternalModel, type SimulatedExternal, simulatedExternal } from './external.ts'
-import { decided, decidedTwice, invokeOf, isOfKind, type StoredBy, timeOf } from './given.ts'
+import { isOfKind, ofName, type StoredBy, timeOf } from './given.ts'
 import { type Identity, Memory } from './memory.ts'
+import { Loop, neverIdle, theirChange } from './never-idle.ts'
 import { reconcileOnce, type SimulatedRun, type SimulatedWrite } from './simulated-run.ts'
+
+/**
+ * A part of the cluster of a simulation, such as `deploymentsRun`: changes what another controller would change. It
+ * returns the time of its next change, if that comes by time alone.
+ *
+ * @example
+ * import { Job } from 'fairlead'
+ * import { type Controller, simulate } from 'fairlead/testing'
+ * import { Website, website } from './website.ts'
+ * const jobsStart: Controller = (world) => world.patch(Job, { status: { active: 1 } })
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const world = simulate(website, { objects: [object], cluster: [jobsStart] })
+ * world.list(Job) // => []
+ */
+export type Controller<For extends Kind<unknown> = Kind<unknown>, State = unknown> = {
+  // A method, so that a part for every kind of object fits a simulation of one.
+  play(world: Simulation<For, State>): unknown
+}['play']
 
 /**
  * The options of `simulate()`. `now` defaults to 2030-01-01T00:00:00Z.
@@ -43,34 +62,12 @@ export interface SimulationOptions<For extends Kind<unknown> = Kind<unknown>, St
   external?: ExternalModel<For, State>
 }
 
-/**
- * A part of the cluster of a simulation, such as `deploymentsRun`: changes what another controller would change. It
- * returns the time of its next change, if that comes by time alone.
- *
- * @example
- * import { Job } from 'fairlead'
- * import { type Controller, simulate } from 'fairlead/testing'
- * import { Website, website } from './website.ts'
- * const jobsStart: Controller = (world) => world.patch(Job, { status: { active: 1 } })
- * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
- * const world = simulate(website, { objects: [object], cluster: [jobsStart] })
- * world.list(Job) // => []
- */
-export type Controller<For extends Kind<unknown> = Kind<unknown>, State = unknown> = {
-  // A method, so that a part for every kind of object fits a simulation of one.
-  play(world: Simulation<For, State>): unknown
-}['play']
-
-interface RefusedKind {
-  kind: Kind<unknown>
-  reason: string
-  name: string | undefined
-  /** Refused is only what would be one more than so many objects. */
-  most?: number
-}
-
 /** The limit of runs at one moment, after which the function counts as never idle. */
 const MAX_RUNS = 20
+/** The limit of further runs that find out why. */
+const MAX_TRACED = 200
+/** Reasons of a TerminalError that only a mistake in the function has. */
+const MISTAKES = ['InvalidOutcome', 'UndeclaredKind']
 /** Failures that are results of the function or answers of the cluster: the object shows them. */
 const MEANT = [TerminalError, RetryAfterError, RefusedError, EffectError]
 /** The limit of consecutive changes by the rest of the cluster. */
@@ -219,7 +216,7 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
    * all objects of the kind.
    */
   patch(kind: Kind<unknown>, patch: object, name?: string): void {
-    for (const object of this.#named(kind, name)) this.memory.patch(object, patch)
+    for (const object of ofName(this.memory.all(), kind, name)) this.memory.patch(object, patch)
     this.#playCluster()
   }
 
@@ -236,7 +233,7 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
 
   /** Deletes objects. Without a kind: the reconciled object. Without a name: all objects of the kind. */
   delete(kind?: Kind<unknown>, name?: string): void {
-    for (const object of kind === undefined ? [this.#primary] : this.#named(kind, name)) {
+    for (const object of kind === undefined ? [this.#primary] : ofName(this.memory.all(), kind, name)) {
       const old = this.memory.find(object)
       if (old !== undefined) this.#asUser(() => this.#admitted({ old }))
       this.memory.delete(object)
@@ -282,40 +279,45 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
 
   /**
    * Runs until no run is due at this time. Rejects with the errors of the function, except those with a consequence of
-   * their own: a TerminalError, a RetryAfterError, a refused write. If the function asks for changes for ever, the error
-   * has the fields in which two of its decisions differ.
+   * their own: a TerminalError, a RetryAfterError, a refused write. An outcome that is not valid is no such error. If it
+   * never becomes idle, the error says who goes on, the function or the cluster, and with which fields.
    */
   async runUntilIdle(): Promise<void> {
-    const { name } = this.#reconciler
     this.beforeRuns()
-    for (let [runs, steps] = [0, 0]; runs < MAX_RUNS; ) {
-      const before = this.writes.length + this.effects.length
-      await this.run()
-      if (this.failure instanceof UnsettledError)
-        throw await this.#neverIdle('its last two decisions differ', this.failure)
+    for (let [runs, steps] = [0, 0]; runs < MAX_RUNS && steps <= MAX_STEPS; ) {
+      const left = await this.#runOnce()
+      if (this.failure instanceof UnsettledError) throw await this.#neverIdle(this.failure)
       if (this.failure !== undefined && !this.#isMeant) throw this.failure
-      const isStep = this.#playCluster()
-      const isDue = this.timer !== undefined && this.timer <= this.now
-      if (this.writes.length + this.effects.length === before && !isDue && !isStep) return
-      if (!isStep) runs++
-      else if (++steps > MAX_STEPS)
-        throw new Error(`the cluster never becomes idle: it changes something after each of ${MAX_STEPS} runs`)
+      if (left === 'nothing') return
+      if (left === 'a step') steps++
+      else runs++
     }
-    throw await this.#neverIdle(
-      `${name} never becomes idle: after ${MAX_RUNS} runs at one moment it writes, or wants to run, again`,
-    )
+    throw await this.#neverIdle()
   }
 
-  /** Returns the error of a function that asks for changes for ever, with the fields in which its decisions differ. */
-  async #neverIdle(headline: string, because?: Error): Promise<NeverIdle> {
-    const invoke = invokeOf(this.#reconciler)
-    const [input, last] = this.inputs.slice(-2)
-    if (input === undefined || last === undefined) return new NeverIdle(headline, { because })
-    const [first, second] = await decidedTwice(invoke, last)
-    const ownLines = changesBetween(first, second)
-    if (ownLines.length > 0) return new NeverIdle(TWO_CALLS_DIFFER, { lines: ownLines, sides: TWO_CALLS })
-    const lines = changesBetween(await decided(invoke, input), first)
-    return new NeverIdle(headline, { lines, sides: ['last decision but one', 'last decision'], because })
+  /** Makes one run. Returns why there may be another one at this time. */
+  async #runOnce(): Promise<'nothing' | 'a step' | 'a run'> {
+    const before = this.writes.length + this.effects.length
+    await this.run()
+    if (this.#playCluster()) return 'a step'
+    const isDue = this.timer !== undefined && this.timer <= this.now
+    return this.writes.length + this.effects.length === before && !isDue ? 'nothing' : 'a run'
+  }
+
+  #neverIdle(within?: UnsettledError): Promise<NeverIdle> {
+    const { inputs, failure, now, timer, writes, effects } = this
+    const seen = { inputs, within, failure, now, timer, writes, effects }
+    return neverIdle(this.#reconciler, seen, (reconciler) => this.#traced(reconciler))
+  }
+
+  /** Returns what further runs change. This simulation stays as it is. */
+  async #traced(reconciler: Reconciler<For>): Promise<Loop> {
+    const world = new Simulation(reconciler, this.#options, this)
+    const loop = new Loop(this.object)
+    world.memory.changed = (before, after) => loop.note(world.#isPlaying ? 'cluster' : 'function', before, after)
+    for (let runs = 0; runs < MAX_TRACED && !loop.isSeen && !loop.hasEnded; runs++)
+      loop.hasEnded = (await world.#runOnce()) === 'nothing'
+    return loop
   }
 
   /** Advances the clock without runs, so the next run is late. */
@@ -377,7 +379,8 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     this.#ranAt = this.now
     const { finish, failure } = await reconcileOnce(this.#simulatedRun(isDry)).finally(() => (this.isRunning = false))
     this.failure = failure
-    this.#isMeant = MEANT.some((meant) => failure instanceof meant)
+    const isMistake = failure instanceof TerminalError && MISTAKES.includes(failure.reason)
+    this.#isMeant = !isMistake && MEANT.some((meant) => failure instanceof meant)
     this.#attempt = finish.kind === 'error' || finish.kind === 'terminal' ? this.#attempt + 1 : 0
     if (finish.kind === 'requeue') this.timer = dueDate(finish.at, this.now)
     if (finish.kind === 'error') this.timer = dueDate(finish.retryAt, this.now)
@@ -446,17 +449,23 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     const parts: readonly Controller<For, State>[] = typeof cluster === 'function' ? [cluster] : cluster
     if (this.#isPlaying || this.isAlone || parts.length === 0) return false
     this.#isPlaying = true
-    const { version } = this.memory
+    const { version, changed } = this.memory
+    const loop = new Loop(this.object)
     try {
       for (let reactions = 0; reactions < MAX_REACTIONS; reactions++) {
         const before = this.memory.version
+        // The error shows the last ones.
+        if (reactions === MAX_REACTIONS - 4) this.memory.changed = (old, young) => loop.note('cluster', old, young)
         const times = parts.map((part) => this.#timeOf(this.isStepwise ? this.oneByOne(() => part(this)) : part(this)))
         if (this.memory.version !== before) continue
         this.clusterTimer = times.filter((time) => time !== undefined).sort((one, other) => +one - +other)[0]
         return before !== version
       }
-      throw new Error(`"cluster" still changes something when it is called for the ${MAX_REACTIONS}th time`)
+      throw new Error(
+        `"cluster" still changes something when it is called for the ${MAX_REACTIONS}th time: ${theirChange(loop)}`,
+      )
     } finally {
+      this.memory.changed = changed
       this.#isPlaying = false
     }
   }
@@ -464,14 +473,6 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
   /** The time of the next change that a part of the cluster has returned. */
   #timeOf(returned: unknown): Date | undefined {
     return returned instanceof Date && returned > this.now ? returned : undefined
-  }
-
-  #named(kind: Kind<unknown>, name: string | undefined): KubeObject[] {
-    const found = this.memory
-      .all()
-      .filter((one) => isOfKind(one, kind) && (name ?? one.metadata.name) === one.metadata.name)
-    if (name !== undefined && found.length === 0) throw new Error(`there is no ${kind.kind} ${name}`)
-    return found
   }
 }
 

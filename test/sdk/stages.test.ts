@@ -558,7 +558,7 @@ it.each<[what: string, names: (calls: number) => string[]]>([
 it('a kind that the reconciler does not own is refused by its name', async () => {
   const wrong = reconciler({ name: 'wrong', for: Stack, reconcile: (run) => ({ apply: stages(run, [[app]]).apply }) })
   const of = simulate(wrong, { objects: [stack()] })
-  await of.runUntilIdle()
+  await expect(of.runUntilIdle()).rejects.toMatchObject({ reason: 'UndeclaredKind' })
   expect(of.failure?.message).toContain('asks for Deployment.v1.apps: add it to its "owns"')
 })
 

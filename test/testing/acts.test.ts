@@ -320,7 +320,7 @@ describe('an outcome is refused that', () => {
     } as never)
     const away = { ...web, metadata: { name: 'web', namespace: 'other' } }
     const world = simulate(wrong, { objects: [object(), pod('a-0'), web, away] })
-    await world.runUntilIdle()
+    await expect(world.runUntilIdle()).rejects.toMatchObject({ reason: 'InvalidOutcome' })
     expect([world.failure?.name, acts(world)]).toEqual(['TerminalError', []])
     return world.failure?.message
   }

@@ -135,7 +135,7 @@ describe('what a law finds', () => {
         effect: { kind: 'addUser', name: `${status.size}-${external.length}` },
       })),
       'decides the same',
-      'never becomes idle: after 20 runs',
+      'account never becomes idle: it asks for effect addUser again and again',
     ],
   ])('%s', async (_, broken, law, told, of = scenario) => {
     const [, holds] = lawsOf(broken, of).find(([name]) => name.includes(law))!

@@ -179,7 +179,32 @@ describe('what a law finds', () => {
       'the time of the run in its status',
       shopThat(({ now }) => ({ status: { phase: now.toISOString() } })),
       'writes nothing when it runs again',
-      'a run a moment later, before its timer, writes the time or so, at the start',
+      /writes the time or so, at the start\n {2}\+ status of .*\n {4}~ \.status\.phase: "2030-01-01T00:00:00\.000Z" → "/,
+    ],
+    [
+      'the time of the run beside a field that others set',
+      shopThat(({ now, object: { spec } }) => ({
+        apply: [config('one', { title: spec.title, at: now.toISOString() })],
+      })),
+      'writes little while others fight',
+      'a fight over .data.title of ConfigMap one costs more than 20 writes in 20 minutes',
+    ],
+    [
+      'a name from the time of a run that is late',
+      shopThat(({ now, object: { metadata } }) => {
+        const due = new Date(Date.parse(metadata.creationTimestamp ?? '') + 3_600_000)
+        if (now < due) return { requeueAt: due }
+        const isLate = now.getTime() - due.getTime() > 60_000
+        return { apply: [config(isLate ? `made-${now.getTime()}` : 'made')] }
+      }),
+      'writes nothing when it runs again',
+      'writes the time or so, at the start, if its timer fires late\n  + apply of ConfigMap default/made-',
+    ],
+    [
+      'an outcome that is never valid',
+      shopThat(() => ({ status: { phase: 'Open', extra: 1 } as never })),
+      'comes to the same end if its process dies',
+      'returned an invalid outcome: status is {…}: Unrecognized key: "extra"\nthis happens at the start',
     ],
     [
       'a password that is drawn in each run',
@@ -255,7 +280,7 @@ describe('what a law finds', () => {
         finalize: () => ({ apply: [config('archive')] }),
       }),
       'leaves nothing behind',
-      'something is left if it is deleted before apply of ConfigMap archive',
+      'is retained, but the function returns it without "retain" while its owner is being deleted',
     ],
     [
       'a decision on its having been paused',
@@ -519,7 +544,9 @@ describe('the error of a law', () => {
     for: Shop,
     owns,
     reconcile: () => ({ apply: [config('one'), config('two')], status: { phase: 'Open' } }),
-    finalize: () => ({ status: { phase: 'Gone', extra: 1 } as never }),
+    finalize: () => {
+      throw new TerminalError('not yet', { reason: 'NotYet' })
+    },
   })
   const leavesNothing = lawsOf(failing, scenario).find(([law]) => law.startsWith('leaves nothing'))![1]
 
@@ -529,7 +556,8 @@ describe('the error of a law', () => {
       (error: Error) => error.message.split('\n'),
     )
     expect(lines).toEqual([
-      'TerminalError: reconciler shop returned an invalid outcome: status is {…}: Unrecognized key: "extra"',
+      'TerminalError: not yet',
+      expect.stringMatching(/^ {2}at .*laws\.test\.ts/),
       'something is left if it is deleted before apply of ConfigMap one, at the start',
       '  + Shop.example.com default/corner',
       '  + ConfigMap default/one',
