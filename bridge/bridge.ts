@@ -5,6 +5,7 @@ import { holderOf, isRefused, RECONCILERS } from '#spec'
 import { Admission } from './admission.ts'
 import { Semaphore } from './change-pipeline.ts'
 import { ConditionWriter, currentConditions, type OverlappingCondition, overlapsOf } from './conditions.ts'
+import { NamedKinds } from './named-kinds.ts'
 import { FINALIZED, OrphanedFinalizers } from './orphaned-finalizers.ts'
 import { Discovery, Publisher } from './publisher.ts'
 import type { Reconciler, RefusedReconciler } from './reconcilers.ts'
@@ -13,7 +14,7 @@ import { Relations } from './relations.ts'
 import { Releases } from './releases.ts'
 import { ResourceWatch } from './resource-watch.ts'
 import { RESYNCS, Resyncs } from './resyncs.ts'
-import { type CoveredAsk, type IsClusterScoped, Routes } from './routing.ts'
+import { type CoveredAsk, type IsClusterScoped, type IsWatched, Routes } from './routing.ts'
 import { Sweeper, type SweeperDeps } from './sweeper.ts'
 import { createTriggers } from './triggers.ts'
 import type { Bridge, BridgeDeps, BridgeStatus, ResourceStatus } from './types.ts'
@@ -42,6 +43,7 @@ class WatchingBridge implements Bridge {
   readonly #continuity: StreamContinuity
   readonly #discovery: Discovery
   readonly #publisher: Publisher
+  readonly #named: NamedKinds
   readonly #relations: Relations
   readonly #resyncs: Resyncs
   readonly #ended = new AbortController()
@@ -78,7 +80,14 @@ class WatchingBridge implements Bridge {
       await this.#discovery.discover([ref], this.#ended.signal)
       return this.#discovery.isClusterScoped(ref)
     }
-    this.#relations = new Relations({ events, log, signal: this.#ended.signal, isClusterScoped }, enqueue)
+    const reading = { events, log, signal: this.#ended.signal }
+    this.#named = new NamedKinds({
+      ...reading,
+      staysMs: deps.staysMs,
+      routes: () => (this.#isRouted ? this.#routes : undefined),
+      changed: () => this.#rerouting.poke(),
+    })
+    this.#relations = new Relations({ ...reading, isClusterScoped, named: this.#named }, enqueue)
     this.#resyncs = new Resyncs({
       events,
       log,
@@ -110,6 +119,7 @@ class WatchingBridge implements Bridge {
           registry: this.#registry,
           admission: this.#admission,
           overlaps: this.#overlaps,
+          isWatched: this.#isWatched,
           statusesOf: (ref) => this.#statusesOf(ref),
           shard,
         }),
@@ -122,7 +132,7 @@ class WatchingBridge implements Bridge {
   async run(signal: AbortSignal, graceMs: number): Promise<void> {
     this.#graceMs = graceMs
     this.#start(RECONCILERS)
-    const jobs = [this.#conditions, this.#releases, this.#resyncs, this.#sweeper, this.orphanedKeys]
+    const jobs = [this.#conditions, this.#releases, this.#resyncs, this.#sweeper, this.orphanedKeys, this.#named]
     const sideJobs = jobs.map((job) => job.run(signal))
     sideJobs.push(this.#noticeRestarts(signal), this.#acceptTriggers(signal))
     await new Promise((resolve) => {
@@ -163,14 +173,18 @@ class WatchingBridge implements Bridge {
   }
 
   /**
-   * Watches exactly the resources that the admitted Reconcilers name. The first call waits until each Reconciler has
-   * been tried: after a cursor that does not cover one of them, the next start would list everything.
+   * Watches exactly the resources that the admitted Reconcilers name, and the kinds that their primaries name. The first
+   * call waits until each Reconciler has been tried, and these primaries are read: after a cursor that does not cover one
+   * of them, the next start would list everything.
    */
   #reroute(): void {
     if (this.#isStopping || !(this.#isRouted || this.#admission.isDecided)) return
+    this.#named.follow(this.#admitted)
+    if (!(this.#isRouted || this.#named.isRead)) return
     this.#isRouted = true
     const { events } = this.#deps
-    this.#routes = new Routes(this.#admitted, (ref) => events.isReferenceOnly(ref), this.orphanedKeys.asks())
+    const isReferenceOnly = (ref: ResourceRef) => events.isReferenceOnly(ref)
+    this.#routes = new Routes(this.#admitted, isReferenceOnly, this.orphanedKeys.asks(), this.#isWatched)
     this.#overlaps = overlapsOf([...this.#admitted, ...this.#registry.servedElsewhere])
     this.#relations.reroute(this.#routes)
     const before = [...this.#watches.values()]
@@ -182,10 +196,12 @@ class WatchingBridge implements Bridge {
 
   /** Returns the demand of all Reconcilers, including refused and unprepared ones, which a user may correct. */
   #demand(): ReturnType<SweeperDeps['isWanted']> {
-    if (!this.#registry.isComplete || !this.#isRouted) return undefined
+    if (!this.#registry.isComplete || !this.#isRouted || !this.#named.isRead) return undefined
     const { served, refused } = this.#registry
-    return demandOf(served, refused, this.#discovery.isClusterScoped, this.orphanedKeys.asks())
+    return demandOf(served, refused, this.#discovery.isClusterScoped, this.orphanedKeys.asks(), this.#isWatched)
   }
+
+  readonly #isWatched: IsWatched = (reconciler, related) => this.#named.isWatched(reconciler, related)
 
   #arrange(): void {
     const wanted = new Map(
@@ -231,6 +247,7 @@ class WatchingBridge implements Bridge {
       handler: resourceName(ref) === resourceName(RECONCILERS) ? this.#registry : undefined,
       moved: (state) => this.#noteMove(ref, state),
       synced: () => this.#conditions.poke(),
+      covered: (ids) => void this.#enqueueNaming(ref, namespace, ids),
       now: this.#now,
       random,
     })
@@ -242,8 +259,21 @@ class WatchingBridge implements Bridge {
     if (!running) return
     this.#watches.delete(name)
     running.stop.abort()
-    const done = running.done.finally(() => this.#stopping.delete(done))
+    const done = running.done.finally(() => {
+      this.#stopping.delete(done)
+      this.#named.watchEnded()
+    })
     this.#stopping.add(done)
+  }
+
+  /** If this fails, the runs that the dispatcher has postponed follow by their timers. */
+  async #enqueueNaming(ref: ResourceRef, namespace: string | undefined, coverageIds: readonly string[]): Promise<void> {
+    try {
+      await this.#relations.enqueueNaming(ref, namespace, coverageIds)
+    } catch (error) {
+      const resource = resourceName(ref)
+      this.#deps.log.warn({ err: error, resource }, 'objects that name this kind run later, by their timers')
+    }
   }
 
   #noteMove(ref: ResourceRef, state: State): void {
@@ -329,8 +359,9 @@ export function demandOf(
   refused: readonly RefusedReconciler[],
   isClusterScoped: IsClusterScoped,
   kept: readonly CoveredAsk[] = [],
+  isWatched?: IsWatched,
 ): (ref: ResourceRef, scope: string | undefined) => boolean {
-  const routes = new Routes(served, undefined, kept)
+  const routes = new Routes(served, undefined, kept, isWatched)
   const places = routes.refs.flatMap((ref) => {
     const namespaces = isClusterScoped(ref) ? undefined : routes.namespacesOf(ref)
     return (namespaces ?? [undefined]).map((namespace) => placeName(ref, namespace))

@@ -1,11 +1,11 @@
 import { apiVersionOf, type KubeObject, type ResourceRef, type RunLog, resourceName } from '#contracts'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
 import { pause, Wake } from '#primitives'
-import { holderOf, nameOfShard, RECONCILERS, RELEASED, shardOf } from '#spec'
+import { holderOf, NAMED_KINDS, nameOfShard, RECONCILERS, RELEASED, shardOf } from '#spec'
 import type { Admission, AdmissionFailure } from './admission.ts'
 import type { Reconciler, RefusedReconciler } from './reconcilers.ts'
 import type { Registry } from './registry.ts'
-import { isInNamespaces } from './routing.ts'
+import { type IsWatched, isInNamespaces } from './routing.ts'
 import type { ResourceStatus } from './types.ts'
 
 /** The bridge's condition of a Reconciler: whether its resources reach EVENTS and its keys reach its queue. */
@@ -22,8 +22,13 @@ export interface OverlappingCondition extends Omit<SyncedCondition, 'type'> {
   type: 'Overlapping'
 }
 
+/** The condition that a related kind, which a primary names, is not listed. Absent if all are. */
+export interface NamedKindsCondition extends Omit<SyncedCondition, 'type'> {
+  type: typeof NAMED_KINDS
+}
+
 /** The conditions of a Reconciler that the bridge writes. */
-export type BridgeCondition = SyncedCondition | OverlappingCondition
+export type BridgeCondition = SyncedCondition | OverlappingCondition | NamedKindsCondition
 
 type StoredCondition = BridgeCondition & { lastTransitionTime: string }
 
@@ -44,43 +49,65 @@ const unpreparedCondition = (
 
 /**
  * Returns the condition Synced. It names the missing definition or permission. It ignores a watch that was interrupted
- * and is about to continue.
+ * and is about to continue, and kinds that primaries name: users name these.
  */
-export function servedCondition(
-  { spec, coverageId, object }: Reconciler,
-  statusesOf: (ref: ResourceRef) => readonly ResourceStatus[],
-): SyncedCondition {
-  const condition = (status: 'True' | 'False', reason: string, message: string): SyncedCondition => ({
+export function servedCondition(reconciler: Reconciler, statusesOf: StatusesOf): SyncedCondition {
+  const { spec, object } = reconciler
+  const declared = spec.related.filter(({ kindPath }) => kindPath === undefined)
+  const said = (status: 'True' | 'False', { reason, message }: Lack): SyncedCondition => ({
     type: 'Synced',
     status,
     reason,
     message,
     ...generationOf(object),
   })
-  for (const ref of [spec.for, ...spec.owns, ...spec.related, ...(spec.patches ?? [])]) {
-    const name = resourceName(ref)
-    const statuses = statusesOf(ref).filter(({ namespace }) => isInNamespaces(spec.for.namespaces, namespace))
-    const failures = statuses.map(({ failure, namespace }) => ({ ...failure, where: inNamespace(namespace) }))
-    if (failures.some(({ kind }) => kind === 'absent'))
-      return condition('False', 'ResourceNotFound', `${name} is not served by the API server: install its definition`)
-    const forbidden = failures.find(({ kind }) => kind === 'forbidden')
-    if (forbidden)
-      return condition(
-        'False',
-        'Forbidden',
-        `list and watch of ${name}${forbidden.where} are not allowed: ${forbidden.message}`,
-      )
-    const rejected = failures.find(({ kind }) => kind === 'rejected')
-    if (rejected)
-      return condition(
-        'False',
-        'Rejected',
-        `${name} cannot be listed and watched${rejected.where}: ${rejected.message}`,
-      )
-    const isListed = statuses.length > 0 && statuses.every(({ covers }) => covers.includes(coverageId))
-    if (!isListed) return condition('False', 'Listing', `${name} is not listed completely yet`)
+  for (const ref of [spec.for, ...spec.owns, ...declared, ...(spec.patches ?? [])]) {
+    const lack = lackOf(ref, reconciler, statusesOf)
+    if (lack !== undefined) return said('False', lack)
   }
-  return condition('True', 'Watching', 'every resource is listed, and its changes arrive')
+  return said('True', { reason: 'Watching', message: 'every resource is listed, and its changes arrive' })
+}
+
+/** Returns the condition that kinds, which primaries name, are not listed. It names each, and what is missing. */
+function namedKindsCondition(
+  reconciler: Reconciler,
+  isWatched: IsWatched,
+  statusesOf: StatusesOf,
+): NamedKindsCondition | undefined {
+  const named = reconciler.spec.related.filter((one) => one.kindPath !== undefined && isWatched(reconciler, one))
+  const lacks = named.map((ref) => lackOf(ref, reconciler, statusesOf)).filter((one) => one !== undefined)
+  const worst = lacks.find(({ reason }) => reason !== LISTING) ?? lacks[0]
+  if (worst === undefined) return undefined
+  const message = [...new Set(lacks.map((one) => one.message))].join('; ')
+  return { type: NAMED_KINDS, status: 'False', reason: worst.reason, message, ...generationOf(reconciler.object) }
+}
+
+type StatusesOf = (ref: ResourceRef) => readonly ResourceStatus[]
+
+interface Lack {
+  reason: string
+  message: string
+}
+
+const LISTING = 'Listing'
+
+/** Returns why objects of the resource may be missing in EVENTS. Undefined: none are. */
+function lackOf(ref: ResourceRef, { spec, coverageId }: Reconciler, statusesOf: StatusesOf): Lack | undefined {
+  const name = resourceName(ref)
+  const statuses = statusesOf(ref).filter(({ namespace }) => isInNamespaces(spec.for.namespaces, namespace))
+  const failures = statuses.map(({ failure, namespace }) => ({ ...failure, where: inNamespace(namespace) }))
+  if (failures.some(({ kind }) => kind === 'absent'))
+    return { reason: 'ResourceNotFound', message: `${name} is not served by the API server: install its definition` }
+  const forbidden = failures.find(({ kind }) => kind === 'forbidden')
+  if (forbidden) {
+    const message = `list and watch of ${name}${forbidden.where} are not allowed: ${forbidden.message}`
+    return { reason: 'Forbidden', message }
+  }
+  const rejected = failures.find(({ kind }) => kind === 'rejected')
+  if (rejected)
+    return { reason: 'Rejected', message: `${name} cannot be listed and watched${rejected.where}: ${rejected.message}` }
+  const isListed = statuses.length > 0 && statuses.every(({ covers }) => covers.includes(coverageId))
+  return isListed ? undefined : { reason: LISTING, message: `${name} is not listed completely yet` }
 }
 
 /** Returns the status of a Reconciler that `shard` no longer serves, and the shard of its label does not serve yet. */
@@ -89,7 +116,7 @@ export function releasedStatus(object: KubeObject, shard: string, now: Date): ob
   const reasons: Record<string, string> = { Synced: RELEASED, Ready: 'NotServed' }
   const { conditions = [] } = (object.status ?? {}) as { conditions?: StoredCondition[] }
   const released = conditions
-    .filter(({ type }) => type !== 'Overlapping')
+    .filter(({ type }) => type !== 'Overlapping' && type !== NAMED_KINDS)
     .map((before) => {
       const reason = reasons[before.type]
       return reason === undefined
@@ -104,7 +131,9 @@ const inNamespace = (namespace: string | undefined): string => (namespace === un
 /** Returns the conditions that the object has. */
 export function storedConditions(object: KubeObject): StoredCondition[] {
   const { conditions = [] } = (object.status ?? {}) as { conditions?: StoredCondition[] }
-  return ['Synced', 'Overlapping'].flatMap((wanted) => conditions.find(({ type }) => type === wanted) ?? [])
+  return ['Synced', 'Overlapping', NAMED_KINDS].flatMap(
+    (wanted) => conditions.find(({ type }) => type === wanted) ?? [],
+  )
 }
 
 const areSame = (some: readonly BridgeCondition[], others: readonly BridgeCondition[]): boolean =>
@@ -133,13 +162,14 @@ interface ConditionFacts {
   registry: Pick<Registry, 'served' | 'refused'>
   admission: Pick<Admission, 'failureOf'>
   overlaps: ReadonlyMap<Reconciler, OverlappingCondition>
-  statusesOf: (ref: ResourceRef) => readonly ResourceStatus[]
+  isWatched: IsWatched
+  statusesOf: StatusesOf
   /** The shard of this bridge. */
   shard: string
 }
 
 /** Returns the conditions that the Reconcilers of this shard should have now. */
-export function currentConditions({ registry, admission, overlaps, statusesOf, shard }: ConditionFacts) {
+export function currentConditions({ registry, admission, overlaps, isWatched, statusesOf, shard }: ConditionFacts) {
   const refused = registry.refused.map(
     (entry): ReconcilerConditions => ({
       object: entry.object,
@@ -151,7 +181,8 @@ export function currentConditions({ registry, admission, overlaps, statusesOf, s
     const { object } = entry
     const failure = admission.failureOf(entry)
     const synced = failure === undefined ? servedCondition(entry, statusesOf) : unpreparedCondition(entry, failure)
-    const conditions = [synced, overlaps.get(entry)].filter((one) => one !== undefined)
+    const named = failure === undefined ? namedKindsCondition(entry, isWatched, statusesOf) : undefined
+    const conditions = [synced, overlaps.get(entry), named].filter((one) => one !== undefined)
     // The shard that holds the Reconciler stays, so that it can still release the Reconciler.
     return { object, conditions, shard: failure === undefined ? shard : (holderOf(object) ?? shard) }
   })
@@ -180,7 +211,7 @@ const WRITE_RETRY_MS = 2000
 const FIELD_MANAGER = 'fairlead-bridge'
 
 /**
- * Keeps the conditions Synced and Overlapping of the Reconcilers. A bridge writes a condition once, when it becomes
+ * Keeps the conditions Synced, Overlapping and NamedKinds of the Reconcilers. A bridge writes a condition once, when it becomes
  * true, and does not repeat it when another bridge of its shard overwrites it. Otherwise two bridges that disagree would
  * write for ever.
  */

@@ -11,6 +11,7 @@ import {
   type ObjectSelector,
   type ReconcilerSpec,
   type Refused,
+  type RelatedResource,
   readReconciler,
   relationsOf,
   type SelectedResource,
@@ -53,9 +54,13 @@ export function hasKey({ name, spec, selects }: Reconciler, object: KubeObject):
 /**
  * Returns the resources that a Reconciler needs to be watched. Owned and related objects are watched in the namespaces
  * of the primary by default. For a Reconciler with a finalizer all primaries are watched, whatever it selects, because
- * it must observe that a primary has left its selection.
+ * it must observe that a primary has left its selection. `isWatched`: whether a related resource is needed now.
  */
-export function asksOf(spec: ReconcilerSpec, identity: string): ResourceAsk[] {
+export function asksOf(
+  spec: ReconcilerSpec,
+  identity: string,
+  isWatched: (related: RelatedResource) => boolean = () => true,
+): ResourceAsk[] {
   const { for: primary, owns } = spec
   const { namespaces } = primary
   const related = relationsOf(spec, identity)
@@ -67,7 +72,7 @@ export function asksOf(spec: ReconcilerSpec, identity: string): ResourceAsk[] {
       ref: primary,
     },
     ...owns.map((owned) => ({ namespaces, metadataOnly: owned.metadataOnly, ref: owned })),
-    ...related.map((one) => ({
+    ...related.filter(isWatched).map((one) => ({
       ...selectorsOf(one),
       metadataOnly: one.metadataOnly,
       namespaces: crossesNamespaces(one) ? undefined : namespaces,

@@ -5,7 +5,7 @@ import {
   isByField,
   isNamedInBody,
   namesOf,
-  namespacesAt,
+  namespacesOf,
   type ObjectSelector,
   ownersOfKind,
   type RelatedResource,
@@ -247,7 +247,8 @@ export class NamingPrimaries {
     const object = found && hasKey(this.#reconciler, found) ? found : undefined
     const { byName, namespacePath } = this.#related
     const names = object === undefined || byName === undefined ? [] : namesOf(this.#related, object, byName)
-    const namespaces = object === undefined || namespacePath === undefined ? [] : namespacesAt(object, namespacePath)
+    const namespaces =
+      object === undefined || namespacePath === undefined ? [] : namespacesOf(this.#related, object, namespacePath)
     const changes = [this.#unread.delete(key), this.#names.set(key, names), this.#namespaces.set(key, namespaces)]
     return changes.includes(true)
   }
@@ -276,6 +277,11 @@ export class NameIndex {
     const keys = this.#keys.get(name)
     if (keys === undefined) return []
     return typeof keys === 'string' ? [keys] : [...keys]
+  }
+
+  /** Whether a key refers to the name. */
+  isNamed(name: string): boolean {
+    return this.#keys.has(name)
   }
 
   has(name: string, key: string): boolean {

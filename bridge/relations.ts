@@ -1,7 +1,8 @@
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
-import { keyOf } from '#events'
+import { keyOf, parseKey } from '#events'
 import { forEachAtMost } from '#primitives'
 import { keysOf } from './key-batches.ts'
+import type { NamedKinds } from './named-kinds.ts'
 import { isSelectedBy, type Reconciler } from './reconcilers.ts'
 import {
   FanOuts,
@@ -31,6 +32,8 @@ interface As {
 }
 
 interface RelationsDeps extends InitialReadDeps {
+  /** Left out: no relation has `kindPath`. */
+  named?: Pick<NamedKinds, 'observePrimary' | 'keysOf'>
   /** Whether a resource is cluster-scoped. Waits until that is known. */
   isClusterScoped: (ref: ResourceRef) => Promise<boolean>
 }
@@ -81,6 +84,7 @@ export class Relations {
   }
 
   observePrimary(ref: ResourceRef, key: string, object: KubeObject | undefined): void {
+    this.#deps.named?.observePrimary(ref, key, object)
     for (const primaries of this.#index.namedBy(ref)) primaries.observe(key, object)
   }
 
@@ -113,16 +117,34 @@ export class Relations {
     )
   }
 
-  /** Resolves when every key of the wanted Reconcilers that are related to the resource is enqueued. */
+  /**
+   * Resolves when every key of the wanted Reconcilers that are related to the resource is enqueued. If primaries name the
+   * kind: the keys of these.
+   */
   async enqueueAll(ref: ResourceRef, { isPending, pendingBecause }: Pending): Promise<void> {
     const wanted = this.#index.of(ref).filter(({ to }) => isPending(to.reconciler.coverageId))
-    const each = new Map(wanted.map(({ to }) => [to.reconciler.coverageId, to.reconciler]))
-    await Promise.all(
-      [...each.values()].map((reconciler) => {
-        const cause = pendingBecause(reconciler.coverageId) ?? `listed ${resourceName(ref)}`
-        return this.#everyKey(reconciler, undefined, { lane: 'low', cause })
-      }),
-    )
+    const because = ({ coverageId }: Reconciler) => pendingBecause(coverageId) ?? `listed ${resourceName(ref)}`
+    const each = new Set(wanted.filter(({ to }) => to.related.kindPath === undefined).map(({ to }) => to.reconciler))
+    await Promise.all([
+      ...[...each].map((one) => this.#everyKey(one, undefined, { lane: 'low', cause: because(one) })),
+      this.#naming(ref, wanted, (one) => ({ lane: 'low', cause: because(one) })),
+    ])
+  }
+
+  /**
+   * Resolves when the keys are enqueued whose primaries name the kind, for Reconcilers that are wanted by coverage ID. Until
+   * a cursor covers them, runs of these keys call no function.
+   */
+  async enqueueNaming(ref: ResourceRef, namespace: string | undefined, coverageIds: readonly string[]): Promise<void> {
+    const wanted = this.#index.of(ref).filter(({ to }) => coverageIds.includes(to.reconciler.coverageId))
+    await this.#naming(ref, wanted, () => ({ lane: 'high', cause: `first list of ${resourceName(ref)}` }), namespace)
+  }
+
+  async #naming(ref: ResourceRef, wanted: readonly Relation[], as: (of: Reconciler) => As, namespace?: string) {
+    const each = new Set(wanted.filter(({ to }) => to.related.kindPath !== undefined).map(({ to }) => to.reconciler))
+    const isThere = (key: string) => namespace === undefined || parseKey(key).namespace === namespace
+    const keysOfKind = (one: Reconciler) => this.#deps.named?.keysOf(one, ref).filter(isThere) ?? []
+    for (const one of each) await this.#all(one.name, keysOfKind(one), as(one))
   }
 
   #membersOf(ref: ResourceRef): MemberIndex {

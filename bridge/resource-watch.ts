@@ -26,6 +26,8 @@ export interface ResourceWatchDeps extends Pick<BridgeDeps, 'kube' | 'events' | 
   moved: (state: State) => void
   /** Called when every Reconciler that asks for the resource has all existing objects. */
   synced: () => void
+  /** See WatchProgressDeps. */
+  covered: (coverageIds: readonly string[]) => void
   now: () => Date
   random: () => number
 }
@@ -296,10 +298,11 @@ export class ListingPhase {
     })
     signal.throwIfAborted()
     coverage.endList(coverageIds())
-    await pipeline.catchUp({ isPending: (id) => isPending(id) && coverage.covers([id]), pendingBecause })
+    const isFresh = (id: string) => isPending(id) && coverage.covers([id])
+    await pipeline.catchUp({ isPending: isFresh, pendingBecause })
     health.succeeded()
     signal.throwIfAborted()
-    progress.listed(report.resourceVersion, streams)
+    progress.listed(report.resourceVersion, streams, coverageIds().filter(isFresh))
     const about = { resource: resourceName(this.#ref), because }
     observer?.relisted?.({ ...report, ...about })
     // The first list of a process is no news; a later one is.

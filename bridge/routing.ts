@@ -99,6 +99,8 @@ export interface Target {
  */
 export type IsClusterScoped = (ref: ResourceRef) => boolean
 
+export type IsWatched = (reconciler: Reconciler, related: RelatedResource) => boolean
+
 /** The routes of all Reconcilers together. Immutable after the constructor. */
 export class Routes {
   readonly #resources = new Map<string, ResourceRoutes>()
@@ -107,11 +109,15 @@ export class Routes {
   readonly #revisions = new Map<string, string | undefined>()
   readonly #isReferenceOnly: (ref: ResourceRef) => boolean
 
-  /** `kept` is watched although no Reconciler asks for it. */
+  /**
+   * `kept` is watched although no Reconciler asks for it. `isWatched`: whether a related resource is watched for the
+   * Reconciler now.
+   */
   constructor(
     reconcilers: readonly Reconciler[],
     isReferenceOnly: (ref: ResourceRef) => boolean = () => false,
     kept: readonly CoveredAsk[] = [],
+    isWatched: IsWatched = () => true,
   ) {
     this.#isReferenceOnly = isReferenceOnly
     for (const reconciler of reconcilers) {
@@ -119,13 +125,14 @@ export class Routes {
       const identity = identityOf(reconciler.name, reconciler.spec)
       const related = relationsOf(reconciler.spec, identity)
       this.#revisions.set(reconciler.coverageId, wantedRevision(reconciler.object, reconciler.spec))
-      for (const ask of asksOf(reconciler.spec, identity))
+      for (const ask of asksOf(reconciler.spec, identity, (one) => isWatched(reconciler, one)))
         this.#open(ask.ref).asks.push({ ...ask, coverageId: reconciler.coverageId })
       const routes = this.#open(primary)
       routes.primaryOf.push(reconciler)
       routes.primaries.add(reconciler)
       for (const owned of owns) append(this.#open(owned).ownedBy, primary.resource, reconciler)
-      for (const [index, one] of related.entries()) this.#open(one).relatedTo.push({ reconciler, related: one, index })
+      for (const [index, one] of related.entries())
+        if (isWatched(reconciler, one)) this.#open(one).relatedTo.push({ reconciler, related: one, index })
       this.#kinds.set(groupKind(primary.group, primary.kind), primary)
     }
     for (const ask of kept) this.#open(ask.ref).asks.push(ask)

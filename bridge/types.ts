@@ -39,6 +39,8 @@ export interface BridgeDeps {
    * minute.
    */
   sweep?: { staleMs: number; everyMs: number }
+  /** See NamedKinds. */
+  staysMs?: number
   /** See OrphanedFinalizersDeps. */
   orphans?: { everyMs: number; keepMs: number }
   /** A watch is opened again after this time without data, in seconds. Left out: 75. */

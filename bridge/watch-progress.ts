@@ -14,6 +14,8 @@ export interface WatchProgressDeps extends Pick<BridgeDeps, 'events' | 'log'> {
   listsAtStart: boolean
   /** Called when every Reconciler that asks for the resource has all existing objects. */
   synced: () => void
+  /** Called with the Reconcilers, by coverage ID, that a list was the first to cover, when the cursor is stored. */
+  covered: (coverageIds: readonly string[]) => void
   /** See CursorWriter. */
   swept: () => void
   now: () => Date
@@ -29,6 +31,8 @@ export class WatchProgress {
   /** The part of each position of this watch that concerns the streams. */
   #streams: StreamState = { incarnation: undefined, lostSignal: AbortSignal.abort() }
   #wasSynced = false
+  /** The Reconcilers that the last list was the first to cover. */
+  #fresh: readonly string[] = []
   /** How far the watch has read during the list that runs beside it. Undefined: there is no such list. */
   #beside: string | undefined
 
@@ -93,11 +97,12 @@ export class WatchProgress {
   }
 
   /**
-   * Notes that a list has ended here. `streams`: their state when the list began. After a list beside the watch, the
-   * position is that of the watch: the watch may not have read yet that an object is gone which it has stored during the
+   * Notes that a list has ended here. `streams`: their state when the list began. `fresh`: the Reconcilers that were not
+   * covered before it. After a list beside the watch, the position is that of the watch: the watch may not have read yet that an object is gone which it has stored during the
    * list, and the list did not know that object.
    */
-  listed(resourceVersion: string, streams: StreamState): void {
+  listed(resourceVersion: string, streams: StreamState, fresh: readonly string[]): void {
+    this.#fresh = fresh
     const reached = this.#beside ?? resourceVersion
     this.release()
     this.#streams = streams
@@ -110,7 +115,12 @@ export class WatchProgress {
     if (this.#wasSynced || !this.isSynced()) return
     this.#wasSynced = true
     // The first complete cursor is written at once, before the writer's next turn. The writer retries a failure.
-    this.cursor.flush().catch(() => {})
+    const fresh = this.#fresh
+    this.#fresh = []
+    this.cursor.flush().then(
+      () => this.#deps.covered(fresh),
+      () => {},
+    )
     this.#deps.synced()
   }
 

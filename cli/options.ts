@@ -1,5 +1,6 @@
 import { InvalidArgumentError, Option } from 'commander'
 import type { Config } from '#process/config'
+import type { GrantedKind } from '#process/functions'
 
 /**
  * Writes a result to standard output. All other output goes to standard error. `paint` adds colors after the control
@@ -73,6 +74,22 @@ export const namespacesOption = (): Option =>
     '--namespaces <names>',
     'Namespaces of the built-in functions, separated by commas; permissions are bound only there (default: all)',
   ).argParser((text) => separated(text).map(objectName))
+
+/** Parses `Widget.v1.example.com=widgets`. */
+const grantedKind = (text: string): GrantedKind => {
+  const [, kind, version, group = '', resource] =
+    /^([A-Z][A-Za-z0-9-]*)\.([a-z][a-z0-9-]*)(?:\.([a-z0-9.-]+))?=([a-z][a-z0-9-]*)$/.exec(text) ?? []
+  if (kind !== undefined && version !== undefined && resource !== undefined) return { group, version, resource, kind }
+  throw new InvalidArgumentError(
+    `${JSON.stringify(text)} is no kind: write KIND.VERSION.GROUP=PLURAL, as in Widget.v1.example.com=widgets or Secret.v1=secrets.`,
+  )
+}
+
+export const kindsOption = (): Option =>
+  new Option(
+    '--kinds <kinds>',
+    'Kinds that objects may name, separated by commas: Deployment.v1.apps=deployments,Secret.v1=secrets (default: none)',
+  ).argParser((text) => separated(text).map(grantedKind))
 
 export const revisionOption = (): Option =>
   new Option(

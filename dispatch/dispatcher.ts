@@ -10,6 +10,7 @@ import { EventRecorder } from './apply/event-recorder.ts'
 import { InFlight, ownerIn } from './apply/write-through.ts'
 import { Gate, Outage } from './gate.ts'
 import type { FunctionAccess } from './http/http-function.ts'
+import { isCovered } from './observe/observe.ts'
 import { Adoptions, createObjectCache, References } from './observe/references.ts'
 import { StateBudget } from './observe/state-budget.ts'
 import { type ReconciliationDeps, seedsFrom } from './run/dependencies.ts'
@@ -248,10 +249,6 @@ class LiveDispatcher implements Dispatcher {
 }
 
 const scopeName = (ref: ResourceRef, scope = ''): string => `${resourceName(ref)} ${scope}`
-
-/** Whether the cursor covers the Reconciler. A cursor without `covers` covers every Reconciler. */
-const isCovered = (cursor: StoredCursor | undefined, id: string): boolean =>
-  cursor !== undefined && (cursor.covers === undefined || cursor.covers.includes(id))
 
 interface IdentifiedReconciler {
   name: string

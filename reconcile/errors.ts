@@ -1,6 +1,6 @@
-import { ConflictError, type Effect, placeOf, RetryAfterError, TerminalError } from '#contracts'
+import { ConflictError, type Effect, type KubeObject, placeOf, RetryAfterError, TerminalError } from '#contracts'
 import { backoffMs, type Finish, messageOf } from '#queue/terms'
-import type { Backoff } from '#spec'
+import { type Backoff, kindNotGranted, type ReconcilerSpec } from '#spec'
 import type { TakenField } from './brake.ts'
 import { inMib, REASON } from './outcome.ts'
 import type { Plan } from './plan.ts'
@@ -166,6 +166,10 @@ export function consequenceOf(error: unknown, failing: Failing): Consequence {
   }
   if (error instanceof RefusedError) return { finish: backedOff(), report: failure(error) }
   if (error instanceof TooMuchStateError) return { finish: after(TOO_MUCH_STATE_RETRY_MS), report: failure(error) }
+  if (error instanceof KindNotListedError)
+    return attempt === 0
+      ? { finish: after(FIRST_UNLISTED_RETRY_MS), ...SILENT }
+      : { finish: after(UNLISTED_RETRY_MS), report: failure(error) }
   if (error instanceof NamespaceTerminatingError) return { finish: after(TERMINATING_RETRY_MS), ...SILENT }
   if (server?.isAway === true)
     return { finish: { ...after(AWAY_RETRY_MS * (1 + random())), isCounted: false }, ...SILENT }
@@ -199,6 +203,26 @@ export function gravest(failures: readonly Failed[]): Failed {
 function failure(error: Error & Partial<Failure>): Failure {
   const { reason = '' } = error
   return { reason: REASON.test(reason) ? reason.slice(0, 1024) : error.name, message: toldBy(error).slice(0, 32_768) }
+}
+
+/** Nothing is told of the first failure: most lists take less than a second. */
+const FIRST_UNLISTED_RETRY_MS = 5000
+/** At the end of the list a bridge runs the object at once. */
+const UNLISTED_RETRY_MS = 60_000
+
+/** Returns the error of an object that names a kind that its Reconciler does not have. A change of one of both runs it. */
+export function notGranted(spec: ReconcilerSpec, object: KubeObject): TerminalError | undefined {
+  const fault = kindNotGranted(spec, object)
+  return fault === undefined ? undefined : new TerminalError(fault, { reason: 'KindNotGranted' })
+}
+
+/** The object names a kind whose objects a bridge has not listed completely. */
+export class KindNotListedError extends Error implements Failure {
+  override readonly name = 'KindNotListedError'
+  readonly reason = 'KindNotListed'
+  constructor(kind: string, path: string, why = 'its objects are not listed completely yet') {
+    super(`${path} names ${kind}, and the function is not called: ${why}`)
+  }
 }
 
 /** The objects of one resource that a run reads. */

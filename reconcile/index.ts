@@ -9,6 +9,7 @@ export {
   ExternalError,
   FunctionError,
   GoneError,
+  KindNotListedError,
   NamespaceTerminatingError,
   type Read,
   RefusedError,

@@ -79,10 +79,10 @@ export interface PerformedEffect extends Performed {
 }
 
 /** One pass of a run. It begins with an observation, and ends with the run or with the next pass. */
-export interface Pass extends Omit<Observed, 'excess'> {
+export interface Pass extends Omit<Observed, 'unread'> {
   readonly run: Run
   /** The objects exceed the driver's limit, and the function is not called. */
-  excess: Error | undefined
+  unread: Error | undefined
   /** The state of the external system after the last observation. */
   external: { state: unknown } | undefined
   /** The refused writes of this pass. None is sent again, and the function's input has all of them. */

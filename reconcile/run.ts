@@ -15,7 +15,7 @@ import { sendActs } from './acting.ts'
 import { waitingActs } from './acts.ts'
 import { fingerprint, sameJson } from './compare.ts'
 import { contentsReturned, noteConfidential, objectsOf } from './confidential.ts'
-import { GoneError, gravest, RefusedError, UnsettledError } from './errors.ts'
+import { GoneError, gravest, notGranted, RefusedError, UnsettledError } from './errors.ts'
 import { perform, read } from './external.ts'
 import { fail, refusalOf } from './failure.ts'
 import { type FieldsWrite, fieldsId, giveBackAll, isGivingBack, NO_PROGRESS } from './fields.ts'
@@ -108,7 +108,7 @@ function begin(run: Run, seen: Observed): Pass {
   noteConfidential(run, objectsOf(seen.world))
   const waiting = waitingActs(run.of.spec, seen.world, seen.noOps, seen.now)
   const refused = waiting.map(({ object, waits }) => waitingAct(object, waits))
-  return { run, excess: undefined, ...seen, external: undefined, refused, progress: NO_PROGRESS, unresolved: [] }
+  return { run, unread: undefined, ...seen, external: undefined, refused, progress: NO_PROGRESS, unresolved: [] }
 }
 
 /** One pass: the function decides on an object that is not paused, and that has the finalizer that it must have. */
@@ -150,7 +150,8 @@ function* rounds(pass: Pass): Asking<End> {
   let ofFields = 0
   let mostPlaces: number | undefined
   for (let round = 1; ; round++) {
-    if (pass.excess !== undefined) throw failed(pass.excess)
+    const unread = pass.unread ?? notGranted(run.of.spec, pass.world.object)
+    if (unread !== undefined) throw failed(unread)
     if (run.of.spec.external !== undefined && pass.external === undefined) {
       const limited = yield* read(pass)
       if (limited !== undefined) return limited
@@ -460,7 +461,7 @@ function* observeAgain(pass: Pass): Asking<void> {
   noteConfidential(run, objectsOf(seen.world))
   pass.external = undefined
   pass.world = seen.world
-  pass.excess = seen.excess
+  pass.unread = seen.unread
   pass.noOps = { ...pass.noOps, ...seen.noOps }
 }
 

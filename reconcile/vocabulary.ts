@@ -88,8 +88,11 @@ export interface Observed {
   seed: string
   /** The known writes without effect for the objects of `world`. */
   noOps: NoOps
-  /** The objects exceed the driver's limit: `world` has only the primary object, and the function is not called. */
-  excess?: Error
+  /**
+   * Why the related and owned objects are not read: they exceed the driver's limit, or are not known. `world` has only the
+   * primary object, and the function is not called.
+   */
+  unread?: Error
 }
 
 /** An object after its write. Undefined if it is gone. `isOld`: the driver knows of a newer version. */

@@ -81,6 +81,13 @@ export interface RelatedKind extends Kind<unknown> {
    */
   readonly byName?: RelatedResource['byName']
   /**
+   * The path, in the object, of the object or the objects that name kinds: `spec.target`. This kind then counts for objects
+   * that name it there, and is watched while one does. Needs `byName`. `namedKind()` declares kinds that nobody knows yet.
+   *
+   * @default the kind counts for all objects
+   */
+  readonly kindPath?: RelatedResource['kindPath']
+  /**
    * Only objects that name the object in an owner reference, whether it is their controller or not. A change runs all
    * owners that it has and had. Not with `byName`, `namespacePath` or `within: 'Cluster'`.
    *

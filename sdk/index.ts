@@ -91,6 +91,7 @@ export {
   serviceName,
   shortName,
 } from './kinds.ts'
+export { grantKinds, type NamedKind, namedKind } from './named-kind.ts'
 export type { ReconcileOutcome } from './outcome.ts'
 export { type Readiness, readinessOf } from './readiness.ts'
 export { manifest, policiesOf, type ReconcilerManifest, reconciler } from './reconciler.ts'

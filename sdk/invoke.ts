@@ -16,6 +16,7 @@ import { isOwnedBy } from '#spec'
 import { configOf } from './config.ts'
 import type { AnyRun, External, Reconciler } from './definition.ts'
 import { inputKey, type Kind, type ObservedBy } from './kinds.ts'
+import { demandGranted, isNamedKind, namedObjects } from './named-kind.ts'
 import { plain } from './options.ts'
 import { outcomeReader } from './outcome.ts'
 import { isResource } from './resource.ts'
@@ -136,14 +137,19 @@ function openRun(
   { owned, related, refused = {}, performed, now, attempt, seed, ...others }: FunctionInput,
   { log, signal }: RunContext,
 ): AnyRun {
+  demandGranted(reconciler, object, related)
   return {
     object: isResource(reconciler.for) ? reconciler.for.parseValid(object) : reconciler.for.parse(object),
     owned: (kind) => {
       const mine = observed(reconciler, 'owns', kind, owned).filter((child) => isOwnedBy(child, object))
       return mine.map((child) => kind.parse(child)) as ObservedBy<typeof kind>[]
     },
-    related: (kind) =>
-      observed(reconciler, 'related', kind, related).map((other) => kind.parse(other)) as ObservedBy<typeof kind>[],
+    related: (kind) => {
+      if (isNamedKind(kind)) return namedObjects(kind, object, related) as ObservedBy<typeof kind>[]
+      return observed(reconciler, 'related', kind, related).map((other) => kind.parse(other)) as ObservedBy<
+        typeof kind
+      >[]
+    },
     refused: (kind) => {
       const key = inputKey(kind)
       const isRead = [reconciler.for, ...reconciler.related].some((one) => inputKey(one) === key)

@@ -3,6 +3,7 @@ import { type Backoff, RECONCILERS, type ReconcilerSpec, reconcilerSpec, SYSTEM_
 import type { PatchedKind, Reconciler, ReconcilerOptions, RelatedKind } from './definition.ts'
 import type { ExternalSystem } from './external-system.ts'
 import type { ActedKind, Kind } from './kinds.ts'
+import { grantKinds, isNamedKind } from './named-kind.ts'
 import { explain, keysOf, refuseUnknown } from './options.ts'
 import { isResource, type Resource, resourcesOf } from './resource.ts'
 
@@ -39,7 +40,8 @@ export function reconciler<
 >(options: ReconcilerOptions<For, Owns, Related, External, Change>): Reconciler<For> {
   refuseWrong(options)
   const made: Reconciler<For> = Object.freeze({ owns: [], related: [], ...options })
-  manifest(made)
+  // As if a kind were granted, so that each path is checked.
+  manifest(grantKinds(made, [made.for]))
   return made
 }
 
@@ -74,6 +76,7 @@ export const RELATED_OPTIONS = keysOf<Omit<RelatedKind, keyof Kind>>({
   selector: true,
   fieldSelector: true,
   byName: true,
+  kindPath: true,
   byOwner: true,
   namespacePath: true,
   within: true,
@@ -211,6 +214,7 @@ export function manifest(
     patches = [],
     acts = [],
   } = reconciler
+  const kindPaths = [...new Set(related.filter(isNamedKind).map(({ kindPath }) => kindPath))]
   const { trigger, metrics, formerFinalizers, concurrency, runRate, timeoutSeconds, backoff } = reconciler
   const { serviceAccount = { name: `fairlead-${name}`, namespace: SYSTEM_NAMESPACE } } = reconciler
   const given = {
@@ -223,7 +227,8 @@ export function manifest(
     owns: owns.map((kind) => ({ ...resourceOf(kind), strategy: kind.strategy, adopt: kind.adopt })),
     finalize: reconciler.finalize !== undefined,
     formerFinalizers,
-    related,
+    related: related.filter((kind) => !isNamedKind(kind)),
+    kindPaths: kindPaths.length === 0 ? undefined : kindPaths,
     trigger,
     metrics,
     patches: patches.length === 0 ? undefined : patches,

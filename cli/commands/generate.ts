@@ -158,7 +158,7 @@ export async function generateKnative(
   shard: string | undefined,
 ): Promise<string> {
   const isNamed = name !== undefined && options.builtin.length === 0
-  const all = await (isNamed ? namableFunctions(options.function) : demandFunctions(options))
+  const all = await (isNamed ? namableFunctions(options.function, options.kinds) : demandFunctions(options))
   const functions = name === undefined ? all : [functionNamed(all, name)]
   const modules = modulesInImage(options)
   return (await yamlOf(functions.flatMap((one) => knativeManifests(one, { ...options, modules, shard })))).trimEnd()

@@ -3,7 +3,7 @@ import { namespacedName, type Outcome } from '#contracts'
 import { type DryRunResult, type DryRunStep, dryRun } from '#dispatch'
 import { referenceRule } from '#events'
 import { dieBecause, EXIT, showsStacks, untilStopped } from '#process/exit'
-import { functionNamed, namableFunctions } from '#process/functions'
+import { functionNamed, type GrantedKind, namableFunctions } from '#process/functions'
 import { guardFunctions } from '#process/isolation'
 import { openKube } from '#process/kube'
 import { createLogger } from '#process/logging'
@@ -17,6 +17,7 @@ import { existing, namespaceFor } from './one-object.ts'
 export interface RunOptions {
   namespace?: string
   function: string[]
+  kinds?: readonly GrantedKind[]
   output: 'text' | 'json'
 }
 
@@ -28,7 +29,7 @@ export async function printDryRun(
 ): Promise<void> {
   const settings = await config()
   await using kube = await openKube(settings)
-  const found = functionNamed(await namableFunctions(options.function), name)
+  const found = functionNamed(await namableFunctions(options.function, options.kinds), name)
   const key = { namespace: await namespaceFor(kube, found.for, options.namespace ?? 'default'), name: object }
   const log = await createLogger({ ...settings, LOG_LEVEL: showsStacks(process.env) ? 'warn' : 'error' })
   const { signal } = untilStopped()

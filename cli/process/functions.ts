@@ -3,9 +3,10 @@ import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { z } from 'zod'
+import { apiVersionOf, kindName, type ResourceRef } from '#contracts'
 import type { FunctionAccess } from '#dispatch'
 import { builtinNames, builtinOf, builtins } from '#functions'
-import type { Reconciler } from '#sdk'
+import { grantKinds, type Reconciler } from '#sdk'
 import type { Config } from './config.ts'
 import { UsageError } from './exit.ts'
 import { quoted } from './shell.ts'
@@ -18,17 +19,25 @@ export interface Selection {
   builtin: readonly string[]
   /** Restricts the built-in functions to these namespaces. */
   namespaces?: string[]
+  /** Kinds that objects may name (namedKind() of the package). Left out: none. */
+  kinds?: readonly GrantedKind[]
 }
+
+export type GrantedKind = ResourceRef & { kind: string }
+
+/** `Widget.v1.example.com=widgets` */
+const kindText = (kind: GrantedKind): string => `${kindName(kind.kind, apiVersionOf(kind))}=${kind.resource}`
 
 /** Returns the command that installs these functions on this cluster although their definitions break objects. */
 export function forcedInstall(
-  { function: files, builtin, namespaces }: Selection,
+  { function: files, builtin, namespaces, kinds }: Selection,
   { KUBECONFIG, context, FAIRLEAD_SHARD }: Partial<Pick<Config, 'KUBECONFIG' | 'context' | 'FAIRLEAD_SHARD'>> = {},
 ): string {
   const options: [option: string, value: string | undefined][] = [
     ...files.map((file): [string, string] => ['-f', file]),
     ['--builtin', builtin.join(',') || undefined],
     ['--namespaces', namespaces?.join(',')],
+    ['--kinds', kinds?.map(kindText).join(',')],
     ['--kubeconfig', KUBECONFIG],
     ['--context', context],
     ['--shard', FAIRLEAD_SHARD],
@@ -40,7 +49,12 @@ export function forcedInstall(
 const inShell = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : quoted(word))
 
 /** Returns the selected functions, or none. */
-export async function loadFunctions({ function: files, builtin, namespaces }: Selection): Promise<Reconciler[]> {
+export async function loadFunctions({
+  function: files,
+  builtin,
+  namespaces,
+  kinds = [],
+}: Selection): Promise<Reconciler[]> {
   if (namespaces !== undefined && builtin.length === 0)
     throw new UsageError('--namespaces is for built-in functions: add --builtin NAMES; others declare their namespaces')
   const selected = await builtinFunctions(builtin)
@@ -48,7 +62,7 @@ export async function loadFunctions({ function: files, builtin, namespaces }: Se
   const functions = [...(await Promise.all(files.map(exported))).flat(), ...restricted]
   const twice = functions.find((one, index) => functions.findIndex((other) => other.name === one.name) < index)
   if (twice) throw new UsageError(`two functions are named "${twice.name}": a Reconciler's name is unique in a cluster`)
-  return functions
+  return functions.map((one) => grantKinds(one, kinds))
 }
 
 /** Returns the selected functions. Rejects if none is selected. */
@@ -59,8 +73,8 @@ export async function demandFunctions(selection: Selection): Promise<Reconciler[
 }
 
 /** Returns the functions of which a command names one: those of the modules, or the built-in ones. */
-export const namableFunctions = (files: readonly string[]): Promise<Reconciler[]> =>
-  loadFunctions({ function: files, builtin: files.length === 0 ? ['all'] : [] })
+export const namableFunctions = (files: readonly string[], kinds: readonly GrantedKind[] = []): Promise<Reconciler[]> =>
+  loadFunctions({ function: files, builtin: files.length === 0 ? ['all'] : [], kinds })
 
 async function builtinFunctions(names: readonly string[]): Promise<Reconciler[]> {
   if (names.length === 0) return []

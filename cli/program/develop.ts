@@ -13,6 +13,7 @@ import {
   type CommandContext,
   dirOption,
   functionOption,
+  kindsOption,
   modeOption,
   namedFunctionOption,
   nodeOption,
@@ -173,6 +174,7 @@ function runCommand(program: Command, context: CommandContext): void {
     .option('-n, --namespace <name>', 'Namespace of the object (default: default)', objectName)
     .option('--dry-run', 'Write nothing; show the outcome and the differences (required)')
     .addOption(namedFunctionOption())
+    .addOption(kindsOption())
     .addOption(outputOption('text', 'json'))
     .action(async (name: string, object: string, { dryRun: isDry, ...options }: RunOptions & { dryRun?: true }) => {
       if (!isDry)
@@ -205,6 +207,7 @@ function diffCommand(program: Command, context: CommandContext): void {
     .option('--concurrency <number>', 'Maximum concurrent dry runs', whole(1, 64), 8)
     .addOption(functionOption())
     .addOption(builtinOption())
+    .addOption(kindsOption())
     .addOption(outputOption('text', 'json'))
     .addHelpText('after', DIFF_HELP)
     .action(async (names: string[], options: DiffOptions) => {

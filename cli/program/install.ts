@@ -15,6 +15,7 @@ import {
   builtinOption,
   type CommandContext,
   functionOption,
+  kindsOption,
   namespacesOption,
   objectName,
   outputOption,
@@ -40,6 +41,7 @@ function installCommand(program: Command, context: CommandContext): void {
     .addOption(functionOption())
     .addOption(builtinOption())
     .addOption(namespacesOption())
+    .addOption(kindsOption())
     .addOption(outputOption('table', 'json'))
     .addOption(revisionOption())
     .option(
@@ -130,6 +132,7 @@ function generateCommands(program: Command, { config, print }: CommandContext): 
     .addOption(functionOption())
     .addOption(builtinOption())
     .addOption(namespacesOption())
+    .addOption(kindsOption())
     .action(async (options: Selection) => {
       const { generateRbac } = await import('../commands/generate.ts')
       print(await generateRbac(options))
@@ -141,6 +144,7 @@ function generateCommands(program: Command, { config, print }: CommandContext): 
     .addOption(functionOption())
     .addOption(builtinOption())
     .addOption(namespacesOption())
+    .addOption(kindsOption())
     .requiredOption('--to <folder>', 'Folder to write to; its crds.yaml has the earlier definitions')
     .option('--force', 'Write even if stored objects would lose fields or become invalid', false)
     .action(async (options: ManifestsOptions) => {
@@ -154,6 +158,7 @@ function generateCommands(program: Command, { config, print }: CommandContext): 
     .argument('[name]', 'Name of the function (default: all)')
     .addOption(functionOption())
     .addOption(builtinOption())
+    .addOption(kindsOption())
     .requiredOption('--image <image>', 'Image with the functions, and with the command fairlead as entrypoint')
     .option('-n, --namespace <name>', 'Namespace of the Services', objectName, 'fairlead-functions')
     .option('--module <path>', 'Path of the functions in the image (default: that of -f)')
@@ -185,6 +190,7 @@ function generateCommands(program: Command, { config, print }: CommandContext): 
     .addOption(functionOption())
     .addOption(builtinOption())
     .addOption(namespacesOption())
+    .addOption(kindsOption())
     .requiredOption('--to <folder>', 'Folder to write to; other files in it are kept')
     .requiredOption('--image <image>', 'Image with the functions; it checks the CRDs before each upgrade')
     .option('--module <path>', 'Path of the functions in the image (default: that of -f)')
@@ -200,6 +206,7 @@ function generateCommands(program: Command, { config, print }: CommandContext): 
     .description('Write a bundle for the Operator Lifecycle Manager (OLM), which runs the functions over HTTP')
     .addOption(functionOption())
     .addOption(builtinOption())
+    .addOption(kindsOption())
     .requiredOption('--to <folder>', 'Folder to write to; manifests and metadata are replaced, other files are kept')
     .requiredOption('--image <image>', 'Image with the functions, and with the command fairlead as entrypoint')
     .option('--module <path>', 'Path of the functions in the image (default: that of -f)')

@@ -8,6 +8,7 @@ import {
   builtinOption,
   type CommandContext,
   functionOption,
+  kindsOption,
   namedFunctionOption,
   namespacesOption,
   revisionOption,
@@ -42,6 +43,7 @@ function upCommands(program: Command, { config }: CommandContext): void {
     .description('Run bridge and dispatcher in one process; any number of processes may run')
     .option('--install', 'Apply CRDs and Reconcilers first, as install does')
     .addOption(namespacesOption())
+    .addOption(kindsOption())
     .addOption(revisionOption())
     .action(async (options: UpOptions) => {
       const { up } = await import('../commands/up.ts')

@@ -1,5 +1,6 @@
 export { ACTS, type ActedResource } from './acts.ts'
 export { CONFIG_FOLDER, type ConfigValue, isSecretValue, missingConfig, TOKEN_SECONDS } from './config.ts'
+export { isKindNamed, kindNotGranted, NAMED_KINDS } from './named-kinds.ts'
 export {
   CONTESTS,
   contestAnnotationOf,
@@ -60,11 +61,10 @@ export {
   isNamedInBody,
   isOfMetadata,
   keepsStatus,
-  namesAt,
   namesOf,
   namesOthers,
-  namespacesAt,
   namespacesNear,
+  namespacesOf,
   type OwnedResource,
   PAUSED_ANNOTATION,
   RECONCILERS,

@@ -133,9 +133,10 @@ export function wantedRevision(object: KubeObject, { revision }: ReconcilerSpec)
  */
 export function coverageId(object: KubeObject, spec: ReconcilerSpec): string {
   const { metadata } = object
-  const { for: primary, owns, related, finalize, formerFinalizers, identity, patches } = spec
+  const { for: primary, owns, related, finalize, formerFinalizers, identity, patches, kindPaths } = spec
   const named = [identity && { identity }, formerFinalizers && { formerFinalizers }, patches && { patches }]
-  const optional = [wantedRevision(object, spec), finalize ? 'finalize' : undefined, ...named]
+  const onDemand = kindPaths && { kindPaths }
+  const optional = [wantedRevision(object, spec), finalize ? 'finalize' : undefined, ...named, onDemand]
   const asked = JSON.stringify([metadata.uid, primary, owns, related, ...optional.filter((one) => one !== undefined)])
   return `${metadata.name}@${hash('sha256', asked, 'base64url').slice(0, 16)}`
 }

@@ -4,15 +4,9 @@ import { acted } from './acts.ts'
 import { configured } from './config.ts'
 import { accountName, NAMESPACE_NAME, namespace, resourceRef } from './forms.ts'
 import { metrics } from './metrics.ts'
+import { relationValues } from './named-kinds.ts'
 import { recordedNames } from './patch-record.ts'
-import {
-  FIELD_PATH,
-  type Labels,
-  type ObjectSelector,
-  parseFieldSelector,
-  parseSelector,
-  valuesAt,
-} from './selector.ts'
+import { FIELD_PATH, type Labels, type ObjectSelector, parseFieldSelector, parseSelector } from './selector.ts'
 
 /** The API of the Reconciler resource (cluster-scoped). */
 export const RECONCILERS = { group: 'fairlead.dev', version: 'v1alpha1', resource: 'reconcilers' } as const
@@ -28,6 +22,7 @@ const someInvoke = 'give http or pull'
 const byOwnerAlone =
   'an owner is in the namespace of the object, or has none: leave out byName, namespacePath and "Cluster"'
 const eitherPlace = 'leave out "Cluster" beside namespacePath, which names the namespaces'
+const byNameToo = 'give byName beside kindPath: a kind without names would be read whole'
 
 const adoptsByApply = 'adopt needs strategy Apply: the others do not change an object that is there'
 
@@ -53,6 +48,8 @@ const owned = z
     ],
   })
 
+const kindPath = z.string().max(1000).regex(FIELD_PATH, 'write a path such as spec.target or spec.targets[*]')
+
 const related = z
   .object({
     ...resourceRef,
@@ -76,6 +73,11 @@ const related = z
       .enum(['Namespace', 'Cluster'])
       .default('Namespace')
       .describe('Namespace: in the namespace of the primary, and cluster-scoped objects. Cluster: anywhere.'),
+    kindPath: kindPath
+      .optional()
+      .describe(
+        'Path in the primary of the object, or the objects, that name kinds by kind and apiVersion (or group). The resource is watched and read for primaries that name its kind, and for no others. A path of byName or namespacePath below it counts in objects that name the kind. Left out: for all primaries.',
+      ),
     byOwner: z
       .boolean()
       .optional()
@@ -97,6 +99,10 @@ const related = z
     path: ['within'],
     message: eitherPlace,
   })
+  .refine(({ kindPath, byName }) => kindPath === undefined || byName !== undefined, {
+    path: ['byName'],
+    message: byNameToo,
+  })
   .meta({
     'x-kubernetes-validations': [
       { rule: "!has(self.namespacePath) || !has(self.within) || self.within != 'Cluster'", message: eitherPlace },
@@ -104,6 +110,7 @@ const related = z
         rule: "!has(self.byOwner) || !self.byOwner || !(has(self.byName) || has(self.namespacePath) || (has(self.within) && self.within == 'Cluster'))",
         message: byOwnerAlone,
       },
+      { rule: '!has(self.kindPath) || has(self.byName)', message: byNameToo },
     ],
   })
 
@@ -190,6 +197,14 @@ export const reconcilerSpec = z.object({
       'Finalizers of operators that the function replaces. They count as its own for an object that is being deleted: it is finalized, and loses them together with that of the function.',
     ),
   related: z.array(related).max(64).default([]).describe('Read, and mapped back, without owning.'),
+  kindPaths: z
+    .array(kindPath)
+    .min(1)
+    .max(16)
+    .optional()
+    .describe(
+      'Paths in the primary at which it names kinds. The function is not called for a primary that names one that no entry of related with this kindPath has.',
+    ),
   trigger: z
     .object({
       name: eventPath.describe('Path in a CloudEvent of the name of the object: subject, or data.order.id.'),
@@ -396,7 +411,7 @@ export function relatedLookup(related: RelatedResource, primary: KubeObject): Re
     namespaces:
       namespacePath === undefined
         ? namespacesNear(related, primary.metadata.namespace)
-        : namespacesAt(primary, namespacePath),
+        : namespacesOf(related, primary, namespacePath),
     clusterScoped: namespacePath === undefined,
     names: byName === undefined ? undefined : namesOf(related, primary, byName),
   }
@@ -421,8 +436,10 @@ const lookupText = (related: RelatedResource, primary: KubeObject): string =>
  * Whether the primary names its related objects in what a reference to it does not have: outside of its metadata, or in
  * a record.
  */
-export const isNamedInBody = ({ record, byName = 'metadata', namespacePath = 'metadata' }: RelatedResource): boolean =>
-  record !== undefined || [byName, namespacePath].some((path) => !/^metadata\b/.test(path))
+export const isNamedInBody = ({ record, ...related }: RelatedResource): boolean => {
+  const { byName = 'metadata', namespacePath = 'metadata', kindPath = 'metadata' } = related
+  return record !== undefined || [byName, namespacePath, kindPath].some((path) => !/^metadata\b/.test(path))
+}
 
 /**
  * Returns the predicate in two steps: the selector is parsed once per declaration, and the names are looked up once per
@@ -448,13 +465,18 @@ const isReferredTo = (child: KubeObject, { metadata: { uid } }: KubeObject): boo
 
 /** Returns the names of the related objects that the primary gives. `path`: `byName` of the relation. */
 export const namesOf = (related: RelatedResource, primary: KubeObject, path: string): string[] =>
-  related.record === undefined ? namesAt(primary, path) : recordedNames(primary, related.record, related)
+  related.record === undefined
+    ? namesIn(relationValues(related, primary, path))
+    : recordedNames(primary, related.record, related)
 
-/** Returns the names that a field of the primary gives. The field has one name, or a list of them. */
-export const namesAt = (primary: KubeObject, path: string): string[] => [
-  ...new Set(valuesAt(primary, path).filter((value) => typeof value === 'string' && value !== '') as string[]),
+/**
+ * Returns the namespaces that the primary gives. `path`: `namespacePath` of the relation. Skips a text that is not a valid
+ * name of a namespace.
+ */
+export const namespacesOf = (related: RelatedResource, primary: KubeObject, path: string): string[] =>
+  namesIn(relationValues(related, primary, path)).filter((name) => NAMESPACE_NAME.test(name))
+
+/** A field has one name, or a list of them. */
+const namesIn = (values: readonly unknown[]): string[] => [
+  ...new Set(values.filter((value) => typeof value === 'string' && value !== '') as string[]),
 ]
-
-/** Returns the namespaces that a field of the primary gives. Skips a text that is not a valid name of a namespace. */
-export const namespacesAt = (primary: KubeObject, path: string): string[] =>
-  namesAt(primary, path).filter((name) => NAMESPACE_NAME.test(name))

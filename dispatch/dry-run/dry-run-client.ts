@@ -58,6 +58,7 @@ export function dryRunDeps<Deps extends ReconciliationDeps>(deps: Deps, note: (s
           : found
       },
       isReferenceOnly: (ref) => events.isReferenceOnly(ref),
+      ...(events.cursor && { cursor: events.cursor.bind(events) }),
       async put(_ref, _verb, object) {
         if (object.metadata.uid === primary) written = object
         return { outcome: 'stored', sequence: 0, origin: undefined, formerOwners: [] }

@@ -1,4 +1,4 @@
-import { controllerOf, type KubeObject, type ResourceRef } from '#contracts'
+import { apiVersionOf, controllerOf, type KubeObject, kindName, type ResourceRef } from '#contracts'
 import {
   compareVersions,
   type EventStore,
@@ -7,16 +7,21 @@ import {
   type ObserveQuery,
   type OwnerKey,
   type RelatedQuery,
+  type StoredCursor,
   type StoredEvent,
   type StoredObject,
   type View,
 } from '#events'
 import { mapAtMost } from '#primitives'
-import { isGivingBack, type OwnedObject, sameJson, TooMuchStateError, type World } from '#reconcile'
+import { isGivingBack, KindNotListedError, type OwnedObject, sameJson, TooMuchStateError, type World } from '#reconcile'
 import {
+  coverageId,
+  crossesNamespaces,
   indexedSelection,
   isByField,
+  isKindNamed,
   isOwnedBy,
+  NAMED_KINDS,
   namespacesNear,
   type OwnedResource,
   patchedBy,
@@ -41,12 +46,12 @@ export interface Observation extends World {
   traceparent: string | undefined
   /** When EVENTS stored this version of the primary, in epoch milliseconds. */
   storedAt: number
-  /** The owned and related objects exceed the limit of a run. Both lists are empty, and the function is not called. */
-  excess?: TooMuchStateError
+  /** Why owned and related objects are not read: both lists are empty, and the function is not called. */
+  unread?: TooMuchStateError | KindNotListedError
 }
 
 interface ObserveDeps {
-  events: Pick<EventStore, 'observe' | 'isReferenceOnly'>
+  events: Pick<EventStore, 'observe' | 'isReferenceOnly'> & Partial<Pick<EventStore, 'cursor'>>
   references: References
   adoptions: Adoptions
 }
@@ -61,8 +66,8 @@ interface ObservedReconciler {
 type Primary = Pick<ObjectKey, 'namespace' | 'name'>
 
 /**
- * Returns the primary with its owned and related objects, or the primary alone if these exceed the limit. Returns
- * undefined if the primary is gone. Throws SupersededError if the Reconciler has changed.
+ * Returns the primary with its owned and related objects, or the primary alone if these exceed the limit or are not known.
+ * Returns undefined if the primary is gone. Throws SupersededError if the Reconciler has changed.
  */
 export async function observePrimary(
   deps: ObserveDeps,
@@ -73,12 +78,12 @@ export async function observePrimary(
   try {
     return await state.read((meter) => observeAll(deps, observing, primary, { meter, view, signal }))
   } catch (error) {
-    if (!(error instanceof TooMuchStateError)) throw error
+    if (!(error instanceof TooMuchStateError || error instanceof KindNotListedError)) throw error
     const { spec } = observing
     const alone = { ...observing, spec: { ...spec, owns: [], related: [], patches: undefined } }
     view.end()
     const found = await state.read((meter) => observeAll(deps, alone, primary, { meter, view: new RunView(), signal }))
-    return found && { ...found, excess: error }
+    return found && { ...found, unread: error }
   }
 }
 
@@ -111,6 +116,8 @@ async function observeAll(
   // To give back fields needs nothing else, and must not wait for anything else.
   if (isGivingBack(object, identity))
     return { object, owned: [], related: [], patched: [], owner, storedAt, traceparent }
+  if (events.cursor && reconcilerVersion)
+    await demandListed(events.cursor.bind(events), spec, reconcilerVersion.reconciler, object)
   const resolveWhole: Resolve = (resource, stored) =>
     references.resolve(resource, stored, { meter, reconciler, namespace, signal })
   const resolve: Resolve = async (resource, stored) =>
@@ -151,6 +158,40 @@ async function observeAll(
     storedAt,
     traceparent: newest.traceparent,
   }
+}
+
+/**
+ * Throws KindNotListedError if the primary names a kind of which EVENTS may lack objects: no cursor covers the Reconciler.
+ * The cursor is read after the primary and before the objects, so that it does not promise too much.
+ */
+async function demandListed(
+  cursor: EventStore['cursor'],
+  spec: ReconcilerSpec,
+  reconciler: KubeObject,
+  primary: KubeObject,
+): Promise<void> {
+  for (const one of spec.related) {
+    const { kindPath } = one
+    if (kindPath === undefined || !isKindNamed(one, primary)) continue
+    const id = coverageId(reconciler, spec)
+    const ref = { group: one.group, version: one.version, resource: one.resource }
+    const { namespace } = primary.metadata
+    const isListed =
+      isCovered(await cursor(ref), id) ||
+      (namespace !== undefined && !crossesNamespaces(one) && isCovered(await cursor(ref, namespace), id))
+    if (!isListed)
+      throw new KindNotListedError(kindName(one.kind, apiVersionOf(one)), kindPath, whyUnlisted(reconciler))
+  }
+}
+
+/** Whether the cursor covers the Reconciler. A cursor without `covers` covers every Reconciler. */
+export const isCovered = (cursor: StoredCursor | undefined, id: string): boolean =>
+  cursor !== undefined && (cursor.covers === undefined || cursor.covers.includes(id))
+
+/** Returns what bridges say about kinds that primaries name. */
+function whyUnlisted({ status }: KubeObject): string | undefined {
+  const { conditions = [] } = (status ?? {}) as { conditions?: { type: string; message?: string }[] }
+  return conditions.find(({ type }) => type === NAMED_KINDS)?.message
 }
 
 const isMetadataEnough = ({ owns, related }: ReconcilerSpec, { group, resource }: ResourceRef): boolean =>
@@ -207,7 +248,9 @@ const queriesNear = (related: readonly RelatedResource[], namespace: string | un
 
 /** Returns the queries of relations that fields of the primary name. */
 function queriesNamed(named: readonly RelatedResource[], primary: KubeObject): RelatedQuery[] {
-  const lookups = named.map((one) => ({ one, lookup: relatedLookup(one, primary) }))
+  const lookups = named
+    .map((one) => ({ one, lookup: relatedLookup(one, primary) }))
+    .filter(({ lookup }) => lookup.names?.length !== 0)
   const widen = [(lookup: RelatedLookup) => lookup, ofAnyName].find(
     (wider) => sum(lookups.map(({ lookup }) => countOf(wider(lookup)))) <= MOST_LOOKUPS,
   )

@@ -1,5 +1,5 @@
 import type { Invoke } from '#contracts'
-import type { DeadMessage } from '#events'
+import type { DeadMessage, EventStore } from '#events'
 import type { TokenBucket } from '#primitives'
 import type { RunRate } from '#queue'
 import type { NoOpWrites, Reconciled } from '#reconcile'
@@ -14,6 +14,8 @@ import type { FunctionCalls } from './function-calls.ts'
 import type { EndedRun, RunObserver } from './trail.ts'
 
 export interface ReconciliationDeps extends WritersDeps {
+  /** Without `cursor`: every resource is listed, as by the API server itself. */
+  events: WritersDeps['events'] & Partial<Pick<EventStore, 'cursor'>>
   noOps: NoOpWrites
   state: StateBudget
   adoptions: Adoptions

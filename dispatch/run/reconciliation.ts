@@ -231,7 +231,7 @@ export class Reconciliation {
       this.#pass = { writers, beganAt: performance.now() }
     }
     const noOps = this.#deps.noOps.of(seen, spec.acts !== undefined)
-    return { world: seen, now: this.#deps.now(), seed: this.#deps.seed(), noOps, excess: seen.excess }
+    return { world: seen, now: this.#deps.now(), seed: this.#deps.seed(), noOps, unread: seen.unread }
   }
 
   /** Logs an edit that no run has handled for long, with everything that shows why. */

@@ -241,11 +241,14 @@ function ratesOf(name: string, { runRate }: ReconcilerSpec, shared: readonly Run
   return runRate === undefined ? ofTeams : [{ name, limits: [name], ...runRate }, ...ofTeams]
 }
 
-/** Returns the resources of which all objects have to be in EVENTS before the first run. */
+/**
+ * Returns the resources of which all objects have to be in EVENTS before the first run. Each run looks for the kinds that
+ * its primary names.
+ */
 const resourcesOf = ({ for: primary, owns, related, patches = [] }: ReconcilerSpec): ResourceRef[] => [
   primary,
   ...owns,
-  ...related,
+  ...related.filter(({ kindPath }) => kindPath === undefined),
   ...patches,
 ]
 

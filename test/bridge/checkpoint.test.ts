@@ -65,8 +65,9 @@ function progressOfNatsAway() {
   const events = { moveCursor: () => Promise.reject(new Error('away')) } as unknown as WatchProgressDeps['events']
   const nothing = () => undefined
   const log = { warn: nothing } as unknown as WatchProgressDeps['log']
-  const deps = { events, log, continuity, coverageIds: () => [], listsAtStart: false, synced: nothing, swept: nothing }
-  return { continuity, progress: new WatchProgress(configMaps, undefined, { ...deps, now: () => new Date(0) }) }
+  const told = { synced: nothing, covered: nothing, swept: nothing, now: () => new Date(0) }
+  const deps = { events, log, continuity, coverageIds: () => [], listsAtStart: false, ...told }
+  return { continuity, progress: new WatchProgress(configMaps, undefined, deps) }
 }
 
 it('a list that waits for its turn will cover the Reconcilers of then, and none after it was given up', async () => {
@@ -90,12 +91,12 @@ it('does not pass what the watch has read when a list beside the watch ends, bec
   const reached = () => progress.checkpoint.safe?.resourceVersion
   progress.hold('7')
   expect(progress.position('9')).toBeUndefined()
-  progress.listed('20', streams)
+  progress.listed('20', streams, [])
   expect(reached()).toBe('9')
   progress.reach('15')
   expect(reached()).toBe('15')
   progress.hold('15')
   progress.release()
-  progress.listed('30', streams)
+  progress.listed('30', streams, [])
   expect(reached()).toBe('30')
 })

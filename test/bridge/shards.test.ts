@@ -89,6 +89,7 @@ it.each([
   const registry = new Registry(silent, 'b', () => {})
   registry.listed([one])
   const admission = { failureOf: () => failure }
-  const [said] = currentConditions({ registry, admission, overlaps: new Map(), statusesOf: () => [], shard: 'b' })
+  const facts = { registry, admission, overlaps: new Map(), isWatched: () => true, statusesOf: () => [] }
+  const [said] = currentConditions({ ...facts, shard: 'b' })
   expect(said?.shard).toBe(shard)
 })

@@ -139,7 +139,7 @@ interface Enqueued {
 }
 
 interface StartOptions
-  extends Pick<BridgeDeps, 'ownWrites' | 'silenceSeconds' | 'sweep' | 'orphans' | 'triggers' | 'now'> {
+  extends Pick<BridgeDeps, 'ownWrites' | 'silenceSeconds' | 'staysMs' | 'sweep' | 'orphans' | 'triggers' | 'now'> {
   prefix: string
   observer?: BridgeObserver
   noticeRestarts?: boolean

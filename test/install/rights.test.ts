@@ -1,12 +1,16 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { KubeObject } from '#contracts'
+import type { KubeObject, ResourceRef } from '#contracts'
 import { functionRbac, install, planUninstall, uninstall } from '#install'
 import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
 import {
   type ConfigDeclaration,
   ConfigMap,
+  Deployment,
+  grantKinds,
   Job,
   manifest,
+  Node,
+  namedKind,
   Pod,
   type Reconciler,
   reconciler,
@@ -76,16 +80,19 @@ function anyDeclaration(name: Name, random: () => number): Reconciler {
     { name: 'zone', configMap: { name: 'one', key: 'zone' } },
     { name: 'cloud', audience: 'cloud.test' },
   )
-  return declared(name, {
+  const any = declared(name, {
     owns: someOf(ConfigMap, Job),
-    related: someOf<object>({ ...Secret, within: 'Cluster' }, { ...Pod, namespacePath: 'status.namespace' }),
+    related: someOf<object>({ ...Secret, within: 'Cluster' }, { ...Pod, namespacePath: 'status.namespace' }, Target),
     ...(writes.length > 0 && { writes }),
     ...(namespaces && { namespaces }),
     ...(serviceAccount && { serviceAccount }),
     ...(random() < 0.3 && { finalize: () => undefined }),
     ...(config.length > 0 && { external: { config, read: () => null, perform: () => undefined } }),
   })
+  return grantKinds(any, someOf<ResourceRef & { kind: string }>(Deployment, Node))
 }
+
+const Target = namedKind({ kindPath: 'spec.target', byName: 'spec.target.name', within: 'Cluster' })
 
 async function all(kind: keyof typeof KINDS): Promise<KubeObject[]> {
   const objects: KubeObject[] = []

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
 import {
-  namesAt,
+  namesOf,
   namesOthers,
   parseFieldSelector,
   type RelatedResource,
@@ -40,7 +40,7 @@ describe('the names that a path gives', () => {
     ['are none where there is a number', 'spec.count', []],
     ['are none of what every JavaScript object has', 'spec.constructor.name', []],
   ])('%s', (_name, path, expected) => {
-    expect(namesAt(primary, path)).toEqual(expected)
+    expect(namesOf(related({ byName: path }), primary, path)).toEqual(expected)
   })
 })
 
