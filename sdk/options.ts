@@ -40,22 +40,25 @@ const LONGEST_VALUE = 120
  * Returns the errors of a value for its author: `spec.size is "three": expected number, received string`. `where` is
  * the path of the value.
  */
-export function explain({ issues }: z.ZodError, value: unknown, where = ''): string {
-  const shown = issues.slice(0, MOST_ISSUES).map((issue) => explainIssue(issue, value, where))
+export function explain(error: z.ZodError, value: unknown, where = ''): string {
+  const issues = issuesOf(error, value, where)
+  const shown = issues.slice(0, MOST_ISSUES).map(({ path, message }) => `${path} ${message}`)
   return issues.length > MOST_ISSUES ? `${shown.join('; ')}; and more` : shown.join('; ')
 }
 
-function explainIssue({ path, message }: z.core.$ZodIssue, root: unknown, where: string): string {
-  const value = valueAt(root, path)
-  const found = value === undefined ? 'is missing' : `is ${show(value)}`
-  return `${pathText(path, where)} ${found}: ${message.replace(/^Invalid input: /, '')}`
-}
+/** Returns each error of a value: `spec.size`, `is "three": expected number, received string`. */
+export const issuesOf = ({ issues }: z.ZodError, root: unknown, where: string): { path: string; message: string }[] =>
+  issues.map(({ path, message }) => {
+    const value = valueAt(root, path)
+    const found = value === undefined ? 'is missing' : `is ${show(value)}`
+    return { path: pathText(path, where), message: `${found}: ${message.replace(/^Invalid input: /, '')}` }
+  })
 
 export const valueAt = (root: unknown, path: Path): unknown =>
   path.reduce<unknown>((value, key) => (value as Record<PropertyKey, unknown> | null | undefined)?.[key], root)
 
 /** `spec.items[0].name`. A name that is not a plain word is quoted: `metadata.labels["a.b/c"]`. */
-function pathText(path: Path, where: string): string {
+export function pathText(path: Path, where: string): string {
   const steps = path.map((key) => {
     if (typeof key === 'number') return `[${key}]`
     return /^[\w-]+$/.test(String(key)) ? `.${String(key)}` : `[${JSON.stringify(String(key))}]`

@@ -95,6 +95,7 @@ const KIND_FIELDS = keysOf<Resource>({
   parse: true,
   parseValid: true,
   validate: true,
+  check: true,
   of: true,
   outcomeStatus: true,
   crd: true,

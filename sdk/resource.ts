@@ -10,8 +10,15 @@ import {
 } from '#contracts'
 import { admission, policies } from './admission.ts'
 import type { Rule } from './builders.ts'
+import { type Checked, checked, uncheckedOf } from './check.ts'
 import { converted } from './conversion.ts'
-import { type ConversionClient, type CustomResourceDefinition, crdOf, type ResourceOptions } from './crd.ts'
+import {
+  type ConversionClient,
+  type CustomResourceDefinition,
+  crdOf,
+  objectSchema,
+  type ResourceOptions,
+} from './crd.ts'
 import type { Kind } from './kinds.ts'
 import { explain, keysOf, refuseUnknown } from './options.ts'
 import type { AdmittedWrite, Violation } from './rule.ts'
@@ -56,6 +63,11 @@ export interface Resource<Spec extends z.ZodObject = z.ZodObject, Status extends
    * same value. Throws an Error if the function of the declaration throws, or returns something else. Left out: there is none.
    */
   readonly validate?: (change: SpecChange<unknown>) => Validated
+  /**
+   * Checks an object of a file, in any version, as if it were to be created: unknown fields and the schema, then rules and
+   * `validate`. `unchecked`: what the API server alone checks. Throws an Error if `validate` does.
+   */
+  check(object: KubeObject): Checked
   /** Returns an object of this kind for `apply`. `status` is for tests: functions cannot apply a status. */
   of(body: { metadata: ObjectMeta; spec: z.input<Spec>; status?: Partial<z.input<Status>> & KeptStatus }): KubeObject
   /**
@@ -115,6 +127,7 @@ export function resource<
   let all: ReturnType<typeof versionsOf> | undefined
   const allVersions = (): ReturnType<typeof versionsOf> => (all ??= versionsOf(options))
   let ways: ReturnType<typeof conversionsOf> | undefined
+  let unchecked: string[] | undefined
   const allWays = () => (ways ??= conversionsOf(options, allVersions()))
   if (served.some(({ convert }) => convert !== undefined)) allWays()
   const toConvert = served.flatMap((one) =>
@@ -132,7 +145,7 @@ export function resource<
   const schema = z.looseObject({ spec, status: observedStatus(status) })
   const parsed = (object: KubeObject) => parse(schema, inStored(object)) as Parsed<Spec, Status>
   const validate = options.validate && validation(kind, options.validate)
-  return Object.freeze({
+  const own: Resource<Spec, Status> = Object.freeze({
     group,
     version,
     resource: plural,
@@ -155,9 +168,14 @@ export function resource<
     rules,
     codeChecks: codeChecksOf(spec),
     admit: (write: AdmittedWrite) => (admit ??= admission(allVersions()[0].schema, rules))(write),
+    check: (object: KubeObject) => ({
+      ...checked(own, object),
+      unchecked: (unchecked ??= uncheckedOf(objectSchema({ ...options, rules: [] }), rules)),
+    }),
     policies: (exempt: readonly string[]) =>
       policies({ group, plural, scope, versions, rules, scale: scale?.spec }, exempt),
   })
+  return own
 }
 
 /**

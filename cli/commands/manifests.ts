@@ -110,14 +110,18 @@ const FIELD_MANAGER = 'fairlead-dev'
 const LOOK_AGAIN_MS = 500
 
 /** Returns the objects of a file, or of all YAML and JSON files of a folder. */
-export async function examplesIn(path: string): Promise<KubeObject[]> {
+export const examplesIn = async (path: string): Promise<KubeObject[]> =>
+  (await Promise.all((await filesIn(path)).map(objectsIn))).flat()
+
+/** Returns the YAML and JSON files of a folder, or the file itself. */
+export async function filesIn(path: string): Promise<string[]> {
   const isFolder = await stat(path).then(
     (found) => found.isDirectory(),
     () => false,
   )
-  if (!isFolder) return objectsIn(path)
+  if (!isFolder) return [path]
   const names = (await readdir(path)).filter((name) => /\.(ya?ml|json)$/.test(name)).sort()
-  return (await Promise.all(names.map((name) => objectsIn(join(path, name))))).flat()
+  return names.map((name) => join(path, name))
 }
 
 /**

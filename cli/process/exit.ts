@@ -28,6 +28,7 @@ const codeByName: Record<string, number> = {
   UsageError: EXIT.usage,
   IncompatibleError: EXIT.failed,
   IgnoredSignalError: EXIT.byFunction,
+  ValidateError: EXIT.byFunction,
   ClusterAccessError: EXIT.usage,
   DeclarationMismatchError: EXIT.usage,
   ApiError: EXIT.kubernetes,

@@ -1,6 +1,7 @@
 import { type Command, Option } from 'commander'
 import type { CommonOptions } from '#process/config'
 import { UsageError } from '#process/exit'
+import type { CheckOptions } from '../commands/check.ts'
 import type { DevOptions } from '../commands/dev.ts'
 import type { DiffOptions } from '../commands/diff.ts'
 import type { LocalOptions, LocalUpOptions } from '../commands/local.ts'
@@ -32,6 +33,7 @@ export function developCommands(program: Command, context: CommandContext): void
   devCommand(program)
   localCommands(program, context)
   demoCommand(program, context)
+  checkCommand(program, context)
   runCommand(program, context)
   diffCommand(program, context)
   replayCommand(program, context)
@@ -161,6 +163,26 @@ function demoCommand(program: Command, { setExitCode }: CommandContext): void {
       if (context !== undefined) throw new UsageError('the demo uses the current context: give it a kubeconfig instead')
       const { showDemo } = await import('../commands/demo.ts')
       setExitCode(await showDemo(options, given))
+    })
+}
+
+const CHECK_HELP = `
+Exit codes:
+  0 all objects are admitted   1 one is refused   5 validate throws`
+
+/** `fairlead check -f website.ts website.yaml` */
+function checkCommand(program: Command, context: CommandContext): void {
+  program
+    .command('check')
+    .description('Check objects in files by schema, rules and validate; needs no cluster')
+    .argument('<files...>', 'Files or folders with objects; - is standard input')
+    .addOption(functionOption())
+    .addOption(builtinOption())
+    .addOption(outputOption('text', 'json'))
+    .addHelpText('after', CHECK_HELP)
+    .action(async (files: string[], options: CheckOptions) => {
+      const { check } = await import('../commands/check.ts')
+      await check(files, options, context)
     })
 }
 
