@@ -300,6 +300,37 @@ export function policies(source: PolicySource, exempt: readonly string[]): KubeO
   ]
 }
 
+/**
+ * Returns where the API server asks `validate`: for writes that change the spec of an object that is not being deleted.
+ * Without an answer it refuses them.
+ */
+export const validatingWebhook = (
+  source: Pick<PolicySource, 'group' | 'plural' | 'scope' | 'versions'>,
+  clientConfig: object,
+): KubeObject => ({
+  apiVersion: ADMISSION,
+  kind: 'ValidatingWebhookConfiguration',
+  metadata: { name: policyNameOf({ group: source.group, resource: source.plural }) },
+  webhooks: [
+    {
+      name: `validate.${source.plural}.${source.group}`,
+      clientConfig,
+      admissionReviewVersions: ['v1'],
+      sideEffects: 'None',
+      failurePolicy: 'Fail',
+      timeoutSeconds: 5,
+      rules: [matching(source, ['CREATE', 'UPDATE'])],
+      matchConditions: [
+        { name: 'spec-changes', expression: SPEC_CHANGES },
+        { name: 'stays', expression: '!has(object.metadata.deletionTimestamp)' },
+      ],
+    },
+  ],
+})
+
+const SPEC_CHANGES =
+  "request.operation == 'CREATE' || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec"
+
 function pair(kind: 'Validating' | 'Mutating', name: string, spec: object, actions?: string[]): KubeObject[] {
   const metadata = { name }
   const bound = { policyName: name, ...(actions && { validationActions: actions }) }
@@ -309,7 +340,11 @@ function pair(kind: 'Validating' | 'Mutating', name: string, spec: object, actio
   ]
 }
 
-const matching = ({ group, plural, scope, versions }: PolicySource, operations: readonly Operation[], part = '') => ({
+const matching = (
+  { group, plural, scope, versions }: Pick<PolicySource, 'group' | 'plural' | 'scope' | 'versions'>,
+  operations: readonly Operation[],
+  part = '',
+) => ({
   apiGroups: [group],
   apiVersions: versions,
   operations,

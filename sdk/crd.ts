@@ -168,7 +168,7 @@ export type CustomResourceDefinition = {
 }
 
 /**
- * Where the API server finds the conversion webhook, with the authority of its certificate in base64.
+ * Where the API server finds a webhook, with the authority of its certificate in base64.
  *
  * @example
  * import type { ConversionClient } from 'fairlead'

@@ -96,6 +96,7 @@ const KIND_FIELDS = keysOf<Resource>({
   parseValid: true,
   validate: true,
   check: true,
+  validatingWebhook: true,
   of: true,
   outcomeStatus: true,
   crd: true,

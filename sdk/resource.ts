@@ -8,7 +8,7 @@ import {
   type ObjectMeta,
   TerminalError,
 } from '#contracts'
-import { admission, policies } from './admission.ts'
+import { admission, policies, validatingWebhook } from './admission.ts'
 import type { Rule } from './builders.ts'
 import { type Checked, checked, uncheckedOf } from './check.ts'
 import { converted } from './conversion.ts'
@@ -63,6 +63,8 @@ export interface Resource<Spec extends z.ZodObject = z.ZodObject, Status extends
    * same value. Throws an Error if the function of the declaration throws, or returns something else. Left out: there is none.
    */
   readonly validate?: (change: SpecChange<unknown>) => Validated
+  /** Returns the ValidatingWebhookConfiguration by which the API server asks `fairlead admit`. Left out: no `validate`. */
+  readonly validatingWebhook?: (webhook: ConversionClient) => KubeObject
   /**
    * Checks an object of a file, in any version, as if it were to be created: unknown fields and the schema, then rules and
    * `validate`. `unchecked`: what the API server alone checks. Throws an Error if `validate` does.
@@ -160,7 +162,10 @@ export function resource<
       if (refusals.length > 0) throw new TerminalError(refusalText(refusals), { reason: 'InvalidObject' })
       return one
     },
-    ...(validate && { validate }),
+    ...(validate && {
+      validate,
+      validatingWebhook: (webhook: ConversionClient) => validatingWebhook({ group, plural, scope, versions }, webhook),
+    }),
     of: (body: object) => ({ apiVersion: apiVersionOf(options), kind, ...body }) as KubeObject,
     crd: (webhook?: ConversionClient) => crdOf(options, webhook),
     versions: allVersions,

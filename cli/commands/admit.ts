@@ -21,10 +21,12 @@ export async function admit(options: AdmitOptions, { config }: CommandContext): 
   const { address, tls, listen, drainSeconds } = options
   const log = await createLogger(await config())
   const kinds = (await demandFunctions(options)).map((one) => one.for).filter(isResource)
-  const resources = kinds.filter((one) => one.versions().some(({ convert }) => convert !== undefined))
+  const resources = kinds.filter(
+    (one) => one.validate !== undefined || one.versions().some(({ convert }) => convert !== undefined),
+  )
   if (resources.length === 0)
     throw new UsageError(
-      'no resource of these functions has a conversion ("convert"), so nothing would call this process',
+      'no resource of these functions has a conversion ("convert") or "validate", so nothing would call this process',
     )
   for (const one of resources) warmUp(one)
   const { registry } = createMetrics()
@@ -52,12 +54,21 @@ function warmUp(resource: Resource): void {
   for (const { version } of stored === undefined ? [] : others) resource.convert(object, version)
 }
 
+const BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1]
+
 function webhookMetrics(registry: Registry): WebhookObserver {
   const conversions = new Histogram({
     name: 'fairlead_conversion_duration_seconds',
     help: 'Duration of the conversion of one object, by what became of it: success, partial or failure',
     labelNames: ['resource', 'from', 'to', 'result'],
-    buckets: [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1],
+    buckets: BUCKETS,
+    registers: [registry],
+  })
+  const validations = new Histogram({
+    name: 'fairlead_validation_duration_seconds',
+    help: 'Duration of validate for one write, by what became of it: admitted, refused or failure',
+    labelNames: ['resource', 'result'],
+    buckets: BUCKETS,
     registers: [registry],
   })
   const refused = new Counter({
@@ -68,6 +79,7 @@ function webhookMetrics(registry: Registry): WebhookObserver {
   })
   return {
     converted: ({ resource, from, to, result, ms }) => conversions.observe({ resource, from, to, result }, ms / 1000),
+    validated: ({ resource, result, ms }) => validations.observe({ resource, result }, ms / 1000),
     refused: (reason) => refused.inc({ reason }),
   }
 }

@@ -66,7 +66,7 @@ async function withReport(functions: readonly Reconciler[], objects: readonly ob
       (path) =>
         `${kind.kind}: ${path} has a check in code: runs make it, and no write is refused, which needs a webhook`,
     )
-    const validated = `${kind.kind}: validate: fairlead check and runs ask it, and no write is refused, which needs a webhook`
+    const validated = `${kind.kind}: validate: fairlead check and runs ask it, and writes are refused only by the webhook of fairlead admit`
     return [...rules, ...inCode, ...(kind.validate === undefined ? [] : [validated])]
   })
   return `${[...new Set(lines)].map((line) => `# ${line}\n`).join('')}${await yamlOf(objects)}`

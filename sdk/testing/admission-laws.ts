@@ -2,8 +2,8 @@ import { isDeepStrictEqual } from 'node:util'
 import type { KubeObject } from '#contracts'
 import type { Resource } from '#sdk'
 import { changesBetween, LawBroken } from './broken.ts'
-import { smallerThan } from './conversion-laws.ts'
-import { PRESERVE, type Schema, Values } from './values.ts'
+import { hasField, shrunk } from './conversion-laws.ts'
+import { type Schema, Values } from './values.ts'
 
 /**
  * What the laws of `validate` may know.
@@ -68,7 +68,6 @@ export function admissionLawsOf(
 
 /** No API server waits as long for a webhook without a user who notices. */
 const MOST_CPU_MS = 200
-const SHRINKS = 200
 const LONGEST = 2000
 
 const LAWS: Record<string, (trial: Trial) => void> = {
@@ -90,7 +89,7 @@ const LAWS: Record<string, (trial: Trial) => void> = {
   'names fields of the schema': (trial) =>
     trial.demand((change) => {
       const { found = [] } = trial.ask(change)
-      const unknown = found.find(({ path }) => !hasField(trial.schema, path))
+      const unknown = found.find(({ path }) => !hasField(trial.schema, plainPath(path)))
       return unknown && { what: `validate names ${unknown.path}, which the schema does not have: ${unknown.message}` }
     }),
 
@@ -220,21 +219,11 @@ class Trial {
 
   /** Leaves out fields as long as there is a fault. */
   #broken(change: Change, fault: Fault, find: Find): LawBroken {
-    let [smallest, told, left] = [change, fault, SHRINKS]
-    for (let isSmaller = true; isSmaller; ) {
-      isSmaller = false
-      for (const less of smallerThan(smallest)) {
-        if (left-- <= 0) break
-        const next = less as Change
-        const specs = [next.spec, ...('old' in next ? [next.old] : [])]
-        if (!specs.every((spec) => this.#isValid(spec))) continue
-        const again = find(next)
-        if (again === undefined) continue
-        ;[smallest, told, isSmaller] = [next, again, true]
-        break
-      }
-    }
-    return this.error(smallest, told.what, { because: told.because })
+    const [smallest, { what, because }] = shrunk(change, fault, (less) => {
+      const specs = [less.spec, ...('old' in less ? [less.old] : [])]
+      return specs.every((spec) => this.#isValid(spec)) ? find(less) : undefined
+    })
+    return this.error(smallest, what, { because })
   }
 
   error(change: Change, what: string, found: ConstructorParameters<typeof LawBroken>[1] = {}): LawBroken {
@@ -245,13 +234,5 @@ class Trial {
   }
 }
 
-/** Whether the schema has a field, such as `spec.ports[2].name`, or keeps unknown ones. */
-function hasField(schema: Schema, path: string): boolean {
-  let at: Schema | undefined = schema
-  for (const [, plain, index, quoted] of `.${path}`.matchAll(/\.([\w$-]+)|\[(\d+)\]|\['([^']+)'\]/g)) {
-    if (at?.[PRESERVE] === true) return true
-    const name = plain ?? quoted ?? ''
-    at = index === undefined ? (at?.properties?.[name] ?? at?.additionalProperties) : at?.items
-  }
-  return at !== undefined
-}
+/** `spec.ports[2].name` as `.spec.ports[].name`. */
+const plainPath = (path: string): string => `.${path}`.replaceAll(/\[\d+\]/g, '[]').replaceAll(/\['[^']+'\]/g, '.*')

@@ -293,20 +293,12 @@ class Pair {
 
   /** Leaves out fields as long as the fault is the same. */
   #broken(one: Case, found: Found, isBroken: boolean, find: (one: Case) => Found | undefined): LawBroken {
-    let [smallest, fault, left] = [one, found, SHRINKS]
-    for (let isSmaller = true; isSmaller; ) {
-      isSmaller = false
-      for (const body of smallerThan(bodyOf(smallest.object))) {
-        if (left-- <= 0) break
-        const next = { ...one, object: this.#object(one.from, body as Body) }
-        if (!isBroken && faultOf(one.from, body as Body) !== undefined) continue
-        const again = find(next)
-        if (again === undefined || again.path !== found.path) continue
-        ;[smallest, fault, isSmaller] = [next, again, true]
-        break
-      }
-    }
-    return this.#error(smallest, fault)
+    const [body, fault] = shrunk(bodyOf(one.object), found, (less) => {
+      if (!isBroken && faultOf(one.from, less) !== undefined) return undefined
+      const again = find({ ...one, object: this.#object(one.from, less) })
+      return again?.path === found.path ? again : undefined
+    })
+    return this.#error({ ...one, object: this.#object(one.from, body) }, fault)
   }
 
   #error({ object }: Case, { what, lines }: Found): LawBroken {
@@ -360,7 +352,7 @@ function schemaAt(schema: Schema, path: string): Schema | undefined {
 }
 
 /** A schema that keeps unknown fields has each field. */
-const hasField = (schema: Schema, path: string): boolean =>
+export const hasField = (schema: Schema, path: string): boolean =>
   schemaAt(schema, path) !== undefined ||
   [...path.matchAll(/[.[]/g)].some(({ index }) => schemaAt(schema, path.slice(0, index))?.[PRESERVE] === true)
 
@@ -384,8 +376,24 @@ function missing(one: KubeObject, other: KubeObject): string[] {
   })
 }
 
+/** Leaves out fields as long as there is a fault. `find` returns undefined where there is none, or the value is not to be tried. */
+export function shrunk<T, Fault>(value: T, fault: Fault, find: (less: T) => Fault | undefined): [smallest: T, Fault] {
+  let [smallest, found, left] = [value, fault, SHRINKS]
+  for (let isSmaller = true; isSmaller; ) {
+    isSmaller = false
+    for (const less of smallerThan(smallest)) {
+      if (left-- <= 0) break
+      const again = find(less as T)
+      if (again === undefined) continue
+      ;[smallest, found, isSmaller] = [less as T, again, true]
+      break
+    }
+  }
+  return [smallest, found]
+}
+
 /** Each value with one field or element less. */
-export function* smallerThan(value: unknown): Generator<unknown> {
+function* smallerThan(value: unknown): Generator<unknown> {
   if (Array.isArray(value)) {
     for (const index of value.keys()) yield value.toSpliced(index, 1)
     for (const [index, item] of value.entries()) for (const less of smallerThan(item)) yield value.with(index, less)

@@ -55,7 +55,7 @@ describe('fairlead generate crds', () => {
       '# Shop: immutable .spec.size: the CustomResourceDefinition',
       '# Shop: onlyGroups admins DELETE: a ValidatingAdmissionPolicy, because it reads the groups of the user',
       '# Shop: spec.cron has a check in code: runs make it, and no write is refused, which needs a webhook',
-      '# Shop: validate: fairlead check and runs ask it, and no write is refused, which needs a webhook',
+      '# Shop: validate: fairlead check and runs ask it, and writes are refused only by the webhook of fairlead admit',
     ])
     const kinds = parseAllDocuments(stdout).map((one) => (one.toJS() as KubeObject).kind)
     const policy = 'ValidatingAdmissionPolicy'

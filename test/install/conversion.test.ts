@@ -102,7 +102,7 @@ beforeAll(async () => {
   const files = { cert: join(dir, 'tls.crt'), key: join(dir, 'tls.key') }
   await writeFile(files.cert, certificate)
   await writeFile(files.key, privateKey.export({ type: 'pkcs8', format: 'pem' }))
-  const observer = { converted: (one: ConversionReport) => reports.push(one), refused() {} }
+  const observer = { converted: (one: ConversionReport) => reports.push(one), validated() {}, refused() {} }
   webhook = await serveWebhooks({ address: '127.0.0.1:0', files, resources: [Page], observer, log })
   address = {
     url: `https://127.0.0.1:${webhook.port}/convert`,

@@ -10,6 +10,7 @@ import { text } from 'node:stream/consumers'
 import { connect, type TLSSocket } from 'node:tls'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { issueFrom, newAuthority } from '#pki'
+import type { ValidationReport } from '#process/webhooks/admission-review'
 import type { ConversionReport } from '#process/webhooks/conversion-review'
 import { type Refusal, serveWebhooks, type WebhookServer } from '#process/webhooks/server'
 import { resource, z } from '#sdk'
@@ -53,6 +54,7 @@ const authority = newAuthority({ cn: 'test' }, { now: new Date(), days: 1 })
 let dir: string
 let server: WebhookServer
 let reports: ConversionReport[]
+let validations: ValidationReport[]
 let refusals: Refusal[]
 const agent = new Agent({ ca: authority.certificate, keepAlive: true })
 
@@ -69,12 +71,17 @@ afterAll(() => rm(dir, { recursive: true, force: true }))
 beforeEach(async () => {
   await certify('first')
   reports = []
+  validations = []
   refusals = []
   server = await serveWebhooks({
     address: '127.0.0.1:0',
     files: { cert: join(dir, 'tls.crt'), key: join(dir, 'tls.key') },
-    resources: [Page],
-    observer: { converted: (one) => reports.push(one), refused: (why) => refusals.push(why) },
+    resources: [Page, Range],
+    observer: {
+      converted: (one) => reports.push(one),
+      validated: (one) => validations.push(one),
+      refused: (why) => refusals.push(why),
+    },
     log,
   })
 })
@@ -133,7 +140,7 @@ describe('a ConversionReview', () => {
     [
       'another kind',
       { ...page('v1', 'b', {}), kind: 'Other' },
-      'objects[1]: Other of example.com/v1 cannot become example.com/v1: this process converts Page of example.com',
+      'objects[1]: Other of example.com/v1 cannot become example.com/v1: this process converts Page of example.com, Range of example.com',
     ],
     [
       'another version',
@@ -173,6 +180,116 @@ describe('a ConversionReview', () => {
   })
 })
 
+const Range = resource({
+  group: 'example.com',
+  version: 'v1',
+  kind: 'Range',
+  plural: 'ranges',
+  spec: z.object({
+    from: z.int32(),
+    to: z.int32(),
+    cron: z
+      .string()
+      .refine((text) => text !== 'never')
+      .optional(),
+  }),
+  status: z.object({ ready: z.int32() }),
+  validate: ({ spec: { from, to }, old }) => {
+    if (from === 13) throw new RangeError('a bug')
+    return [
+      ...(from > to ? [{ path: '.spec.from', message: 'it is above spec.to' }] : []),
+      ...(old !== undefined && to < old.to ? [{ path: '.spec.to', message: 'it shrinks' }] : []),
+      ...(to > 99 ? [{ path: '.spec.to', message: 'many', warning: true }] : []),
+    ]
+  },
+})
+const range = (spec: object, more: object = {}) => ({
+  apiVersion: 'example.com/v1',
+  kind: 'Range',
+  metadata: { name: 'a', namespace: 'default' },
+  spec,
+  ...more,
+})
+const admission = (object: unknown, oldObject: unknown = null, operation = 'UPDATE') => ({
+  apiVersion: 'admission.k8s.io/v1',
+  kind: 'AdmissionReview',
+  request: { uid: 'u1', operation, object, oldObject },
+})
+const validated = async (...args: Parameters<typeof admission>) =>
+  (JSON.parse((await ask(admission(...args), { path: '/validate' })).body) as { response: Record<string, unknown> })
+    .response
+
+describe('an AdmissionReview', () => {
+  it('has all refusals of validate with their paths, and its warnings', async () => {
+    expect(await validated(range({ from: 101, to: 100 }), range({ from: 1, to: 200 }))).toEqual({
+      uid: 'u1',
+      allowed: false,
+      status: {
+        code: 422,
+        reason: 'Invalid',
+        message: 'spec.from: it is above spec.to; spec.to: it shrinks',
+        details: {
+          causes: [
+            { field: 'spec.from', message: 'it is above spec.to', reason: 'FieldValueInvalid' },
+            { field: 'spec.to', message: 'it shrinks', reason: 'FieldValueInvalid' },
+          ],
+        },
+      },
+      warnings: ['spec.to: many'],
+    })
+    expect(validations).toMatchObject([
+      { resource: 'ranges.example.com', result: 'refused', object: 'default/a', paths: ['spec.from', 'spec.to'] },
+    ])
+  })
+
+  it.each<[string, unknown, unknown]>([
+    ['what is right', range({ from: 1, to: 2 }), null],
+    ['another field of a spec that was wrong before', range({ from: 9, to: 2 }), range({ from: 9, to: 1 })],
+    ['a spec that was not refused because validate is older', range({ from: 1, to: 2 }), range({ from: 'x' })],
+    [
+      'a wrong object that is being deleted',
+      range({ from: 9, to: 2 }, { metadata: { name: 'a', deletionTimestamp: 't' } }),
+      null,
+    ],
+    ['a status that the schema does not admit', range({ from: 1, to: 2 }, { status: { ready: 'no' } }), null],
+    [
+      'another field of a spec that broke a check in code before',
+      range({ from: 1, to: 2, cron: 'never' }),
+      range({ from: 1, to: 3, cron: 'never' }),
+    ],
+    ['a deletion', null, range({ from: 9, to: 2 })],
+  ])('admits %s', async (_, object, old) => {
+    expect(await validated(object, old, object === null ? 'DELETE' : 'UPDATE')).toEqual({ uid: 'u1', allowed: true })
+  })
+
+  it('refuses a new object that breaks a check in code', async () => {
+    expect(await validated(range({ from: 1, to: 2, cron: 'never' }))).toMatchObject({
+      allowed: false,
+      status: { message: expect.stringContaining('spec.cron is "never"') },
+    })
+  })
+
+  it('refuses a write for which validate throws, and blames the resource', async () => {
+    expect(await validated(range({ from: 13, to: 20 }))).toMatchObject({
+      allowed: false,
+      status: {
+        code: 500,
+        message:
+          'resource Range: validate throws RangeError: a bug. This is a bug of the resource: the object may be right',
+      },
+    })
+    expect(validations).toMatchObject([{ result: 'failure', because: expect.stringContaining('a bug') }])
+  })
+
+  it.each([
+    ['of a kind without validate', admission(page('v1', 'a', {})), 'Page of example.com/v1 has no "validate" here'],
+    ['without an object', admission(null), 'it has no object'],
+    ['of conversions', review('v1', []), 'this is no AdmissionReview of admission.k8s.io/v1'],
+  ])('%s is answered with 400', async (_, body, why) => {
+    expect(await ask(body, { path: '/validate' })).toMatchObject({ code: 400, body: expect.stringContaining(why) })
+  })
+})
+
 describe('what is no review', () => {
   it.each([
     ['nothing', '', 'the body is no JSON'],
@@ -195,9 +312,9 @@ describe('what is no review', () => {
   })
 
   it('is not for this path or method', async () => {
-    expect(await ask('', { path: '/validate' })).toMatchObject({
+    expect(await ask('', { path: '/mutate' })).toMatchObject({
       code: 404,
-      body: expect.stringContaining('POST to /convert'),
+      body: expect.stringContaining('POST to /convert or /validate'),
     })
     expect(await ask('', { method: 'GET' })).toMatchObject({ code: 405, headers: { allow: 'POST' } })
   })
@@ -279,7 +396,7 @@ it('takes a renewed certificate for new connections, and keeps its own where the
     address: '127.0.0.1:0',
     files: { cert: join(dir, 'tls.crt'), key: join(dir, 'tls.key') },
     resources: [Page],
-    observer: { converted() {}, refused() {} },
+    observer: { converted() {}, validated() {}, refused() {} },
     log,
   })
   const shown = async () => {

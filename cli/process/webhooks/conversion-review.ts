@@ -2,7 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { isRecord, type KubeObject, namespacedName } from '#contracts'
 import type { Resource } from '#sdk'
 
-/** A request that is no ConversionReview of apiextensions.k8s.io/v1. */
+/** A request that is no review. */
 export class InvalidReviewError extends Error {
   override readonly name = 'InvalidReviewError'
 }
@@ -61,21 +61,32 @@ export async function answerConversion(
   return answer({ result: { status: 'Success' }, convertedObjects })
 }
 
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
+export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
 function requestIn(review: unknown): { uid: string; desiredAPIVersion: string; objects: unknown[] } {
-  const invalid = (what: string): never => {
-    throw new InvalidReviewError(`this is no ${KIND} of ${API_VERSION}: ${what}`)
-  }
-  if (!isRecord(review) || review['apiVersion'] !== API_VERSION || review['kind'] !== KIND)
-    return invalid(`it has another apiVersion or kind`)
-  const { request } = review
-  if (!isRecord(request)) return invalid('it has no "request"')
+  const { request, invalid } = requestOf(review, API_VERSION, KIND)
   const { uid, desiredAPIVersion, objects } = request
-  if (typeof uid !== 'string' || uid === '') return invalid('"request" has no "uid"')
   if (typeof desiredAPIVersion !== 'string') return invalid('"request" has no "desiredAPIVersion"')
   if (!Array.isArray(objects)) return invalid('"request" has no list "objects"')
   return { uid, desiredAPIVersion, objects }
+}
+
+/** Returns the request of a review. Throws an InvalidReviewError for what is no such review. */
+export function requestOf(
+  review: unknown,
+  apiVersion: string,
+  kind: string,
+): { request: Record<string, unknown> & { uid: string }; invalid: (what: string) => never } {
+  const invalid = (what: string): never => {
+    throw new InvalidReviewError(`this is no ${kind} of ${apiVersion}: ${what}`)
+  }
+  if (!isRecord(review) || review['apiVersion'] !== apiVersion || review['kind'] !== kind)
+    return invalid(`it has another apiVersion or kind`)
+  const { request } = review
+  if (!isRecord(request)) return invalid('it has no "request"')
+  const { uid } = request
+  if (typeof uid !== 'string' || uid === '') return invalid('"request" has no "uid"')
+  return { request: { ...request, uid }, invalid }
 }
 
 function convert(
@@ -118,7 +129,7 @@ function convert(
 
 const isPartial = ({ metadata }: KubeObject): boolean => metadata.annotations?.['fairlead.dev/partial'] !== undefined
 
-const isObject = (value: unknown): value is KubeObject =>
+export const isObject = (value: unknown): value is KubeObject =>
   isRecord(value) &&
   typeof value['apiVersion'] === 'string' &&
   typeof value['kind'] === 'string' &&

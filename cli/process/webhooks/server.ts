@@ -6,6 +6,7 @@ import { pause } from '#primitives'
 import type { Resource } from '#sdk'
 import { listening } from '../metrics.ts'
 import { createTlsServer, type TlsFiles } from '../tls-files.ts'
+import { answerAdmission, type ValidationReport } from './admission-review.ts'
 import { answerConversion, byKind, type ConversionReport, InvalidReviewError } from './conversion-review.ts'
 
 /**
@@ -41,6 +42,7 @@ export type Refusal = 'invalid' | 'too-large' | 'late' | 'busy'
 
 export interface WebhookObserver {
   converted(report: ConversionReport): void
+  validated(report: ValidationReport): void
   refused(why: Refusal): void
 }
 
@@ -48,7 +50,7 @@ export interface WebhookServerOptions {
   /** `host:port`, or `:port` for all addresses. */
   address: string
   files: TlsFiles
-  /** The resources with conversions. */
+  /** The resources with conversions or `validate`. */
   resources: readonly Resource[]
   observer: WebhookObserver
   log: RunLog
@@ -61,7 +63,7 @@ export interface WebhookServer {
   drain(ms: number): Promise<void>
 }
 
-/** Serves the webhooks of the API server over HTTPS: POST /convert. */
+/** Serves the webhooks of the API server over HTTPS: POST /convert and POST /validate. */
 export async function serveWebhooks(options: WebhookServerOptions): Promise<WebhookServer> {
   const host = new WebhookHost(options)
   const { server, certificateEnd } = await createTlsServer(
@@ -107,10 +109,12 @@ class WebhookHost {
   async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     if (this.#isDraining) response.shouldKeepAlive = false
     const path = request.url?.split('?')[0]
-    if (path !== '/convert') return text(response, 404, `there is nothing at ${path}: POST to /convert`)
-    if (request.method !== 'POST') return text(response.setHeader('allow', 'POST'), 405, 'POST a ConversionReview')
+    if (path !== '/convert' && path !== '/validate')
+      return text(response, 404, `there is nothing at ${path}: POST to /convert or /validate`)
+    if (request.method !== 'POST') return text(response.setHeader('allow', 'POST'), 405, 'POST a review')
     try {
-      const answer = await this.#answer(await this.#bodies.read(request, response))
+      const review = reviewIn(await this.#bodies.read(request, response))
+      const answer = path === '/convert' ? await this.#convert(review) : this.#validate(review)
       if (this.#isDraining) response.shouldKeepAlive = false
       response.setHeader('content-type', 'application/json').end(JSON.stringify(answer))
       this.#isUsed(request.socket)
@@ -129,18 +133,22 @@ class WebhookHost {
     await closed
   }
 
-  #answer(body: Buffer): Promise<object> {
+  #convert(review: unknown): Promise<object> {
     const { observer, log } = this.#options
-    let review: unknown
-    try {
-      review = JSON.parse(body.toString())
-    } catch (error) {
-      throw new InvalidReviewError(`the body is no JSON: ${(error as Error).message}`)
-    }
     return answerConversion(review, this.#resources, (report) => {
       observer.converted(report)
       if (report.result === 'failure') log.warn(report, 'an object cannot be converted')
       if (report.ms > SLOW_MS) log.warn(report, 'a conversion has delayed all others')
+    })
+  }
+
+  #validate(review: unknown): object {
+    const { observer, log } = this.#options
+    return answerAdmission(review, this.#resources, (report) => {
+      observer.validated(report)
+      if (report.result === 'failure') log.error(report, 'validate has failed, and the write is refused')
+      if (report.result === 'refused') log.info(report, 'a write is refused')
+      if (report.ms > SLOW_MS) log.warn(report, 'validate has delayed all others')
     })
   }
 
@@ -166,6 +174,14 @@ class WebhookHost {
     // The API server waits for as long, and asks again, up to ten times.
     if (why === 'busy') response.setHeader('retry-after', 1)
     text(response, CODES[why], message)
+  }
+}
+
+function reviewIn(body: Buffer): unknown {
+  try {
+    return JSON.parse(body.toString())
+  } catch (error) {
+    throw new InvalidReviewError(`the body is no JSON: ${(error as Error).message}`)
   }
 }
 

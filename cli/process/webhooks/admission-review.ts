@@ -1,0 +1,89 @@
+import { type KubeObject, namespacedName } from '#contracts'
+import type { Resource, Violation } from '#sdk'
+import { type ByKind, isObject, messageOf, requestOf } from './conversion-review.ts'
+
+/** How one write was judged. */
+export interface ValidationReport {
+  /** `websites.example.com` */
+  resource: string
+  /** `failure`: `validate` throws. */
+  result: 'admitted' | 'refused' | 'failure'
+  ms: number
+  /** `namespace/name` */
+  object: string
+  /** The fields for which it was refused, without values. */
+  paths: string[]
+  /** Why `validate` has failed. */
+  because?: string
+}
+
+const API_VERSION = 'admission.k8s.io/v1'
+const KIND = 'AdmissionReview'
+
+/**
+ * Answers an AdmissionReview: what `validate` refuses together, and its warnings. Throws an InvalidReviewError if there is
+ * nothing to answer to.
+ */
+export function answerAdmission(review: unknown, resources: ByKind, report: (one: ValidationReport) => void): object {
+  const { request, invalid } = requestOf(review, API_VERSION, KIND)
+  const { uid, object, oldObject } = request
+  const answer = (response: object) => ({ apiVersion: API_VERSION, kind: KIND, response: { uid, ...response } })
+  if (!isObject(object))
+    return request['operation'] === 'DELETE' ? answer({ allowed: true }) : invalid('it has no object')
+  const resource = resources.get(`${object.apiVersion.split('/')[0]}/${object.kind}`)
+  if (resource?.validate === undefined) return invalid(`${object.kind} of ${object.apiVersion} has no "validate" here`)
+  const began = performance.now()
+  const tell = (result: ValidationReport['result'], more: { paths?: string[]; because?: string } = {}) =>
+    report({
+      resource: `${resource.resource}.${resource.group}`,
+      result,
+      ms: performance.now() - began,
+      object: namespacedName(object.metadata),
+      paths: [],
+      ...more,
+    })
+  try {
+    const { refusals, warnings } = judged(resource, object, isObject(oldObject) ? oldObject : undefined)
+    tell(refusals.length > 0 ? 'refused' : 'admitted', { paths: refusals.map(({ path }) => path) })
+    return answer({
+      ...(refusals.length > 0 ? { allowed: false, status: statusOf(refusals) } : { allowed: true }),
+      ...(warnings.length > 0 && { warnings: warnings.map(textOf) }),
+    })
+  } catch (error) {
+    tell('failure', { because: messageOf(error) })
+    const message = `${messageOf(error)}. This is a bug of the resource: the object may be right`
+    return answer({ allowed: false, status: { code: 500, reason: 'InternalError', message } })
+  }
+}
+
+const NOTHING = { refusals: [], warnings: [] }
+
+/** What is wrong by the write. An object that breaks a check in code before and after it is older than the check. */
+function judged(resource: Resource, object: KubeObject, old: KubeObject | undefined) {
+  if (object.metadata.deletionTimestamp !== undefined) return NOTHING
+  const [now, before] = [object, old].map((one) => one && parsed(resource, one))
+  if (now?.spec === undefined)
+    return now?.error === before?.error
+      ? NOTHING
+      : { ...NOTHING, refusals: [{ path: 'spec', message: `${now?.error}`, reason: 'FieldValueInvalid' }] }
+  return resource.validate?.({ spec: now.spec, old: before?.spec }) ?? NOTHING
+}
+
+/** The status is no matter of this write. */
+function parsed(resource: Resource, object: KubeObject): { spec?: unknown; error?: string } {
+  const { status: _, ...rest } = object
+  try {
+    return { spec: resource.parse(rest).spec }
+  } catch (error) {
+    return { error: messageOf(error) }
+  }
+}
+
+const textOf = ({ path, message }: Violation): string => `${path}: ${message}`
+
+const statusOf = (refusals: readonly Violation[]) => ({
+  code: 422,
+  reason: 'Invalid',
+  message: refusals.map(textOf).join('; '),
+  details: { causes: refusals.map(({ path, message, reason }) => ({ field: path, message, reason })) },
+})

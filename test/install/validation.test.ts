@@ -1,0 +1,167 @@
+/** validate behind a real API server: which writes it asks about, and what it makes of the answers. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+import type { KubeObject } from '#contracts'
+import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
+import { issueFrom, newAuthority } from '#pki'
+import type { ValidationReport } from '#process/webhooks/admission-review'
+import { serveWebhooks, type WebhookServer } from '#process/webhooks/server'
+import { resource, z } from '#sdk'
+import { borrowCluster } from '../support/borrowed.ts'
+import { kubectlFor } from '../support/kubectl.ts'
+import { silent as log } from '../support/silent.ts'
+import { until } from '../support/wait.ts'
+
+const spec = z.object({ from: z.int32(), to: z.int32(), size: z.int32().default(1), note: z.string().optional() })
+const Range = resource({
+  group: 'validate.example.com',
+  version: 'v1',
+  served: [{ version: 'v1beta1', spec }],
+  kind: 'Range',
+  plural: 'ranges',
+  spec,
+  status: z.object({ ready: z.int32() }),
+  scale: { spec: '.spec.size', status: '.status.ready' },
+  validate: ({ spec: { from, to, note }, old }) => {
+    if (note === 'bug') throw new RangeError('a bug')
+    return [
+      ...(from > to ? [{ path: '.spec.from', message: 'it is above spec.to' }] : []),
+      ...(old !== undefined && to < old.to ? [{ path: '.spec.to', message: 'it shrinks' }] : []),
+      ...(note === 'old' ? [{ path: '.spec.note', message: 'nobody reads it', warning: true }] : []),
+    ]
+  },
+})
+
+let cluster: Awaited<ReturnType<typeof borrowCluster>>
+let kube: KubeClient
+let webhook: WebhookServer
+let dir: string
+const reports: ValidationReport[] = []
+const asked = () => reports.map(({ object, result }) => `${object} ${result}`)
+const WEBHOOKS =
+  '/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/fairlead-ranges.validate.example.com'
+const CRD = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions/ranges.validate.example.com'
+const fieldManager = 'fairlead'
+const pathOf = (name?: string, version = 'v1'): string =>
+  resourcePath({ group: 'validate.example.com', version, resource: 'ranges' }, 'default', name)
+const range = (name: string, more: object, version = 'v1'): KubeObject => ({
+  apiVersion: `validate.example.com/${version}`,
+  kind: 'Range',
+  metadata: { name },
+  spec: more,
+})
+
+beforeAll(async () => {
+  cluster = await borrowCluster()
+  kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'test' })
+  const validity = { now: new Date(), days: 1 }
+  const authority = newAuthority({ cn: 'test' }, validity)
+  const leaf = issueFrom(authority, { subject: { cn: 'webhook' }, sans: ['127.0.0.1'] }, validity)
+  dir = await mkdtemp(join(tmpdir(), 'fl-validation-'))
+  const files = { cert: join(dir, 'tls.crt'), key: join(dir, 'tls.key') }
+  await writeFile(files.cert, leaf.certificate)
+  await writeFile(files.key, leaf.privateKey.export({ type: 'pkcs8', format: 'pem' }))
+  const observer = { converted() {}, validated: (one: ValidationReport) => reports.push(one), refused() {} }
+  webhook = await serveWebhooks({ address: '127.0.0.1:0', files, resources: [Range], observer, log })
+
+  await kube.apply(CRD, Range.crd(), { fieldManager })
+  await until(async () =>
+    kube.create(pathOf(), range('older', { from: 9, to: 2 })).then(
+      () => true,
+      () => false,
+    ),
+  )
+  const client = {
+    url: `https://127.0.0.1:${webhook.port}/validate`,
+    caBundle: Buffer.from(authority.certificate).toString('base64'),
+  }
+  await kube.apply(WEBHOOKS, Range.validatingWebhook?.(client) as KubeObject, { fieldManager })
+  await until(async () => {
+    const stored = await kube.create(pathOf(), range('probe', { from: 9, to: 2 })).catch(() => undefined)
+    if (stored !== undefined) await kube.delete(pathOf('probe'))
+    return stored === undefined
+  })
+}, 120_000)
+beforeEach(() => {
+  reports.length = 0
+})
+
+afterAll(async () => {
+  await kube?.delete(WEBHOOKS).catch(() => {})
+  await kube?.delete(CRD).catch(() => {})
+  await webhook?.drain(0)
+  await rm(dir, { recursive: true, force: true })
+  await kube?.close()
+  await cluster?.[Symbol.asyncDispose]()
+}, 60_000)
+
+it('refuses a creation with all that is wrong, in each version', async () => {
+  for (const version of ['v1', 'v1beta1'])
+    await expect(
+      kube.create(pathOf(undefined, version), range('a', { from: 9, to: 2 }, version)),
+    ).rejects.toMatchObject({
+      code: 422,
+      details: { causes: [{ field: 'spec.from', message: 'it is above spec.to', reason: 'FieldValueInvalid' }] },
+      message: expect.stringContaining('denied the request: spec.from: it is above spec.to'),
+    })
+  expect(asked()).toEqual(['default/a refused', 'default/a refused'])
+})
+
+it('refuses a change for the spec before it, and a dry run', async () => {
+  await kube.create(pathOf(), range('grown', { from: 1, to: 9 }))
+  await expect(kube.patch(pathOf('grown'), { spec: { from: 8, to: 7 } }, 'merge')).rejects.toThrow(
+    'spec.from: it is above spec.to; spec.to: it shrinks',
+  )
+  await expect(kube.patch(`${pathOf('grown')}?dryRun=All`, { spec: { to: 8 } }, 'merge')).rejects.toThrow('it shrinks')
+  await kube.patch(pathOf('grown'), { spec: { to: 10 } }, 'merge')
+})
+
+it('is not asked about writes that leave the spec, of an object that was wrong before', async () => {
+  await kube.patch(pathOf('older'), { metadata: { labels: { a: 'b' }, finalizers: ['example.com/a'] } }, 'merge')
+  await kube.patch(`${pathOf('older')}/status`, { status: { ready: 1 } }, 'merge')
+  await kube.patch(`${pathOf('older')}/scale`, { spec: { replicas: 4 } }, 'merge')
+  expect(asked()).toEqual([])
+})
+
+it('admits another field of an object that was wrong before, and refuses what makes it otherwise wrong', async () => {
+  await kube.patch(pathOf('older'), { spec: { note: 'a' } }, 'merge')
+  await expect(kube.patch(pathOf('older'), { spec: { from: 8 } }, 'merge')).rejects.toThrow('it is above spec.to')
+  expect(asked()).toEqual(['default/older admitted', 'default/older refused'])
+})
+
+it('lets a wrong object be deleted, with its finalizer', async () => {
+  await kube.delete(pathOf('older'))
+  await kube.patch(pathOf('older'), { metadata: { finalizers: null } }, 'merge')
+  await until(async () =>
+    kube.get(pathOf('older')).then(
+      () => false,
+      () => true,
+    ),
+  )
+  expect(asked()).toEqual([])
+})
+
+it('refuses a write where validate throws, and says whose bug it is', async () => {
+  await expect(kube.create(pathOf(), range('bad', { from: 1, to: 2, note: 'bug' }))).rejects.toThrow(
+    'resource Range: validate throws RangeError: a bug. This is a bug of the resource',
+  )
+})
+
+it('warns a user of kubectl', async () => {
+  const kubectl = await kubectlFor(cluster)
+  const create = ['create', '--warnings-as-errors', '-f', '-']
+  await expect(kubectl(create, range('warned', { from: 1, to: 2, note: 'old' }))).rejects.toThrow(
+    'Warning: spec.note: nobody reads it',
+  )
+  expect(asked()).toEqual(['default/warned admitted'])
+})
+
+it('refuses changes of the spec while the process is away, and nothing else', async () => {
+  await kube.create(pathOf(), range('alone', { from: 1, to: 2 }))
+  await webhook.drain(0)
+  await expect(kube.patch(pathOf('alone'), { spec: { to: 3 } }, 'merge')).rejects.toThrow('failed calling webhook')
+  await kube.patch(`${pathOf('alone')}/status`, { status: { ready: 1 } }, 'merge')
+  await kube.delete(pathOf('alone'))
+})
