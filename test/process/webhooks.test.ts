@@ -196,6 +196,7 @@ const Range = resource({
   status: z.object({ ready: z.int32() }),
   validate: ({ spec: { from, to }, old }) => {
     if (from === 13) throw new RangeError('a bug')
+    if (from === 14) return Array.from({ length: 50 }, (_, index) => ({ path: '.spec.to', message: `${index}` }))
     return [
       ...(from > to ? [{ path: '.spec.from', message: 'it is above spec.to' }] : []),
       ...(old !== undefined && to < old.to ? [{ path: '.spec.to', message: 'it shrinks' }] : []),
@@ -260,6 +261,15 @@ describe('an AdmissionReview', () => {
     ['a deletion', null, range({ from: 9, to: 2 })],
   ])('admits %s', async (_, object, old) => {
     expect(await validated(object, old, object === null ? 'DELETE' : 'UPDATE')).toEqual({ uid: 'u1', allowed: true })
+  })
+
+  it('shows the first twenty of many refusals, and how many more there are', async () => {
+    const { status } = (await validated(range({ from: 14, to: 20 }))) as {
+      status: { message: string; details: { causes: object[] } }
+    }
+    expect(status.message).toMatch(/^spec\.to: 0; spec\.to: 1; .*; spec\.to: 19; and 30 more$/)
+    expect(status.details.causes).toHaveLength(20)
+    expect(validations[0]?.paths).toHaveLength(20)
   })
 
   it('refuses a new object that breaks a check in code', async () => {

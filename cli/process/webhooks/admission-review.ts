@@ -19,6 +19,8 @@ export interface ValidationReport {
 
 const API_VERSION = 'admission.k8s.io/v1'
 const KIND = 'AdmissionReview'
+/** A list may be wrong in each of its elements. */
+const MOST_SHOWN = 20
 
 /**
  * Answers an AdmissionReview: what `validate` refuses together, and its warnings. Throws an InvalidReviewError if there is
@@ -44,10 +46,10 @@ export function answerAdmission(review: unknown, resources: ByKind, report: (one
     })
   try {
     const { refusals, warnings } = judged(resource, object, isObject(oldObject) ? oldObject : undefined)
-    tell(refusals.length > 0 ? 'refused' : 'admitted', { paths: refusals.map(({ path }) => path) })
+    tell(refusals.length > 0 ? 'refused' : 'admitted', { paths: refusals.slice(0, MOST_SHOWN).map(({ path }) => path) })
     return answer({
       ...(refusals.length > 0 ? { allowed: false, status: statusOf(refusals) } : { allowed: true }),
-      ...(warnings.length > 0 && { warnings: warnings.map(textOf) }),
+      ...(warnings.length > 0 && { warnings: warnings.slice(0, MOST_SHOWN).map(textOf) }),
     })
   } catch (error) {
     tell('failure', { because: messageOf(error) })
@@ -81,9 +83,13 @@ function parsed(resource: Resource, object: KubeObject): { spec?: unknown; error
 
 const textOf = ({ path, message }: Violation): string => `${path}: ${message}`
 
-const statusOf = (refusals: readonly Violation[]) => ({
-  code: 422,
-  reason: 'Invalid',
-  message: refusals.map(textOf).join('; '),
-  details: { causes: refusals.map(({ path, message, reason }) => ({ field: path, message, reason })) },
-})
+function statusOf(refusals: readonly Violation[]): object {
+  const shown = refusals.slice(0, MOST_SHOWN)
+  const more = refusals.length - shown.length
+  return {
+    code: 422,
+    reason: 'Invalid',
+    message: [...shown.map(textOf), ...(more > 0 ? [`and ${more} more`] : [])].join('; '),
+    details: { causes: shown.map(({ path, message, reason }) => ({ field: path, message, reason })) },
+  }
+}
