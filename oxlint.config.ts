@@ -52,7 +52,17 @@ export const rooms: Record<string, string[]> = {
     'sdk',
   ],
   'packages/scaffold': [],
-  'cli/install': ['contracts', 'functions', 'process/exit', 'process/version', 'kube', 'pki', 'sdk', 'spec'],
+  'cli/install': [
+    'contracts',
+    'functions',
+    'process/exit',
+    'process/version',
+    'process/webhooks/probe',
+    'kube',
+    'pki',
+    'sdk',
+    'spec',
+  ],
   'cli/inspect': [
     'contracts',
     'events',

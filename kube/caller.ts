@@ -4,17 +4,12 @@ import { AnswerTooLargeError, ApiAnswerError, ApiError } from './errors.ts'
 import type { Call, Transport } from './transport.ts'
 import type { KubeClientOptions, KubeRequest, Query, Status } from './types.ts'
 
-interface ApiCall extends KubeRequest {
-  /** Uses a connection of its own. */
-  alone?: boolean
-}
-
 /** Sends requests with the credentials, and repeats a request once with new ones after a 401. */
 export interface Caller {
   readonly host: string
   /** The source of the credentials, for messages. */
   readonly origin: string | undefined
-  send<T extends { code: number }>(call: ApiCall, use: (answer: IncomingMessage) => Promise<T>): Promise<T>
+  send<T extends { code: number }>(call: KubeRequest, use: (answer: IncomingMessage) => Promise<T>): Promise<T>
 }
 
 const DEFAULT_TIMEOUT_MS = 30_000
@@ -24,7 +19,7 @@ export function createCaller(transport: Transport, options: KubeClientOptions): 
   const { host } = transport
 
   const attempt = async <T extends { code: number }>(
-    call: ApiCall,
+    call: KubeRequest,
     use: (answer: IncomingMessage) => Promise<T>,
     token: string | undefined,
   ): Promise<T> => {
@@ -68,7 +63,7 @@ interface Defaults {
   headers: KubeClientOptions['headers']
 }
 
-function wireCall(call: ApiCall, { userAgent, timeoutMs, token, headers }: Defaults): Call {
+function wireCall(call: KubeRequest, { userAgent, timeoutMs, token, headers }: Defaults): Call {
   const payload = call.body === undefined ? undefined : payloadOf(call.body, call.contentType)
   return {
     method: call.method,

@@ -75,6 +75,8 @@ export interface KubeRequest extends RequestOptions {
   accept?: string | undefined
   /** The limit of the answer. A larger answer is an AnswerTooLargeError. Default 256 MiB. */
   maxBytes?: number | undefined
+  /** Uses a connection of its own, and closes it afterwards. */
+  alone?: boolean
 }
 
 interface Selectors {

@@ -194,15 +194,17 @@ export const isResource = (kind: Kind<unknown>): kind is Resource => 'crd' in ki
 
 /**
  * Returns the CustomResourceDefinitions of the resources that functions reconcile, each once. Built-in kinds and kinds of
- * other authors have none.
+ * other authors have none. `webhook`: its address, for definitions with conversions.
  *
  * @example
  * import { definitionsOf } from 'fairlead'
  * import { website } from './website.ts'
  * definitionsOf([website]).map(({ metadata }) => metadata.name) // => ['websites.example.com']
  */
-export const definitionsOf = (functions: readonly { for: Kind<unknown> }[]): CustomResourceDefinition[] =>
-  resourcesOf(functions).map((one) => one.crd())
+export const definitionsOf = (
+  functions: readonly { for: Kind<unknown> }[],
+  webhook?: ConversionClient,
+): CustomResourceDefinition[] => resourcesOf(functions).map((one) => one.crd(webhook))
 
 /** Returns the resources that functions reconcile, each once: of two declarations the last one. */
 export const resourcesOf = (functions: readonly { for: Kind<unknown> }[]): Resource[] => [

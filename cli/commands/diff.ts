@@ -8,14 +8,7 @@ import { guardFunctions } from '#process/isolation'
 import { openKube } from '#process/kube'
 import { createLogger } from '#process/logging'
 import { type Difference, differences } from '#reconcile'
-import {
-  breakingChanges,
-  type CustomResourceDefinition,
-  definitionsOf,
-  isResource,
-  manifest,
-  type Reconciler,
-} from '#sdk'
+import { breakingChanges, type CustomResourceDefinition, isResource, manifest, type Reconciler } from '#sdk'
 import { reconcilerSpec } from '#spec'
 import { changeText } from '#testing'
 import type { CommandContext } from '../options.ts'
@@ -102,7 +95,7 @@ class Collected {
   constructor(reconciler: Reconciler, breaking: string[]) {
     const { name, for: kind } = reconciler
     this.#reconciler = reconciler
-    this.#hasSchema = definitionsOf([reconciler]).length > 0
+    this.#hasSchema = isResource(reconciler.for)
     this.#counts = { reconciler: name, kind: kind.kind, objects: 0, changed: 0, failed: 0, breaking }
   }
 
@@ -131,7 +124,7 @@ class Collected {
 
 /** Compares the installed definition with that of the function. */
 async function breakingIn(kube: KubeClient, { for: kind }: Reconciler, signal: AbortSignal): Promise<string[]> {
-  const [after] = definitionsOf([{ for: kind }])
+  const [after] = isResource(kind) ? [kind.crd({ caBundle: '' })] : []
   if (after === undefined) return []
   const path = resourcePath(DEFINITIONS, undefined, after.metadata.name)
   const before = await kube.get<CustomResourceDefinition>(path, { signal }).catch((cause: unknown) => {

@@ -16,6 +16,8 @@ import {
   platformRbac,
   reconcilerCrd,
   refuseBreaking,
+  sortedDefinitions,
+  webhookObjects,
   yamlOf,
 } from '#install'
 import { UsageError } from '#process/exit'
@@ -27,7 +29,7 @@ import {
   namableFunctions,
   type Selection,
 } from '#process/functions'
-import { type CustomResourceDefinition, definitionsOf, isResource, manifest, type Reconciler } from '#sdk'
+import { type CustomResourceDefinition, isResource, manifest, type Reconciler } from '#sdk'
 import { examplesIn, objectsIn } from './manifests.ts'
 
 export type CrdsOptions = Selection & { platform: boolean; compatibleWith: string[]; new: string[] }
@@ -42,8 +44,9 @@ export async function generateCrds(options: CrdsOptions): Promise<string> {
   return (await withReport(functions, objects)).trimEnd()
 }
 
+/** A file cannot prove that the API server reaches the webhook, so it has no definition that needs it. */
 const definitionsWithPolicies = (functions: readonly Reconciler[]): object[] => [
-  ...definitionsOf(functions),
+  ...sortedDefinitions(functions).plain,
   ...functionPolicies(functions),
 ]
 
@@ -53,6 +56,12 @@ const CHECKED_BY = {
   policy: 'a ValidatingAdmissionPolicy',
   mutation: 'a MutatingAdmissionPolicy (Kubernetes 1.36)',
 }
+
+const appliedElsewhere = (functions: readonly Reconciler[]): string[] =>
+  sortedDefinitions(functions).converted.map(
+    ({ spec }) =>
+      `${spec.names.kind} has conversions: fairlead install --only-conversions applies its definition, when the API server reaches the webhook`,
+  )
 
 /** Returns the objects as YAML, after a comment that names what checks each rule, and why. */
 async function withReport(functions: readonly Reconciler[], objects: readonly object[]): Promise<string> {
@@ -69,7 +78,8 @@ async function withReport(functions: readonly Reconciler[], objects: readonly ob
     const validated = `${kind.kind}: validate: fairlead check and runs ask it, and writes are refused only by the webhook of fairlead admit`
     return [...rules, ...inCode, ...(kind.validate === undefined ? [] : [validated])]
   })
-  return `${[...new Set(lines)].map((line) => `# ${line}\n`).join('')}${await yamlOf(objects)}`
+  const elsewhere = appliedElsewhere(functions)
+  return `${[...new Set([...lines, ...elsewhere])].map((line) => `# ${line}\n`).join('')}${await yamlOf(objects)}`
 }
 
 /**
@@ -83,7 +93,9 @@ async function refuseBreakingChanges(
 ): Promise<void> {
   if (files.length === 0) return
   const earlier = (await Promise.all(files.map(objectsIn))).flat().filter(isDefinition)
-  for (const [name, crd] of functions.flatMap((one) => definitionsOf([one]).map((crd) => [one.name, crd] as const))) {
+  for (const [name, crd] of functions.flatMap((one) =>
+    sortedDefinitions([one]).plain.map((crd) => [one.name, crd] as const),
+  )) {
     const known = earlier.filter(({ metadata }) => metadata.name === crd.metadata.name)
     if (known.length === 0 && !brandNew.includes(crd.metadata.name))
       throw new UsageError(
@@ -109,7 +121,7 @@ export async function generateManifests(
   const crds = join(to, 'crds.yaml')
   const functions = await demandFunctions(options)
   if (!force && existsSync(crds)) {
-    const brandNew = definitionsOf(functions).map(({ metadata }) => metadata.name)
+    const brandNew = sortedDefinitions(functions).plain.map(({ metadata }) => metadata.name)
     await refuseBreakingChanges(functions, { ...options, compatibleWith: [crds], new: brandNew }, shard)
   }
   const reconcilers = functions.map((one) => labelled(manifest(one), shard))
@@ -117,8 +129,10 @@ export async function generateManifests(
     'rbac.yaml': reconcilers.flatMap(functionRbac),
     'reconcilers.yaml': reconcilers,
   }
-  const definitions = await withReport(functions, definitionsWithPolicies(functions))
-  const files = new Map([['crds.yaml', definitions]])
+  const definitions = definitionsWithPolicies(functions)
+  const files = new Map<string, string>()
+  if (definitions.length > 0) files.set('crds.yaml', await withReport(functions, definitions))
+  for (const line of appliedElsewhere(functions)) warn(`fairlead generate: ${line}`)
   for (const [name, content] of Object.entries(objects)) files.set(name, await yamlOf(content))
   const kustomization = join(to, 'kustomization.yaml')
   const kept = await readFile(kustomization, 'utf8').catch((error: NodeJS.ErrnoException) => {
@@ -149,6 +163,20 @@ patches:
 export async function generateRbac(options: Selection): Promise<string> {
   const rights = (await loadFunctions(options)).flatMap((one) => functionRbac(manifest(one)))
   return (await yamlOf([...platformRbac(), ...rights])).trimEnd()
+}
+
+export interface WebhookOptions extends Selection, OfImage {
+  image: string
+}
+
+/** Returns what runs the webhook of the functions' conversions, for `kubectl apply -f -`. */
+export async function generateWebhook(options: WebhookOptions): Promise<string> {
+  const functions = await demandFunctions(options)
+  const { image, builtin } = options
+  const objects = webhookObjects(functions, { image, builtin, modules: modulesInImage(options) })
+  if (objects.length === 0)
+    throw new UsageError('no resource of these functions has a conversion ("convert"), so nothing would call a webhook')
+  return (await yamlOf(objects)).trimEnd()
 }
 
 /** Returns a Knative Service for each function, or for the named one, and the Reconciler that calls it. */

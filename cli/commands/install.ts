@@ -1,4 +1,4 @@
-import { checkDefinitions, type Installed, install, installCertificates } from '#install'
+import { checkDefinitions, type Installed, install, installCertificates, installConversions } from '#install'
 import type { KubeClient } from '#kube'
 import type { Config } from '#process/config'
 import { table, UsageError } from '#process/exit'
@@ -15,6 +15,7 @@ export interface InstallOptions extends Selection {
   natsCertificates: boolean
   check: boolean
   onlyNatsCertificates: boolean
+  onlyConversions: boolean
 }
 
 export async function installFunctions(options: InstallOptions, { config, print }: CommandContext): Promise<void> {
@@ -26,16 +27,28 @@ export async function installFunctions(options: InstallOptions, { config, print 
 }
 
 async function applied(kube: KubeClient, options: InstallOptions, settings: Config): Promise<Installed[]> {
-  const { check, natsCertificates, onlyNatsCertificates, team, url } = options
+  const { check, natsCertificates, onlyNatsCertificates, onlyConversions, team, url } = options
   if (url !== undefined && !/^https?:\/\/\S+$/.test(url))
     throw new UsageError(`--url is "${url}": give an address, such as http://{name}.functions.svc`)
-  if (check && onlyNatsCertificates) throw new UsageError('--check applies nothing: leave out --only-nats-certificates')
   if (team && (natsCertificates || onlyNatsCertificates))
     throw new UsageError('--team installs functions within namespaces: the platform team makes the certificates')
+  const parts = [
+    check && '--check',
+    onlyNatsCertificates && '--only-nats-certificates',
+    onlyConversions && '--only-conversions',
+  ]
+  const [one, other] = parts.filter((part) => part !== false)
+  if (other !== undefined) throw new UsageError(`${one} and ${other} are different parts: give one of them`)
   if (onlyNatsCertificates) return installCertificates(kube)
   const functions = await loadFunctions(options)
   const forcedBy = forcedInstall(options, settings) + (team ? ' --team' : '')
-  if (!check) return install(kube, functions, { ...options, forcedBy, shard: settings.FAIRLEAD_SHARD })
+  const said = new Set<string>()
+  const waits = (because: string): void => {
+    if (!said.has(because)) process.stderr.write(`fairlead: waits for the webhook: ${because}\n`)
+    said.add(because)
+  }
+  if (onlyConversions) return installConversions(kube, functions, { ...options, forcedBy, waits })
+  if (!check) return install(kube, functions, { ...options, forcedBy, waits, shard: settings.FAIRLEAD_SHARD })
   await checkDefinitions(kube, functions, forcedBy)
   return []
 }

@@ -79,7 +79,7 @@ async function keysOf(
 
 const asPlanned = ({ result, ...removal }: Removal) => ({
   ...removal,
-  result: result === 'deleted' ? 'would be deleted' : result,
+  result: result === 'kept' ? result : `would be ${result}`,
 })
 
 function shown(

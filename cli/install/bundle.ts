@@ -7,6 +7,7 @@ import { yamlOf } from './chart/templated.ts'
 import { configVolume } from './config-volume.ts'
 import { labelled } from './install.ts'
 import { functionRbac } from './rbac.ts'
+import { sortedDefinitions } from './webhook.ts'
 
 /**
  * A bundle of the format registry+v1 with all functions, by the paths in it; beside manifests and metadata also the
@@ -15,7 +16,11 @@ import { functionRbac } from './rbac.ts'
 export async function olmBundle(functions: readonly Reconciler[], options: CsvOptions): Promise<Map<string, string>> {
   const { about, namespace, shard } = options
   const examples = examplesOf(functions, options.examples)
-  const definitions = definitionsOf(functions)
+  const { plain: definitions, converted } = sortedDefinitions(functions)
+  if (converted[0] !== undefined)
+    throw new UsageError(
+      `${converted[0].spec.names.kind} has conversions, whose webhook OLM does not install: use fairlead install`,
+    )
   const bare = definitions.find(({ spec }) => !examples.some(({ kind }) => kind === spec.names.kind))
   if (bare)
     throw new UsageError(

@@ -7,11 +7,11 @@ import { SYSTEM_NAMESPACE } from '#spec'
 export interface TlsSecret extends KubeObject {
   type: 'kubernetes.io/tls'
   /** Base64. */
-  data: { 'tls.crt': string; 'tls.key': string; 'ca.crt': string }
+  data: { 'tls.crt': string; 'tls.key': string; 'ca.crt': string; 'cross.crt'?: string }
 }
 
 /** The parsed contents of a TlsSecret. */
-interface IssuedCertificate {
+export interface IssuedCertificate {
   certificate: X509Certificate
   privateKey: KeyObject
 }
@@ -84,13 +84,13 @@ export function natsCertificates(present: ReadonlyMap<string, KubeObject>, now: 
   ]
 }
 
-const isGood = ({ certificate, privateKey }: IssuedCertificate, now: Date, renewedBeforeMs: number): boolean =>
+export const isGood = ({ certificate, privateKey }: IssuedCertificate, now: Date, renewedBeforeMs: number): boolean =>
   certificate.checkPrivateKey(privateKey) &&
   certificate.validFromDate <= now &&
   certificate.validToDate.getTime() - now.getTime() > renewedBeforeMs
 
 /** Returns undefined if there is no certificate, or if it cannot be parsed. */
-function issuedIn(secret: KubeObject | undefined): StoredCertificate | undefined {
+export function issuedIn(secret: KubeObject | undefined): StoredCertificate | undefined {
   const {
     'tls.crt': certificate,
     'tls.key': key,
@@ -108,7 +108,7 @@ function issuedIn(secret: KubeObject | undefined): StoredCertificate | undefined
   }
 }
 
-const asIssued = ({ certificate, privateKey }: Signed): IssuedCertificate => ({
+export const asIssued = ({ certificate, privateKey }: Signed): IssuedCertificate => ({
   certificate: new X509Certificate(certificate),
   privateKey,
 })
@@ -126,16 +126,23 @@ const secretOf = (
   name: string,
   { certificate, privateKey }: IssuedCertificate,
   authority: IssuedCertificate,
+): TlsSecret => tlsSecret(name, { chain: certificate.toString(), privateKey }, authority.certificate.toString())
+
+/** `chain`: a certificate, and those between it and its authority. All are PEM. */
+export const tlsSecret = (
+  name: string,
+  { chain, privateKey }: { chain: string; privateKey: KeyObject },
+  authority: string,
 ): TlsSecret => ({
   apiVersion: 'v1',
   kind: 'Secret',
   metadata: { name, namespace: SYSTEM_NAMESPACE, labels: { 'app.kubernetes.io/part-of': 'fairlead' } },
   type: 'kubernetes.io/tls',
   data: {
-    'tls.crt': base64(certificate.toString()),
+    'tls.crt': base64(chain),
     'tls.key': base64(privateKey.export({ type: 'pkcs8', format: 'pem' })),
-    'ca.crt': base64(authority.certificate.toString()),
+    'ca.crt': base64(authority),
   },
 })
 
-const base64 = (pem: string | Buffer): string => Buffer.from(pem).toString('base64')
+export const base64 = (pem: string | Buffer): string => Buffer.from(pem).toString('base64')

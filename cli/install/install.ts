@@ -5,7 +5,6 @@ import { IncompatibleError, UsageError } from '#process/exit'
 import {
   breakingChanges,
   type CustomResourceDefinition,
-  definitionsOf,
   manifest,
   type Reconciler,
   type ReconcilerManifest,
@@ -18,6 +17,7 @@ import {
   FIELD_MANAGER,
   found,
   holders,
+  type Installed,
   pathOf,
   type StoredReconciler,
   storedReconcilers,
@@ -26,12 +26,14 @@ import {
 import { earlierPolicies, exemptOf, functionPolicies, refusedPolicy } from './policies.ts'
 import { functionRbac, platformRbac, teamRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
-import { earlierOfTeam, ofTeam, refusedToTeam, refusePolicies } from './team.ts'
+import { earlierOfTeam, ofTeam, refuseBeyond, refusedToTeam } from './team.ts'
+import { reachedWebhook, sortedDefinitions, type Waits } from './webhook.ts'
 
 const ESTABLISHED_WITHIN_MS = 30_000
 const WATCHABLE_WITHIN_MS = 10_000
 
 interface InstallOptions {
+  waits?: Waits
   force?: boolean
   /** The whole command that forces it, for the error. */
   forcedBy?: string
@@ -52,13 +54,6 @@ interface InstallOptions {
   url?: string
 }
 
-export interface Installed {
-  kind: string
-  namespace?: string
-  name: string
-  result: 'created' | 'configured' | 'unchanged' | 'deleted'
-}
-
 /**
  * Applies policies, accounts and RBAC, then CRDs, and the Reconcilers when the CRDs are served. Then deletes the policies,
  * accounts and RBAC of earlier versions of these functions that they no longer need. Repeating it changes nothing.
@@ -67,24 +62,23 @@ export interface Installed {
 export async function install(
   kube: KubeClient,
   functions: readonly Reconciler[],
-  { force = false, forcedBy, revision, shard, natsCertificates = false, team = false, url }: InstallOptions = {},
+  { force = false, forcedBy, revision, shard, natsCertificates = false, team = false, url, waits }: InstallOptions = {},
 ): Promise<Installed[]> {
   const manifests = functions.map((one) => {
     const invoke = url === undefined ? {} : { invoke: { http: { url: url.replaceAll('{name}', one.name) } } }
     const whole = labelled(manifest(one, { revision, ...invoke }), shard)
     return team ? ofTeam(whole) : whole
   })
-  const own = definitionsOf(functions)
-  if (team) refusePolicies(functions)
+  const { plain, converted } = sortedDefinitions(functions)
+  if (team) refuseBeyond(functions)
   const stored = await storedReconcilers(kube)
   const others = [...stored.values()].filter(({ metadata }) => !functions.some(({ name }) => name === metadata.name))
   const policies = team ? [] : functionPolicies(functions, [...manifests.map(({ spec }) => spec), ...exemptOf(others)])
-  if (team) await rehearse(kube, [...manifests, ...own, ...manifests.flatMap(teamRbac)], refusedToTeam)
+  if (team) await rehearse(kube, [...manifests, ...plain, ...manifests.flatMap(teamRbac)], refusedToTeam)
   else await rehearse(kube, policies, refusedPolicy)
   // The definition of Reconcilers needs no check: tests keep it compatible, and differently worded rules would look
   // stricter.
   await checkDefinitions(kube, functions, forcedBy, force)
-  const crds = team ? own : [reconcilerCrd(), ...own]
   const installed: Installed[] = []
   const rights: KubeObject[] = []
   for (const one of manifests) rights.push(...(await rightsOf(kube, one, stored.get(one.metadata.name), team)))
@@ -102,16 +96,50 @@ export async function install(
       installed.push({ ...named(object), result: 'deleted' })
     }
   }
-  for (const object of [...(team ? [] : platformRbac()), ...policies, ...rights])
-    installed.push(await applied(kube, object))
-  for (const crd of crds) installed.push(await defined(kube, crd))
-  await Promise.all(crds.map((crd) => established(kube, crd.metadata.name)))
+  const [namespace, ...platform] = team ? [] : platformRbac()
+  if (namespace !== undefined) installed.push(await applied(kube, namespace))
+  // Before anything that an earlier version of the functions could not work with.
+  if (converted.length > 0) installed.push(...(await convertedDefinitions(kube, functions, waits)))
+  for (const object of [...platform, ...policies, ...rights]) installed.push(await applied(kube, object))
+  installed.push(...(await establishedDefinitions(kube, team ? plain : [reconcilerCrd(), ...plain])))
   await Promise.all([RECONCILERS, ...functions.map((one) => one.for)].map((ref) => watchable(kube, ref)))
   // Only the stored Reconciler names the namespaces that a team leaves: a repetition after a failure finds them in it.
   if (team) await remove()
   for (const one of manifests) installed.push(await applied(kube, one))
   if (!team) await remove()
   if (natsCertificates) installed.push(...(await certified(kube)))
+  return installed
+}
+
+/**
+ * Applies only the certificates of the webhook, and the definitions with conversions when the API server has proved that it
+ * reaches the webhook. Rejects as install() does.
+ */
+export async function installConversions(
+  kube: KubeClient,
+  functions: readonly Reconciler[],
+  { force = false, forcedBy, waits }: Pick<InstallOptions, 'force' | 'forcedBy' | 'waits'> = {},
+): Promise<Installed[]> {
+  await checkDefinitions(kube, functions, forcedBy, force)
+  return convertedDefinitions(kube, functions, waits)
+}
+
+async function convertedDefinitions(
+  kube: KubeClient,
+  functions: readonly Reconciler[],
+  waits?: Waits,
+): Promise<Installed[]> {
+  const { client, installed } = await reachedWebhook(kube, functions, waits)
+  return [...installed, ...(await establishedDefinitions(kube, sortedDefinitions(functions, client).converted))]
+}
+
+async function establishedDefinitions(
+  kube: KubeClient,
+  crds: readonly CustomResourceDefinition[],
+): Promise<Installed[]> {
+  const installed: Installed[] = []
+  for (const crd of crds) installed.push(await defined(kube, crd))
+  await Promise.all(crds.map((crd) => established(kube, crd.metadata.name)))
   return installed
 }
 
@@ -155,7 +183,8 @@ export async function checkDefinitions(
         `function ${name} is for ${resourceName(primary)} as ${primary.kind}, but the API server serves it as ${kind}: correct its kind or its resource`,
       )
   }
-  if (!force) for (const crd of definitionsOf(functions)) await refuseToBreak(kube, crd, forcedBy)
+  const { plain, converted } = sortedDefinitions(functions)
+  if (!force) for (const crd of [...plain, ...converted]) await refuseToBreak(kube, crd, forcedBy)
 }
 
 /** Writes the Secrets for mutual TLS with NATS, and returns the result for each. Changes nothing else. */

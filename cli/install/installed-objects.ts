@@ -19,6 +19,7 @@ export const FIELD_MANAGER = 'fairlead-install'
 /** The resources that can be installed, keyed by kind. */
 const RESOURCES: Record<string, ResourceRef> = {
   Secret: { group: '', version: 'v1', resource: 'secrets' },
+  Service: { group: '', version: 'v1', resource: 'services' },
   Namespace: { group: '', version: 'v1', resource: 'namespaces' },
   ServiceAccount: { group: '', version: 'v1', resource: 'serviceaccounts' },
   ClusterRole: { ...RBAC, resource: 'clusterroles' },
@@ -31,6 +32,13 @@ const RESOURCES: Record<string, ResourceRef> = {
   MutatingAdmissionPolicy: { ...ADMISSION, resource: 'mutatingadmissionpolicies' },
   MutatingAdmissionPolicyBinding: { ...ADMISSION, resource: 'mutatingadmissionpolicybindings' },
   Reconciler: RECONCILERS,
+}
+
+export interface Installed {
+  kind: string
+  namespace?: string
+  name: string
+  result: 'created' | 'configured' | 'unchanged' | 'deleted'
 }
 
 const collectionOf = (kind: string, namespace: string | undefined): string => resourcePath(resourceOf(kind), namespace)
@@ -60,14 +68,12 @@ export const found = <T extends object>(kube: KubeClient, path: string): Promise
   })
 
 interface Managed {
-  managedFields?: { manager?: string; operation?: string }[]
+  managedFields?: { manager?: string }[]
 }
 
-/** Whether install() has applied the object. */
+/** Whether install() has written the object. */
 export const isInstalled = ({ metadata }: KubeObject): boolean =>
-  ((metadata as Managed).managedFields ?? []).some(
-    ({ manager, operation }) => manager === FIELD_MANAGER && operation === 'Apply',
-  )
+  ((metadata as Managed).managedFields ?? []).some(({ manager }) => manager === FIELD_MANAGER)
 
 /**
  * Describes what a definition has stored: one of its objects, or that this is unknown. Returns undefined if there is no

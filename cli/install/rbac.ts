@@ -217,7 +217,7 @@ export const roleNamesOf = (name: string): string[] =>
   ['', '-watch', '-inspect', '-related', '-impersonate', '-external'].map((part) => `fairlead-${name}${part}`)
 
 const TAKEN =
-  /^(?:bridge|dispatcher|common|own-pod|console(?:-(?:own|events|reader|operator))?)$|-(?:watch|inspect|related|impersonate|external)$/
+  /^(?:bridge|dispatcher|common|own-pod|webhooks(?:-keeper)?|console(?:-(?:own|events|reader|operator))?)$|-(?:watch|inspect|related|impersonate|external)$/
 
 /**
  * Rejects names that would give the function the permissions of the bridge, the dispatcher, the console or another

@@ -5,6 +5,7 @@ import { isResource, type Reconciler, type ReconcilerManifest } from '#sdk'
 import { crossesNamespaces, RECONCILER_LABEL, SYSTEM_NAMESPACE } from '#spec'
 import { found, isInstalled, pathOf, type StoredReconciler } from './installed-objects.ts'
 import { teamRbac } from './rbac.ts'
+import { sortedDefinitions } from './webhook.ts'
 
 /**
  * Returns the Reconciler as a team installs it: its account is in the first of its namespaces, unless the function names
@@ -34,8 +35,13 @@ export function ofTeam<Manifest extends ReconcilerManifest>(one: Manifest): Mani
   return { ...one, spec: { ...spec, serviceAccount } }
 }
 
-/** Throws UsageError for rules that need a policy of the cluster. */
-export function refusePolicies(functions: readonly Reconciler[]): void {
+/** Throws UsageError for rules that need a policy of the cluster, and for conversions. */
+export function refuseBeyond(functions: readonly Reconciler[]): void {
+  const [converted] = sortedDefinitions(functions).converted
+  if (converted !== undefined)
+    throw new UsageError(
+      `--team installs no conversions, which every client of ${converted.spec.names.kind} in the cluster needs: have the platform team install it`,
+    )
   for (const one of functions)
     for (const rule of isResource(one.for) ? one.for.rules : [])
       if (rule.in === 'policy' || rule.in === 'mutation')

@@ -1,13 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject } from '#contracts'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
-import { type CustomResourceDefinition, definitionsOf, manifest, type Reconciler } from '#sdk'
-import { finalizerOf, finalizersWithout, identityOf, patchedBy } from '#spec'
-import type { Installed } from './install.ts'
+import { WebhookProbe } from '#process/webhooks/probe'
+import { type CustomResourceDefinition, manifest, type Reconciler } from '#sdk'
+import { finalizerOf, finalizersWithout, identityOf, patchedBy, SYSTEM_NAMESPACE } from '#spec'
 import {
+  CRDS,
   earlierRights,
   found,
   holders,
+  type Installed,
   isAccountOf,
   isInstalled,
   isOfPlatform,
@@ -21,10 +23,12 @@ import { earlierPolicies, exemptOf, functionPolicies, isGuarded } from './polici
 import { functionRbac, platformRbac, teamRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
 import { earlierOfTeam, ofTeam } from './team.ts'
+import { NOWHERE, sortedDefinitions, usesWebhook } from './webhook.ts'
+import { WEBHOOK_SECRETS } from './webhook-certificates.ts'
 
 /** An object that install() applies, and its fate in uninstall(). */
 export interface Removal extends Omit<Installed, 'result'> {
-  result: 'deleted' | 'kept'
+  result: 'deleted' | 'kept' | 'detached'
   /** The reason for keeping it. */
   because?: string
 }
@@ -92,12 +96,77 @@ export async function planUninstall(
   const narrowed = policies.filter((policy) => policy.kind === 'ValidatingAdmissionPolicy' && stays(removals, policy))
   const needed = neededBy(others)
   const asked = crds ? undefined : 'definitions are removed with --crds'
-  for (const crd of definitionsOf(functions)) await add([crd], asked ?? (await neededFor(kube, crd, others)))
+  const { plain, converted } = sortedDefinitions(functions)
+  for (const crd of plain) await add([crd], asked ?? (await neededFor(kube, crd, others)))
+  for (const crd of converted)
+    removals.push(...(await conversionRemoval(kube, crd, asked ?? (await neededFor(kube, crd, others)), others)))
+  if (converted.length > 0 && (await isWebhookFree(kube, removals)))
+    await add([WebhookProbe.crd(NOWHERE), ...Object.values(WEBHOOK_SECRETS).map(secretNamed)])
   await add([reconcilerCrd()], needed ?? asked)
   const [namespace, ...platform] = platformRbac()
   await add(platform.toReversed(), needed)
   if (namespace) await add([namespace], 'other objects may be in it; kubectl delete namespace removes it with them')
   return { removals, held: await heldBy(kube, functions), narrowed }
+}
+
+const secretNamed = (name: string): KubeObject => ({
+  apiVersion: 'v1',
+  kind: 'Secret',
+  metadata: { name, namespace: SYSTEM_NAMESPACE },
+})
+
+/** A definition that stays needs its webhook, or becomes one that needs none. */
+async function conversionRemoval(
+  kube: KubeClient,
+  crd: CustomResourceDefinition,
+  because: string | undefined,
+  others: readonly StoredReconciler[],
+): Promise<Removal[]> {
+  const [removal] = await removalOf(kube, crd, because)
+  if (removal?.result !== 'kept' || removal.because === NOT_INSTALLED) return removal === undefined ? [] : [removal]
+  if (others.some((one) => isNamedIn(one, crd))) return [removal]
+  const there = await found<StoredDefinition>(kube, pathOf(crd.kind, undefined, crd.metadata.name))
+  if (there === undefined || !usesWebhook(there)) return [removal]
+  const why = whyWebhook(there)
+  return [why === undefined ? { ...removal, result: 'detached', because: DETACHED } : { ...removal, because: why }]
+}
+
+interface StoredDefinition extends CustomResourceDefinition {
+  metadata: CustomResourceDefinition['metadata'] & Pick<KubeObject['metadata'], 'resourceVersion'>
+  status?: { storedVersions?: string[] }
+}
+
+const DETACHED = 'it is served in its stored version alone, and needs no webhook'
+
+/** Why the API server would lose or refuse objects without the webhook. */
+function whyWebhook({ spec, status }: StoredDefinition): string | undefined {
+  const other = status?.storedVersions?.find(
+    (version) => !spec.versions.some((one) => one.storage && one.name === version),
+  )
+  return other && `its webhook has to run on, since objects may be stored as ${other} (status.storedVersions)`
+}
+
+/** In one write: without the webhook, the API server would prune what another version does not have. */
+async function detached(kube: KubeClient, removal: Removal): Promise<Removal> {
+  const path = pathOf(removal.kind, undefined, removal.name)
+  const crd = await found<StoredDefinition>(kube, path)
+  if (crd === undefined || !usesWebhook(crd)) return removal
+  const because = whyWebhook(crd)
+  if (because !== undefined) return { ...removal, result: 'kept', because }
+  const { metadata, spec } = crd
+  const versions = spec.versions.map((one) => ({ ...one, served: one.storage }))
+  const alone = { versions, conversion: { strategy: 'None', webhook: null } }
+  await kube.patch(path, { metadata: { resourceVersion: metadata.resourceVersion }, spec: alone }, 'merge')
+  return removal
+}
+
+/** Whether no definition of the cluster needs the webhook any more. */
+async function isWebhookFree(kube: KubeClient, removals: readonly Removal[]): Promise<boolean> {
+  const gone = removals.filter(({ result }) => result !== 'kept').map(({ name }) => name)
+  const freed = [WebhookProbe.crd(NOWHERE).metadata.name, ...gone]
+  for await (const { items } of kube.list<CustomResourceDefinition & KubeObject>(resourcePath(CRDS)))
+    if (items.some((crd) => usesWebhook(crd) && !freed.includes(crd.metadata.name))) return false
+  return true
 }
 
 /** Whether install() has applied the object, and others need it. */
@@ -142,7 +211,7 @@ export async function uninstall(
 ): Promise<Removal[]> {
   if (held.length > 0 && release.length === 0) throw new TypeError('objects are held: release them, or wait')
   const deleted = removals.filter(({ result }) => result === 'deleted')
-  const isLast = ({ kind }: Removal): boolean => kind === 'CustomResourceDefinition'
+  const isLast = ({ kind }: Removal): boolean => kind === 'CustomResourceDefinition' || kind === 'Secret'
   await deleteInstalled(
     kube,
     deleted.filter((one) => !isLast(one)),
@@ -155,8 +224,15 @@ export async function uninstall(
     )
   await giveBack(kube, release, team)
   const results = new Map<Removal, Removal>()
-  for (const one of deleted.filter(isLast)) results.set(one, await removedDefinition(kube, one))
-  return removals.map((one) => results.get(one) ?? one)
+  for (const one of removals.filter(({ result }) => result === 'detached')) results.set(one, await detached(kube, one))
+  const ended = () => removals.map((one) => results.get(one) ?? one)
+  // The Secrets of the webhook come after the definitions that use it.
+  for (const one of deleted.filter(isLast)) {
+    if (one.kind !== 'Secret') results.set(one, await removedDefinition(kube, one))
+    else if (await isWebhookFree(kube, ended())) await deleteInstalled(kube, [one])
+    else results.set(one, { ...one, result: 'kept', because: 'a definition still uses the webhook' })
+  }
+  return ended()
 }
 
 /**
@@ -167,7 +243,8 @@ async function removedDefinition(kube: KubeClient, removal: Removal): Promise<Re
   const path = pathOf(removal.kind, undefined, removal.name)
   const crd = await found<CustomResourceDefinition & KubeObject>(kube, path)
   if (crd === undefined) return removal
-  const kept = (because: string): Removal => ({ ...removal, result: 'kept', because })
+  const still = usesWebhook(crd) ? '; it still uses its webhook: uninstall again' : ''
+  const kept = (because: string): Removal => ({ ...removal, result: 'kept', because: because + still })
   if (!isInstalled(crd)) return kept(NOT_INSTALLED)
   const because = await neededFor(kube, crd, [...(await storedReconcilers(kube)).values()])
   if (because !== undefined) return kept(because)

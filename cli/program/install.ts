@@ -7,6 +7,7 @@ import type {
   CrdsOptions,
   KnativeOfOptions,
   ManifestsOptions,
+  WebhookOptions,
 } from '../commands/generate.ts'
 import type { ImageCommandOptions } from '../commands/image.ts'
 import type { InstallOptions } from '../commands/install.ts'
@@ -61,6 +62,11 @@ function installCommand(program: Command, context: CommandContext): void {
     )
     .option('--check', 'Apply nothing; fail if stored objects would lose fields or become invalid', false)
     .option('--only-nats-certificates', 'Apply only these Secrets', false)
+    .option(
+      '--only-conversions',
+      'Apply only the certificates of the webhook, and the CRDs with conversions when the API server reaches it',
+      false,
+    )
     .action(async (options: InstallOptions) => {
       const { installFunctions } = await import('../commands/install.ts')
       await installFunctions(options, context)
@@ -150,6 +156,18 @@ function generateCommands(program: Command, { config, print }: CommandContext): 
     .action(async (options: ManifestsOptions) => {
       const { generateManifests } = await import('../commands/generate.ts')
       for (const file of await generateManifests(options, await shard(), console.error)) print(file)
+    })
+
+  generate
+    .command('webhook')
+    .description('Print the Deployment of the webhook that converts objects, and the CronJob of its certificates')
+    .addOption(functionOption())
+    .addOption(builtinOption())
+    .requiredOption('--image <image>', 'Image with the functions, and with the command fairlead as entrypoint')
+    .option('--module <path>', 'Path of the functions in the image (default: that of -f)')
+    .action(async (options: WebhookOptions) => {
+      const { generateWebhook } = await import('../commands/generate.ts')
+      print(await generateWebhook(options))
     })
 
   generate

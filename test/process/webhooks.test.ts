@@ -9,9 +9,11 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { connect, type TLSSocket } from 'node:tls'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import type { KubeObject } from '#contracts'
 import { issueFrom, newAuthority } from '#pki'
 import type { ValidationReport } from '#process/webhooks/admission-review'
 import type { ConversionReport } from '#process/webhooks/conversion-review'
+import { unservedBy } from '#process/webhooks/probe'
 import { type Refusal, serveWebhooks, type WebhookServer } from '#process/webhooks/server'
 import { resource, z } from '#sdk'
 import { silent as log } from '../support/silent.ts'
@@ -37,6 +39,14 @@ const Page = resource({
       },
     },
   ],
+})
+const Other = resource({
+  group: 'example.com',
+  version: 'v1',
+  kind: 'Page',
+  plural: 'pages',
+  spec: z.object({ other: z.string() }),
+  status: z.object({}),
 })
 const page = (version: string, name: string, spec: object) => ({
   apiVersion: `example.com/${version}`,
@@ -172,6 +182,20 @@ describe('a ConversionReview', () => {
       convertedObjects: [{ metadata: { annotations } }, { spec: { url: 'y' } }],
     })
     expect(reports.map(({ result }) => result)).toEqual(['partial', 'success'])
+  })
+
+  it('of a probe says which resources the process has, and in which form', async () => {
+    const probe = { apiVersion: 'fairlead.dev/v1beta1', kind: 'WebhookProbe', metadata: { name: 'probe' }, spec: {} }
+    const request = { uid: 'u', desiredAPIVersion: 'fairlead.dev/v1', objects: [probe] }
+    const { body } = await ask({ ...review('v1', []), request })
+    const [answer] = (JSON.parse(body) as { response: { convertedObjects: [KubeObject] } }).response.convertedObjects
+    expect(answer).toMatchObject({ apiVersion: 'fairlead.dev/v1', metadata: { name: 'probe' } })
+    expect([unservedBy(answer, [Page]), unservedBy(answer, [Other]), unservedBy(probe, [Page])]).toEqual([
+      [],
+      ['pages.example.com'],
+      ['pages.example.com'],
+    ])
+    expect(reports).toEqual([])
   })
 
   it('of a version that nobody declares makes no metric of its own', async () => {

@@ -1,11 +1,12 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { join, relative } from 'node:path'
 import type { KubeObject } from '#contracts'
-import { definitionsOf, manifest, type Reconciler } from '#sdk'
+import { manifest, type Reconciler } from '#sdk'
 import { SHARD_LABEL } from '#spec'
 import { functionPolicies } from '../policies.ts'
 import { configRoleOf, consoleRbac, consoleWritesRbac, functionRbac, platformRbac } from '../rbac.ts'
 import { reconcilerCrd } from '../reconciler.ts'
+import { sortedDefinitions } from '../webhook.ts'
 import { ratesOf, withTeams } from './teams.ts'
 import {
   type ChartFile,
@@ -398,7 +399,8 @@ const valuesOf = (
  */
 async function checkRole(functions: readonly Reconciler[]): Promise<string> {
   const template = new Templated()
-  const definitions = definitionsOf(functions)
+  const { plain, converted } = sortedDefinitions(functions)
+  const definitions = [...plain, ...converted]
   const role = {
     apiVersion: 'rbac.authorization.k8s.io/v1',
     kind: 'ClusterRole',
@@ -468,7 +470,7 @@ async function templateOf(one: Reconciler, functions: readonly Reconciler[]): Pr
   if (sharing[0] !== one) return own
   const isEnabled = sharing.map((other) => `${valuesAt(other)}.enabled`)
   const condition = isEnabled.length === 1 ? isEnabled.join('') : `(or ${isEnabled.join(' ')})`
-  const definitions = definitionsOf(sharing)
+  const { plain: definitions } = sortedDefinitions(sharing)
   const policies = functionPolicies(sharing)
   const kinds = [
     ...(definitions.length > 0 ? [await definitionTemplates(definitions)] : []),

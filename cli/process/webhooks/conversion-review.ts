@@ -1,6 +1,7 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import { isRecord, type KubeObject, namespacedName } from '#contracts'
 import type { Resource } from '#sdk'
+import { WebhookProbe, withServed } from './probe.ts'
 
 /** A request that is no review. */
 export class InvalidReviewError extends Error {
@@ -32,7 +33,7 @@ const TURN_MS = 20
 export type ByKind = ReadonlyMap<string, Resource>
 
 export const byKind = (resources: readonly Resource[]): ByKind =>
-  new Map(resources.map((one) => [`${one.group}/${one.kind}`, one]))
+  new Map([...resources, WebhookProbe].map((one) => [`${one.group}/${one.kind}`, one]))
 
 /**
  * Answers a ConversionReview: all objects in their order, or the status Failure with the first object that cannot be
@@ -101,7 +102,10 @@ function convert(
   const resource = resources.get(`${group}/${object.kind}`)
   if (resource === undefined || wanted !== group)
     throw new Error(
-      `${object.kind} of ${object.apiVersion} cannot become ${desired}: this process converts ${[...resources.values()].map(({ kind, group: of }) => `${kind} of ${of}`).join(', ')}`,
+      `${object.kind} of ${object.apiVersion} cannot become ${desired}: this process converts ${[...resources.values()]
+        .filter((one) => one !== WebhookProbe)
+        .map(({ kind, group: of }) => `${kind} of ${of}`)
+        .join(', ')}`,
     )
   const began = performance.now()
   const tell = (result: ConversionReport['result'], because?: string) => {
@@ -119,6 +123,7 @@ function convert(
   }
   try {
     const converted = resource.convert(object, to)
+    if (resource === WebhookProbe) return withServed(converted, [...resources.values()])
     tell(isPartial(converted) && !isPartial(object) ? 'partial' : 'success')
     return converted
   } catch (error) {

@@ -27,7 +27,8 @@ const LIMITS = {
   keepAliveTimeout: IDLE_MS,
   headersTimeout: IDLE_MS,
   requestTimeout: IDLE_MS,
-  handshakeTimeout: 5000,
+  /** The API server gives up after 10 s. */
+  handshakeTimeout: 15_000,
   maxHeaderSize: 8192,
 }
 /** From the headers of a request to the end of its body. */

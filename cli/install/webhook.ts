@@ -1,0 +1,169 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { KubeObject } from '#contracts'
+import { isAlreadyExists, isConflict, isForbidden, type KubeClient, resourcePath } from '#kube'
+import { convertedResources, unservedBy, WebhookProbe } from '#process/webhooks/probe'
+import {
+  type ConversionClient,
+  type CustomResourceDefinition,
+  definitionsOf,
+  type Reconciler,
+  type Resource,
+} from '#sdk'
+import { SYSTEM_NAMESPACE } from '#spec'
+import { base64, type TlsSecret } from './certificates.ts'
+import { CRDS, FIELD_MANAGER, found, type Installed, pathOf } from './installed-objects.ts'
+import { WEBHOOK_SECRETS, WEBHOOKS, webhookCertificates } from './webhook-certificates.ts'
+
+/** An address for comparisons of definitions alone. */
+export const NOWHERE: ConversionClient = { caBundle: '' }
+
+interface Definitions {
+  plain: CustomResourceDefinition[]
+  /** With conversions, for which the API server needs the webhook. */
+  converted: CustomResourceDefinition[]
+}
+
+/** Returns the definitions of the functions' resources. Without an address, those with conversions are for comparisons alone. */
+export function sortedDefinitions(functions: readonly Reconciler[], client = NOWHERE): Definitions {
+  const all = definitionsOf(functions, client)
+  const plain = all.filter(({ spec }) => spec.conversion === undefined)
+  return { plain, converted: all.filter((one) => !plain.includes(one)) }
+}
+
+/** Whether the API server calls the webhook for the definition. */
+export const usesWebhook = ({ spec: { conversion } }: CustomResourceDefinition): boolean =>
+  conversion?.strategy === 'Webhook' &&
+  conversion.webhook.clientConfig.service?.name === WEBHOOKS &&
+  conversion.webhook.clientConfig.service.namespace === SYSTEM_NAMESPACE
+
+/** The API server does not reach the webhook, and so no definition was changed. */
+class WebhookError extends Error {
+  override readonly name = 'WebhookError'
+}
+
+const REACHED_WITHIN_MS = 120_000
+const ASK_AGAIN_MS = 500
+/** Each has a connection of its own, so that each of several API servers very probably gets one. */
+const PROBES = 20
+
+/** Called with the reason while the API server does not reach the webhook, each half a second. */
+export type Waits = (because: string) => void
+
+interface ReachedWebhook {
+  client: ConversionClient
+  installed: Installed[]
+}
+
+/**
+ * Renews the certificates of the webhook where that is due. Then returns its address as soon as the API server has proved
+ * that it reaches the webhook, and that the webhook has these functions in the same form.
+ */
+export async function reachedWebhook(
+  kube: KubeClient,
+  functions: readonly Reconciler[],
+  waits: Waits = () => undefined,
+): Promise<ReachedWebhook> {
+  const service = await found<KubeObject & { spec: { ports: { port: number }[] } }>(
+    kube,
+    pathOf('Service', SYSTEM_NAMESPACE, WEBHOOKS),
+  )
+  const [port] = service?.spec.ports ?? []
+  if (port === undefined)
+    throw new WebhookError(
+      `there is no Service ${WEBHOOKS}, by which the API server converts objects: apply what fairlead generate webhook prints`,
+    )
+  const { bundle, installed } = await certified(kube)
+  const address = { namespace: SYSTEM_NAMESPACE, name: WEBHOOKS, path: '/convert', port: port.port }
+  const client = { caBundle: base64(bundle), service: address }
+  await prove(kube, client, convertedResources(functions), waits)
+  return { client, installed }
+}
+
+const TRIES = 5
+
+/** Of two installations at the same time, the second takes what the first has written. */
+async function certified(kube: KubeClient, tries = TRIES): Promise<{ bundle: string; installed: Installed[] }> {
+  const present = new Map<string, KubeObject>()
+  for (const name of Object.values(WEBHOOK_SECRETS)) {
+    const secret = await found<KubeObject>(kube, pathOf('Secret', SYSTEM_NAMESPACE, name))
+    if (secret !== undefined) present.set(name, secret)
+  }
+  const { authority, bundle, leaf } = webhookCertificates(present, new Date())
+  try {
+    if (authority !== undefined) await written(kube, authority, present)
+    await trust(kube, base64(bundle))
+    if (leaf !== undefined) await written(kube, leaf, present)
+  } catch (error) {
+    if (tries === 1 || !(isConflict(error) || isAlreadyExists(error))) throw error
+    return certified(kube, tries - 1)
+  }
+  const result = (name: string, secret: TlsSecret | undefined): Installed => ({
+    kind: 'Secret',
+    namespace: SYSTEM_NAMESPACE,
+    name,
+    result: secret === undefined ? 'unchanged' : present.has(name) ? 'configured' : 'created',
+  })
+  const { authority: ca, leaf: tls } = WEBHOOK_SECRETS
+  return { bundle, installed: [result(ca, authority), result(tls, leaf)] }
+}
+
+async function written(kube: KubeClient, secret: TlsSecret, present: ReadonlyMap<string, KubeObject>): Promise<void> {
+  const { name } = secret.metadata
+  const { resourceVersion } = present.get(name)?.metadata ?? {}
+  const options = { fieldManager: FIELD_MANAGER }
+  if (resourceVersion === undefined)
+    return void (await kube.create(resourcePath(SECRETS, SYSTEM_NAMESPACE), secret, options))
+  const exactly = { ...secret, metadata: { ...secret.metadata, resourceVersion } }
+  await kube.replace(pathOf('Secret', SYSTEM_NAMESPACE, name), exactly, options)
+}
+
+const SECRETS = { group: '', version: 'v1', resource: 'secrets' }
+
+/** Whichever definitions call the webhook: also those of functions that are not here. */
+async function trust(kube: KubeClient, caBundle: string): Promise<void> {
+  for await (const { items } of kube.list<CustomResourceDefinition & KubeObject>(resourcePath(CRDS)))
+    for (const { spec, metadata } of items.filter(usesWebhook)) {
+      if (spec.conversion?.strategy !== 'Webhook' || spec.conversion.webhook.clientConfig.caBundle === caBundle)
+        continue
+      const patch = { spec: { conversion: { webhook: { clientConfig: { caBundle } } } } }
+      await kube.patch(resourcePath(CRDS, undefined, metadata.name), patch, 'merge', { fieldManager: FIELD_MANAGER })
+    }
+}
+
+/** The API server converts an object that it does not store to the stored version and back. */
+async function prove(
+  kube: KubeClient,
+  client: ConversionClient,
+  resources: readonly Resource[],
+  waits: Waits,
+): Promise<void> {
+  const crd = WebhookProbe.crd(client)
+  await kube.apply(pathOf(crd.kind, undefined, crd.metadata.name), crd, { fieldManager: FIELD_MANAGER, force: true })
+  const { group, resource, kind } = WebhookProbe
+  const path = resourcePath({ group, version: 'v1beta1', resource })
+  const body = { apiVersion: `${group}/v1beta1`, kind, metadata: { name: 'probe' }, spec: {} }
+  const deadline = performance.now() + REACHED_WITHIN_MS
+  for (let proved = 0; proved < PROBES; ) {
+    const because = await kube
+      .request<KubeObject>({ method: 'POST', path, body, query: { dryRun: 'All' }, alone: true })
+      .then((probe) => otherThan(resources, probe))
+      .catch((error: Error) => {
+        if (isForbidden(error)) throw error
+        return error.message
+      })
+    proved = because === undefined ? proved + 1 : 0
+    if (because === undefined) continue
+    waits(because)
+    if (performance.now() > deadline)
+      throw new WebhookError(
+        `the API server does not reach the webhook ${WEBHOOKS} after ${REACHED_WITHIN_MS / 1000} s, and no definition is changed: ${because}; see kubectl -n ${SYSTEM_NAMESPACE} logs deployment/${WEBHOOKS}`,
+      )
+    await sleep(ASK_AGAIN_MS)
+  }
+}
+
+function otherThan(resources: readonly Resource[], probe: KubeObject): string | undefined {
+  const unserved = unservedBy(probe, resources)
+  if (unserved.length === 0) return undefined
+  return `it converts other versions of ${unserved.join(', ')} than these functions have: give its Deployment their image`
+}

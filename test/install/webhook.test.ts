@@ -1,0 +1,290 @@
+/** The webhook of conversions as it is installed: its certificates, its proof, and an API server that calls two processes. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { connect, createServer, type Server, type Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { parseAllDocuments } from 'yaml'
+import type { KubeObject } from '#contracts'
+import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
+import type { CustomResourceDefinition } from '#sdk'
+import type { TlsSecret } from '../../cli/install/certificates.ts'
+import { webhookCertificates } from '../../cli/install/webhook-certificates.ts'
+import { freePorts } from '../../packages/lab/ports.ts'
+import { kubeconfigOf } from '../support/account.ts'
+import { borrowCluster } from '../support/borrowed.ts'
+import { command } from '../support/command.ts'
+import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
+import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
+import { until } from '../support/wait.ts'
+
+const SDK = new URL('../../sdk/index.ts', import.meta.url).href
+const modules = (note: string) => `import { moved, reconciler, resource, z } from '${SDK}'
+export const Page = resource({
+  group: 'pages.test', version: 'v1', kind: 'Page', plural: 'pages',
+  spec: z.object({ http: z.object({ url: z.string() }), ${note}: z.string().optional() }), status: z.object({}),
+  served: [{ version: 'v1beta1', spec: z.object({ url: z.string() }), convert: [moved('.spec.url', '.spec.http.url')] }],
+})
+export const page = reconciler({ name: 'page', for: Page, reconcile: () => ({}) })
+`
+const DAY_MS = 86_400_000
+const NAMESPACE = 'fairlead-system'
+const CRD = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions/pages.pages.test'
+const SECRETS = `/api/v1/namespaces/${NAMESPACE}/secrets`
+const KINDS = [
+  'Deployment',
+  'Service',
+  'PodDisruptionBudget',
+  'NetworkPolicy',
+  'CronJob',
+  'NetworkPolicy',
+  'ServiceAccount',
+  'Role',
+  'RoleBinding',
+  'ClusterRole',
+  'ClusterRoleBinding',
+]
+const REFUSED = { code: 1, stdout: '' }
+
+let cluster: Awaited<ReturnType<typeof borrowCluster>>
+let kube: KubeClient
+let kubectl: Kubectl
+let dir: string
+let file: string
+let front: Front
+const processes: FairleadProcess[] = []
+const fairlead = (...args: string[]) => command(args, { KUBECONFIG: cluster.kubeconfig, LOG_LEVEL: 'silent' })
+const definition = () => kube.get<CustomResourceDefinition & KubeObject>(CRD)
+const pathOf = (version: string, name?: string) =>
+  resourcePath({ group: 'pages.test', version, resource: 'pages' }, 'default', name)
+const secretOf = (name: string) => kube.get<TlsSecret>(`${SECRETS}/${name}`)
+
+/** As a Service: each connection goes to one of the processes that accept it. */
+class Front {
+  readonly server: Server
+  ports: number[] = []
+  #next = 0
+
+  constructor(port: number) {
+    this.server = createServer((client) => this.#forward(client, this.ports.length)).listen(port, 'localhost')
+  }
+
+  #forward(client: Socket, tries: number): void {
+    client.on('error', () => client.destroy())
+    const to = this.ports[this.#next++ % this.ports.length]
+    if (tries === 0 || to === undefined) return void client.destroy()
+    const server = connect(to, '127.0.0.1')
+    server.once('connect', () => client.pipe(server).pipe(client))
+    server.once('error', () => (server.connecting ? this.#forward(client, tries - 1) : client.destroy()))
+    server.once('close', () => server.bytesRead > 0 && client.destroy())
+    client.once('close', () => server.destroy())
+  }
+}
+
+/** As the kubelet: brings the Secret to the pods. */
+async function mount(): Promise<void> {
+  const { data } = await secretOf('fairlead-webhooks-tls')
+  for (const name of ['tls.crt', 'tls.key'] as const)
+    await writeFile(join(dir, name), Buffer.from(data[name], 'base64'))
+}
+
+async function startWebhook(): Promise<FairleadProcess> {
+  const args = ['admit', '-f', file, '--tls', dir, '--address', '127.0.0.1:0', '--drain-seconds', '1']
+  const one = startFairlead(args, {})
+  processes.push(one)
+  const { port } = await one.logged(({ msg }) => msg === 'serving')
+  front.ports.push(Number(port))
+  return one
+}
+
+/** Reads an object that is not stored in this version, 100 times a second, while something happens; returns what failed. */
+async function whileReading(happens: () => Promise<unknown>): Promise<{ reads: number; failures: string[] }> {
+  const reads: Promise<unknown>[] = []
+  const failures: string[] = []
+  const timer = setInterval(() => {
+    const read = kube.get(pathOf('v1beta1', 'a')).then(
+      ({ spec }) => expect(spec).toEqual({ url: 'x' }),
+      (error: Error) => failures.push(error.message),
+    )
+    reads.push(read)
+  }, 10)
+  await happens().finally(() => clearInterval(timer))
+  await Promise.all(reads)
+  return { reads: reads.length, failures }
+}
+
+beforeAll(async () => {
+  cluster = await borrowCluster()
+  kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'test' })
+  kubectl = await kubectlFor(cluster)
+  dir = await mkdtemp(join(tmpdir(), 'fl-webhook-'))
+  file = join(dir, 'page.ts')
+  await writeFile(file, modules('note'))
+  const [port = 0] = await freePorts(1)
+  front = new Front(port)
+})
+afterAll(async () => {
+  for (const one of processes) await one[Symbol.asyncDispose]()
+  front?.server.close()
+  await kube?.close()
+  await cluster?.[Symbol.asyncDispose]()
+  await rm(dir, { recursive: true, force: true })
+})
+
+it('is not depended on before it is there: without a Service, nothing is installed', async () => {
+  expect(await fairlead('install', '-f', file)).toMatchObject({
+    ...REFUSED,
+    stderr: expect.stringContaining('there is no Service fairlead-webhooks'),
+  })
+  await expect(definition()).rejects.toThrow('not found')
+  await expect(kube.get('/apis/fairlead.dev/v1alpha1/reconcilers/page')).rejects.toThrow('not found')
+})
+
+it('is proved by the API server, which then converts with it', async () => {
+  const { port } = front.server.address() as { port: number }
+  // The API server of this machine has no route to pods.
+  const spec = { type: 'ExternalName', externalName: 'localhost', ports: [{ port }] }
+  await kubectl(['apply', '-f', '-'], {
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: { name: 'fairlead-webhooks', namespace: NAMESPACE },
+    spec,
+  })
+  // An authority that is due for a change, and a certificate that is not.
+  const secrets = new Map<string, KubeObject>()
+  for (const days of [3650 - 364, 10]) {
+    const { authority, leaf } = webhookCertificates(secrets, new Date(Date.now() - days * DAY_MS))
+    for (const one of [authority, leaf]) if (one) secrets.set(one.metadata.name, one)
+  }
+  for (const secret of secrets.values()) await kube.create(SECRETS, secret)
+  const installed = fairlead('install', '-f', file)
+  await mount()
+  await startWebhook()
+  await startWebhook()
+  expect(await installed).toMatchObject({ code: 0 })
+  expect((await definition()).spec.conversion).toMatchObject({ strategy: 'Webhook' })
+  await kube.create(pathOf('v1'), {
+    apiVersion: 'pages.test/v1',
+    kind: 'Page',
+    metadata: { name: 'a' },
+    spec: { http: { url: 'x' }, note: 'n' },
+  })
+  expect((await kube.get(pathOf('v1beta1', 'a'))).spec).toEqual({ url: 'x' })
+  expect(await fairlead('install', '-f', file)).toMatchObject({
+    code: 0,
+    stdout: expect.not.stringContaining('configured'),
+  })
+})
+
+it('a watch of an old client sees what a new one writes, and a new one what an old one writes', async () => {
+  const seen: unknown[] = []
+  const stop = new AbortController()
+  const watching = (async () => {
+    const { metadata } = await kube.get(pathOf('v1beta1'))
+    for await (const { object } of kube.watch(pathOf('v1beta1'), {
+      resourceVersion: metadata.resourceVersion,
+      signal: stop.signal,
+    }))
+      seen.push((object as KubeObject).spec)
+  })().catch(() => undefined)
+  await kube.patch(pathOf('v1', 'a'), { spec: { http: { url: 'y' } } }, 'merge')
+  await kube.patch(pathOf('v1beta1', 'a'), { spec: { url: 'x' } }, 'merge')
+  await until(() => seen.length >= 2)
+  stop.abort()
+  await watching
+  expect(seen).toEqual([{ url: 'y' }, { url: 'x' }])
+  expect((await kube.get(pathOf('v1', 'a'))).spec).toEqual({ http: { url: 'x' }, note: 'n' })
+})
+
+it('refuses nothing while its authority changes', async () => {
+  // The pods are late: they have the certificate of the authority before this one.
+  const before = (await secretOf('fairlead-webhooks-ca')).data
+  const [authority, leaf] = ['fairlead-webhooks-ca', 'fairlead-webhooks-tls']
+  expect(before['cross.crt']).toBeDefined()
+  // The key is lost, so that nothing signs the next authority: only the order of the steps is left.
+  await kube.patch(`${SECRETS}/${authority}`, { data: { 'tls.key': (await secretOf(leaf)).data['tls.key'] } }, 'merge')
+  const { reads, failures } = await whileReading(async () => {
+    expect(await fairlead('install', '--only-conversions', '-f', file)).toMatchObject({ code: 0 })
+    await mount()
+    await Promise.all(processes.map((one) => one.logged(({ msg }) => msg.includes('another certificate'))))
+  })
+  expect(failures.join('\n')).toBe('')
+  console.info(`${reads} reads while the authority changed`)
+  const after = (await secretOf(authority)).data
+  expect(after['tls.crt']).not.toBe(before['tls.crt'])
+  expect((await definition()).spec.conversion).toMatchObject({
+    webhook: { clientConfig: { caBundle: after['ca.crt'] } },
+  })
+})
+
+it('is kept by a CronJob, whose rights suffice for that and for nothing else', async () => {
+  const generated = await fairlead('generate', 'webhook', '-f', file, '--module', file, '--image', 'x@sha256:0')
+  const objects = parseAllDocuments(generated.stdout).map((one) => one.toJS() as KubeObject)
+  expect(objects.map(({ kind }) => kind)).toEqual(KINDS)
+  const [own] = objects.filter(({ kind }) => kind === 'Deployment')
+  expect(JSON.stringify(own)).not.toContain('serviceAccountName')
+  // The Service is that of this test.
+  for (const object of objects.filter(({ kind }) => kind !== 'Service')) await kubectl(['apply', '-f', '-'], object)
+  const keeper = { namespace: NAMESPACE, name: 'fairlead-webhooks-keeper' }
+  const KUBECONFIG = await kubeconfigOf(kube, cluster.kubeconfig, keeper)
+  await kube.delete(`${SECRETS}/fairlead-webhooks-tls`)
+  const as = (...args: string[]) => command([...args, '-f', file], { KUBECONFIG, LOG_LEVEL: 'silent' })
+  expect(await as('install', '--only-conversions')).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining('created'),
+  })
+  expect(await as('install')).toMatchObject({ code: 3, stderr: expect.stringContaining('forbidden') })
+  expect(await as('uninstall')).toMatchObject({ code: 3, stderr: expect.stringContaining('forbidden') })
+})
+
+it('refuses only what is in flight when one of two processes is killed, and nothing when one is stopped', async () => {
+  const [killed] = processes
+  const { failures } = await whileReading(async () => {
+    await sleep(300)
+    killed?.kill('SIGKILL')
+    await sleep(1500)
+  })
+  expect(failures.length).toBeLessThanOrEqual(20)
+  front.ports.shift()
+  const next = await startWebhook()
+  const stopped = processes[1]
+  expect(
+    await whileReading(async () => {
+      front.ports.shift()
+      stopped?.kill('SIGTERM')
+      await stopped?.exited
+    }),
+  ).toMatchObject({ failures: [] })
+  expect((await stopped?.exited)?.code).toBe(0)
+  expect(next.pid).toBeGreaterThan(0)
+})
+
+it('is waited for while it has another version of the resources than the installation', async () => {
+  const other = join(dir, 'other.ts')
+  await writeFile(other, modules('remark'))
+  await using waiting = startFairlead(['install', '--force', '-f', other], { KUBECONFIG: cluster.kubeconfig })
+  await waiting.logged(({ msg }) => msg.includes('it converts other versions of pages.pages.test'))
+  expect(JSON.stringify(await definition())).not.toContain('remark')
+})
+
+it('is not needed any more after an uninstallation', async () => {
+  const { stdout } = await fairlead('uninstall', '-f', file, '-o', 'json')
+  expect(JSON.parse(stdout)).toMatchObject({
+    removals: expect.arrayContaining([
+      expect.objectContaining({ name: 'pages.pages.test', result: 'detached' }),
+      expect.objectContaining({ name: 'fairlead-webhooks-ca', result: 'deleted' }),
+    ]),
+  })
+  const { spec } = await definition()
+  expect([spec.conversion?.strategy, spec.versions.map(({ name, served }) => [name, served])]).toEqual([
+    'None',
+    [
+      ['v1', true],
+      ['v1beta1', false],
+    ],
+  ])
+  for (const one of processes) one.kill('SIGKILL')
+  await until(async () => (await kube.get(pathOf('v1', 'a'))).spec !== undefined)
+  expect((await kube.get(pathOf('v1', 'a'))).spec).toEqual({ http: { url: 'x' }, note: 'n' })
+})
