@@ -11,7 +11,7 @@ export const NAMESPACE = 'fleet'
 const AT_ONCE = 16
 const SIZES = 5
 const LOOK_MS = 1000
-const LONGEST_MS = 120_000
+const LONGEST_MS = 600_000
 const FAR = '2099-01-01T00:00:00Z'
 const LONG_AGO = '2020-01-01T00:00:00Z'
 /** New Ats are due after one second to so many. */
