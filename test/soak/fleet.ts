@@ -10,6 +10,7 @@ import { startFleet } from '../bench/fleet/sides.ts'
 import { quantile } from '../bench/median.ts'
 import type { FairleadProcess } from '../support/fairlead.ts'
 import { randomFrom } from '../support/random.ts'
+import { until } from '../support/wait.ts'
 import { killEachMinute, type Memory, noteMemory, startEnded } from './fleet/faults.ts'
 import { wrongIn } from './fleet/judge.ts'
 import { objectsOf } from './fleet/objects.ts'
@@ -37,8 +38,8 @@ const OPTIONS = {
   'per-second': { type: 'string', default: '10' },
 } as const
 
-/** After the last edit, all must be followed within so long. */
-const LONGEST_MS = 180_000
+/** After the last edit, all must be followed within so long: a key whose runs were cut short often waits up to 17 minutes. */
+const LONGEST_MS = 1_500_000
 /** From this sample of memory on, a process is warm. */
 const WARM_MINUTE = 5
 
@@ -87,6 +88,8 @@ async function soak(given: Record<Exclude<keyof typeof OPTIONS, 'help'>, string>
     edits.during(minutes * 60, positive('--per-second', given['per-second']), LONGEST_MS),
     killEachMinute(fleet, Math.floor(minutes), randomFrom(seed), told),
   ])
+  const areDone = async () => (await seen.found()).ats.every(({ due, phase }) => due === undefined || phase === 'DONE')
+  await until(areDone, { timeoutMs: LONGEST_MS, leastMs: 5000 }).catch(() => undefined)
   await calm({ fleet })
   await startEnded(fleet.members, told)
   noteMemory(memory)
@@ -96,7 +99,7 @@ async function soak(given: Record<Exclude<keyof typeof OPTIONS, 'help'>, string>
   const unfollowed = made.filter(({ ms }) => ms === undefined).map(({ name }) => name)
   const found = await seen.found()
   wrong.push(...wrongIn({ ...found, before, unfollowed }))
-  const evidence = wrong.length > 0 ? keepLogs(lives, fleet.logFiles) : undefined
+  const evidence = wrong.length > 0 ? keep(wrong, lives, fleet.logFiles) : undefined
   const figures = [
     ['edits', String(made.length)],
     [
@@ -121,9 +124,10 @@ function memoryRows(memory: Memory): string[][] {
   return [['memory, MiB', `minute ${WARM_MINUTE}`, 'most', 'last', 'minutes since its start'], ...rows]
 }
 
-/** Of each process that ever ran. */
-function keepLogs(lives: readonly FairleadProcess[], files: readonly string[]): string {
+/** All findings, and the logs of each process that ever ran. */
+function keep(wrong: readonly string[], lives: readonly FairleadProcess[], files: readonly string[]): string {
   const dir = mkdtempSync(join(tmpdir(), 'fairlead-soak-fleet-'))
+  writeFileSync(join(dir, 'findings.txt'), `${wrong.join('\n')}\n`)
   for (const { pid, logs } of lives)
     writeFileSync(join(dir, `fairlead-${pid}.log`), logs.map((line) => `${JSON.stringify(line)}\n`).join(''))
   for (const file of files) copyFileSync(file, join(dir, basename(file)))
