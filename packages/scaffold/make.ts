@@ -28,7 +28,7 @@ export async function makeProject(folder: string, options: MakeOptions): Promise
   if (existing) for (const [path, text] of existingFiles(existing, names.singular)) files.set(path, text)
   await writeProject(resolve(folder), files)
   const paths = [...files.keys()].map((path) => `  ${join(folder, path)}\n`)
-  const source = files.has('package.json') ? `\nnpm installs fairlead ${fairlead.spec}: ${fairlead.why}\n` : ''
+  const source = files.has('package.json') ? `\nnpm will look for fairlead ${fairlead.spec}: ${fairlead.why}\n` : ''
   return `${paths.join('')}${source}\nNext:\n\n${nextSteps(template, folder, userAgent)}`
 }
 
@@ -49,7 +49,7 @@ export const given = (spec: string): FairleadSource => ({
 /** The version of the command itself. */
 export const released = (version: string): FairleadSource => ({
   spec: `^${version}`,
-  why: 'the version of this command, from the registry. --fairlead file:PATH names a tarball',
+  why: '--fairlead file:PATH names a tarball; without it, the version of this command, if the registry has it',
 })
 
 /** Returns the next commands, for the package manager that has started the command (`npm_config_user_agent`). */

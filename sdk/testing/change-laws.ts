@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { apiVersionOf, controllerOf, isRecord, type KubeObject, kindName, type RunInput } from '#contracts'
 import { sameJson } from '#reconcile'
 import { Deployment, Job, type Kind, type ObservedBy, Pod, type Reconciler, Secret, Service, StatefulSet } from '#sdk'
-import { retainerOf } from '#spec'
+import { isOwnedBy, retainerOf } from '#spec'
 import { changesBetween, FoundAnywhere, LawBroken, TWO_CALLS, TWO_CALLS_DIFFER } from './broken.ts'
 import { isReady as isPodReady } from './controllers.ts'
 import type { Law } from './effect-laws.ts'
@@ -444,7 +444,7 @@ async function keepsItsDraws(trial: Trial): Promise<void> {
     // A value may be replaced as time passes.
     if (same.now > before.now) continue
     for (const world of [same, another]) await rest(world)
-    for (const secret of ownedIn(before).filter((one) => isOfKind(one, Secret))) {
+    for (const secret of before.list(Secret).filter((one) => before.object && isOwnedBy(one, before.object))) {
       const ends = [same, another].map(({ memory }) => memory.find(secret))
       if (ends.some((one) => one?.metadata.uid !== secret.metadata.uid)) continue
       trial.hasChecked = true

@@ -2,7 +2,7 @@ import { isRecord, type KubeObject, type RunInput } from '#contracts'
 import { CONTESTED, CONTESTED_ANNOTATION, PAUSED, RECONCILED } from '#reconcile'
 import type { Reconciler } from '#sdk'
 import { CONTESTS } from '#spec'
-import { isOfKind, nameOf } from './given.ts'
+import { decided, declares, invokeOf, isOfKind, nameOf } from './given.ts'
 import { die, type Trial } from './scenario.ts'
 import { Crash } from './simulated-run.ts'
 import type { Simulation } from './simulation.ts'
@@ -169,7 +169,7 @@ export async function survivesFights(trial: Trial): Promise<void> {
     for (let candidate = 0; ; candidate++) {
       const world = start()
       await world.runUntilIdle()
-      const contested = contestedIn(world, trial.reconciler)[candidate]
+      const contested = (await contestedIn(world, trial.reconciler))[candidate]
       if (contested === undefined) break
       if (await isFollowed(world, contested)) continue
       if (isTried) await fight(trial, world, contested, when)
@@ -221,10 +221,15 @@ interface Contested {
   field: string
 }
 
-/** Returns a field of each owned object that the function declares. */
-function contestedIn(world: Simulation, { owns }: Reconciler): Contested[] {
-  const applied = owns.filter(({ strategy }) => strategy === 'Apply')
-  const objects = world.memory.all().filter((one) => applied.some((kind) => isOfKind(one, kind)))
+/** Returns a field of each owned object that the function declares now: what it has retained, nobody may declare. */
+async function contestedIn(world: Simulation, reconciler: Reconciler): Promise<Contested[]> {
+  const input = world.inputs.at(-1)
+  if (world.object === undefined || input === undefined) return []
+  const applied = reconciler.owns.filter(({ strategy }) => strategy === 'Apply')
+  const decision = await decided(invokeOf(reconciler), input)
+  const objects = world.memory
+    .all()
+    .filter((one) => applied.some((kind) => isOfKind(one, kind)) && declares(decision, one))
   return objects.flatMap((object) => {
     const declared = world.memory.declared(object)
     if (declared === undefined) return []

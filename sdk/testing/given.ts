@@ -168,6 +168,14 @@ export async function decided(invoke: (input: RunInput) => Promise<Outcome>, inp
   }
 }
 
+/** Whether a decision declares the object. */
+export function declares(decision: unknown, object: KubeObject): boolean {
+  const { apply = {} } = decision as { apply?: Record<string, KubeObject> }
+  const { namespace } = object.metadata
+  const names = Object.values(apply).map((one) => nameOf({ ...one, metadata: { namespace, ...one.metadata } }))
+  return names.includes(nameOf(object))
+}
+
 /** Returns two decisions on the same input. A function that reads a clock gets another time. */
 export async function decidedTwice(
   invoke: (input: RunInput) => Promise<Outcome>,

@@ -78,7 +78,7 @@ export class Memory {
       generation: 1,
       creationTimestamp: this.#time(),
     }
-    return this.#store(asStored({ ...structuredClone(admitted), metadata }))
+    return this.#store(withoutEmptyLists(asStored({ ...structuredClone(admitted), metadata })))
   }
 
   apply(object: KubeObject): KubeObject {
@@ -214,7 +214,8 @@ export class Memory {
     }
   }
 
-  #replace(before: KubeObject, after: KubeObject): KubeObject {
+  #replace(before: KubeObject, changed: KubeObject): KubeObject {
+    const after = withoutEmptyLists(changed)
     const { metadata } = after
     if (isDeepStrictEqual(before, after)) return before
     this.admit(after, before)
@@ -243,6 +244,13 @@ export class Memory {
   #time(): string {
     return `${this.now.toISOString().slice(0, 19)}Z`
   }
+}
+
+/** Metadata has no empty lists: the API server leaves them out (`omitempty`). */
+function withoutEmptyLists({ metadata, ...content }: KubeObject): KubeObject {
+  const { ownerReferences = [], finalizers = [], ...others } = metadata
+  const lists = { ...(ownerReferences.length > 0 && { ownerReferences }), ...(finalizers.length > 0 && { finalizers }) }
+  return { ...content, metadata: { ...others, ...lists } }
 }
 
 /** Returns the object as the API server stores it: `stringData` of a Secret becomes `data`. */

@@ -5,7 +5,7 @@ import { identityOf } from '#spec'
 import { LawBroken } from './broken.ts'
 import { timesIn } from './change-laws.ts'
 import type { Law } from './effect-laws.ts'
-import { decided, invokeOf, isOfKind, isOwned, nameOf, prepared } from './given.ts'
+import { decided, declares, invokeOf, isOfKind, isOwned, nameOf, prepared } from './given.ts'
 import { asStored } from './memory.ts'
 import { rest, type Trial } from './scenario.ts'
 import type { Simulation } from './simulation.ts'
@@ -139,13 +139,8 @@ interface Deletion {
 /** Whether the time is the reason of a deletion: earlier, the function would have kept the object. */
 async function isDue({ reconciler }: Trial, { found, input, earlier }: Deletion): Promise<boolean> {
   if (input === undefined || earlier === undefined) return false
-  const { apply = {}, throws } = (await decided(invokeOf(reconciler), { ...input, now: earlier.toISOString() })) as {
-    apply?: Record<string, KubeObject>
-    throws?: string
-  }
-  const { namespace } = found.metadata
-  const names = Object.values(apply).map((one) => nameOf({ ...one, metadata: { namespace, ...one.metadata } }))
-  return throws !== undefined || names.includes(nameOf(found))
+  const decision = await decided(invokeOf(reconciler), { ...input, now: earlier.toISOString() })
+  return (decision as { throws?: string }).throws !== undefined || declares(decision, found)
 }
 
 /** The fields of workloads that the API server lets nobody change: another value needs another object. */

@@ -28,7 +28,7 @@ async function fairleadOf(bin: string, ...options: string[]): Promise<{ spec: st
   const text = await readFile(join(dir, folder, 'package.json'), 'utf8')
   expect(`${stdout}${stderr}${text}`).not.toContain('SECRET')
   const spec = (JSON.parse(text) as { dependencies: { fairlead: string } }).dependencies.fairlead
-  return { spec, line: stdout.split('\n').find((line) => line.startsWith('npm installs fairlead ')) ?? '' }
+  return { spec, line: stdout.split('\n').find((line) => line.startsWith('npm will look for fairlead ')) ?? '' }
 }
 
 describe('a new project installs Fairlead from where its command came, and says so', () => {
@@ -38,14 +38,14 @@ describe('a new project installs Fairlead from where its command came, and says 
     ['a web server', 'https://example.com/fairlead.tgz', () => 'https://example.com/fairlead.tgz', 'package.json'],
     ['one with a scope in its path', `${SERVER}/@me/fairlead.tgz`, () => `${SERVER}/@me/fairlead.tgz`, 'package.json'],
     ['a fork in the registry', 'npm:@me/fairlead@^1', () => 'npm:@me/fairlead@^1', 'package.json'],
-    ['the registry', '^0.0.9', () => REGISTRY, 'the version of this command, from the registry'],
+    ['the registry', '^0.0.9', () => REGISTRY, 'the version of this command, if the registry has it'],
     ['a global installation', undefined, () => REGISTRY, '--fairlead file:PATH'],
   ])('%s (%s)', async (_, given, wanted, says) => {
     const manifest = given === undefined ? {} : { dependencies: { fairlead: given } }
     await writeFile(join(dir, 'package.json'), JSON.stringify(manifest))
     const { spec, line } = await fairleadOf(join(dir, 'node_modules/fairlead/cli/bin.js'))
     expect(spec).toBe(wanted())
-    expect(line).toContain(`npm installs fairlead ${spec}: `)
+    expect(line).toContain(`npm will look for fairlead ${spec}: `)
     expect(line).toContain(says)
   })
 
@@ -70,7 +70,7 @@ describe('a new project installs Fairlead from where its command came, and says 
       await writeFile(join(dir, 'package.json'), text)
       const { spec, line } = await fairleadOf(join(dir, 'node_modules/fairlead/cli/bin.js'))
       expect(spec).toBe(REGISTRY)
-      expect(line).toContain('the version of this command, from the registry')
+      expect(line).toContain('the version of this command, if the registry has it')
     },
   )
 
@@ -83,7 +83,7 @@ describe('a new project installs Fairlead from where its command came, and says 
   it('a place that the user names, from the folder of the command', async () => {
     expect(await fairleadOf(BIN, '--fairlead', 'file:mine.tgz')).toEqual({
       spec: `file:${dir}/mine.tgz`,
-      line: `npm installs fairlead file:${dir}/mine.tgz: --fairlead names it`,
+      line: `npm will look for fairlead file:${dir}/mine.tgz: --fairlead names it`,
     })
   })
 })

@@ -134,6 +134,18 @@ describe('a law about a change finds', () => {
       'password of Secret default/key is drawn again, after "a door is closed": if this change is to replace it, draw the next one by another name',
     ],
     [
+      'a password of a retained Secret that is drawn again',
+      shopThat((run) => {
+        const { apply } = drawing(
+          ({ object }) => `${object.spec.doors.length}`,
+          () => 'password',
+        )(run)
+        return { apply: apply.map((one) => ({ ...one, retain: true })) }
+      }),
+      'keeps the values that it has drawn',
+      'password of Secret default/key is drawn again, after "a door is closed"',
+    ],
+    [
       'kept Jobs that leave no room for the next one',
       shopThat(cleaning((jobs) => jobs.slice(0, 2))),
       'makes the Jobs that are due',

@@ -106,6 +106,19 @@ describe('a reconciler of a kind whose status is another controller’s', () => 
   it.each(laws)('%s', (_, holds) => holds())
 })
 
+describe('a reconciler that reads the password of a Secret back, and retains the Secret from a step on', () => {
+  const keeping = shopThat(({ object: { spec }, owned, secret }) => {
+    const password = owned(Secret)[0]?.data?.['password'] ?? btoa(secret('password'))
+    const login = Secret.of({ metadata: { name: 'login' }, data: { password } })
+    return { apply: [{ ...login, retain: spec.size > 1 }] }
+  })
+  const laws = lawsOf(keeping, {
+    objects: [Shop.of({ metadata: { name: 'corner', namespace: 'default' }, spec: {} })],
+    steps: [['it is to be kept', (world) => world.edit({ spec: { size: 2 } })]],
+  })
+  it.each(laws)('%s', (_, holds) => holds())
+})
+
 describe('a reconciler that labels its object, retains an archive, and deletes the object in the end', () => {
   const archive = (title: string) => ({ ...config('archive', { title }), retain: true })
   const closing = reconciler({
