@@ -303,19 +303,18 @@ function withoutVersion({ metadata, ...content }: KubeObject): KubeObject {
   return { ...content, metadata: { ...kept, annotations: others } }
 }
 
-/** Returns the same input with other orders of its lists of objects. */
-export function reordered(input: RunInput): RunInput[] {
-  const reversed = (lists: RunInput['owned']) => mapLists(lists, (list) => list.toReversed())
-  const rotated = (lists: RunInput['owned']) => mapLists(lists, (list) => [...list.slice(1), ...list.slice(0, 1)])
-  return [reversed, rotated].map((change) => ({
-    ...input,
-    owned: change(input.owned),
-    related: change(input.related),
-  }))
+/** Returns the same input with other orders of one list of objects, each with the kind in that list. */
+export function reordered(input: RunInput): [kind: string, input: RunInput][] {
+  return (['owned', 'related'] as const).flatMap((from) =>
+    Object.entries(input[from]).flatMap(([kind, list]): [string, RunInput][] => {
+      const orders = [list.toReversed(), [...list.slice(1), ...list.slice(0, 1)]]
+      // Both are one order of two objects.
+      return orders
+        .slice(0, Math.max(0, list.length - 1))
+        .map((order) => [kind, { ...input, [from]: { ...input[from], [kind]: order } }])
+    }),
+  )
 }
-
-const mapLists = (lists: RunInput['owned'], change: (list: KubeObject[]) => KubeObject[]): RunInput['owned'] =>
-  Object.fromEntries(Object.entries(lists).map(([kind, list]) => [kind, change(list)]))
 
 export function permutations<T>(items: readonly T[]): T[][] {
   if (items.length <= 1) return [[...items]]

@@ -18,9 +18,20 @@ import {
   withoutHistory,
   withoutPause,
 } from './effect-laws.ts'
-import { decided, decidedTwice, invokeOf, isOfKind, nameOf } from './given.ts'
+import { decided, decidedTwice, invokeOf, isOfKind, nameOf, seriesOf } from './given.ts'
 import { contentOf } from './never-idle.ts'
-import { asGroup, CASE, callingFile, die, rest, runDisturbed, type Scenario, type Step, Trial } from './scenario.ts'
+import {
+  asGroup,
+  CASE,
+  callingFile,
+  type Disturbed,
+  die,
+  rest,
+  runDisturbed,
+  type Scenario,
+  type Step,
+  Trial,
+} from './scenario.ts'
 import type { SimulatedWrite } from './simulated-run.ts'
 import type { Simulation } from './simulation.ts'
 import { endsAlone, WAY_LAWS, WAY_UNTRIED } from './way-laws.ts'
@@ -167,8 +178,9 @@ async function decidesTheSame(trial: Trial): Promise<void> {
         const [outcome, second] = await decidedTwice(invoke, input)
         const lines = changesBetween(outcome, second)
         if (lines.length > 0) throw new FoundAnywhere(TWO_CALLS_DIFFER, { lines, sides: TWO_CALLS })
-        for (const other of reordered(input))
-          trial.same(await decided(invoke, other), outcome, `the order of a list decides, ${when}`, {
+        trial.hasChecked = true
+        for (const [list, other] of reordered(input))
+          trial.same(await decided(invoke, other), outcome, `the order of a list decides, that of ${list}, ${when}`, {
             sides: ['one order', 'another order'],
           })
       }
@@ -249,7 +261,29 @@ const aMoment = ({ now, timer, clusterTimer }: Simulation): number =>
   Math.min(1, ...[timer, clusterTimer].flatMap((next) => (next ? [(next.getTime() - now.getTime()) / 2000] : [])))
 
 async function survivesCrashes(trial: Trial): Promise<void> {
-  await comesToTheSameEnd(trial, 'the process dies', die)
+  await comesToTheSameEnd(trial, 'the process dies', die, async (undisturbed, { dead, write }, when) => {
+    const [end, late] = [undisturbed.copy(), dead.copy()]
+    for (const world of [end, late]) {
+      world.pass(RESTART_S)
+      await world.runUntilIdle()
+    }
+    const again = madeAgain(end.memory.all(), dead.memory.all(), late.memory.all())
+    const message = `it makes again what is there if the process dies before ${write}, and the next run is a minute later`
+    trial.none(again, `${message}, ${when}`, late)
+  })
+}
+
+/** How long after the death of a process the next one runs: a name by the second or minute is another one then. */
+const RESTART_S = 60
+
+/** Returns what the late run has made beside one of its series that the process had made before it died. */
+function madeAgain(end: KubeObject[], dead: KubeObject[], late: KubeObject[]): string[] {
+  const [expected, before] = [end, dead].map((objects) => new Set(objects.map(nameOf)))
+  const count = (objects: KubeObject[], series: string) => objects.filter((one) => seriesOf(one) === series).length
+  return late
+    .filter((one) => !expected?.has(nameOf(one)) && !before?.has(nameOf(one)))
+    .filter((one) => count(late, seriesOf(one)) > count(end, seriesOf(one)) && count(dead, seriesOf(one)) > 0)
+    .map(nameOf)
 }
 
 async function survivesConflicts(trial: Trial): Promise<void> {
@@ -304,15 +338,19 @@ async function comesToTheSameEnd(
   trial: Trial,
   what: string,
   happens: (world: Simulation, write: SimulatedWrite) => void,
+  checks?: (undisturbed: Simulation, disturbed: Disturbed, when: string) => Promise<void>,
 ): Promise<void> {
   for await (const { start, when } of trial.starts()) {
     const undisturbed = start()
     await undisturbed.runUntilIdle()
-    for await (const { world, write } of trial.disturbances(start, happens))
+    for await (const disturbed of trial.disturbances(start, happens)) {
+      const { world, write } = disturbed
       trial.same(stateOf(world), stateOf(undisturbed), `it ends otherwise if ${what} before ${write}, ${when}`, {
         world,
         undisturbed,
       })
+      await checks?.(undisturbed, disturbed, when)
+    }
   }
 }
 
@@ -362,7 +400,9 @@ async function leavesNothingBehind(trial: Trial): Promise<void> {
       await rest(world)
       world.memory.collectGarbage()
       const left = world.memory.all().filter(({ metadata }) => metadata.ownerReferences !== undefined)
-      const found = [...(world.object === undefined ? [] : [world.object]), ...left].map(nameOf)
+      const { object, timer } = world
+      const asks = timer === undefined ? '' : `, whose "finalize" asks to run again at ${timer.toISOString()}`
+      const found = [...(object === undefined ? [] : [`${nameOf(object)}${asks}`]), ...left.map(nameOf)]
       trial.none(found, `something is left if it is deleted before ${write}, ${when}`, world)
       const kept = world.memory.withFieldsOf(PATCH_RECORDS)
       trial.none(kept, `fields of others are not given back if it is deleted before ${write}, ${when}`, world)

@@ -63,9 +63,12 @@ interface Start {
   isTried: boolean
 }
 
-interface Disturbed {
+/** A world that became idle after the disturbance of a write. */
+export interface Disturbed {
   world: Simulation
   write: string
+  /** The same world when the disturbed run had ended: of a process that died, what it has left. */
+  dead: Simulation
 }
 
 /** Where a value that two worlds share was found, and what it is compared with. */
@@ -285,7 +288,7 @@ async function disturbed(
   // A copy of the world: the process that continues knows only the stored state.
   const next = world.copy()
   await next.runUntilIdle()
-  return { world: next, write }
+  return { world: next, write, dead: world }
 }
 
 /** Runs until neither the function nor the cluster has anything to do at this time, nor the cluster later on. */

@@ -171,7 +171,7 @@ describe('what a law finds', () => {
         status: { names: owned(ConfigMap).map(({ metadata }) => metadata.name) },
       })),
       'decides the same',
-      'the order of a list decides',
+      'the order of a list decides, that of ConfigMap.v1, ',
     ],
     [
       'an input that is changed',
@@ -212,6 +212,29 @@ describe('what a law finds', () => {
       }),
       'writes nothing when it runs again',
       'writes the time or so, at the start, if its timer fires late\n  + apply of ConfigMap default/made-',
+    ],
+    [
+      'a name from the time of the run, if a status that was not written would know it',
+      shopThat(({ now, object: { status }, owned }) => {
+        const log = config(`log-${now.getTime()}`)
+        const others = owned(ConfigMap).filter(({ metadata }) => metadata.name !== log.metadata.name)
+        const isDue = status.phase === undefined || others.length < owned(ConfigMap).length
+        return { apply: [...others, ...(isDue ? [log] : [])], status: { phase: 'Made' } }
+      }),
+      'comes to the same end if its process dies',
+      /makes again what is there if the process dies before status of Shop corner, and the next run is a minute later, at the start\n {2}\+ ConfigMap default\/log-\d+\n/,
+    ],
+    [
+      'a finalizer that asks for another run for ever',
+      reconciler({
+        name: 'shop',
+        for: Shop,
+        owns,
+        reconcile: () => ({ apply: [config('one')] }),
+        finalize: () => ({ requeueAfter: 30 }),
+      }),
+      'leaves nothing behind',
+      '+ Shop.example.com default/corner, whose "finalize" asks to run again at 2030-01-01T00:00:30.000Z',
     ],
     [
       'an outcome that is never valid',
