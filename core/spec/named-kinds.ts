@@ -66,8 +66,13 @@ export function kindNotGranted(
   return undefined
 }
 
+/** Users write the name of a kind, and administrators copy the command. */
+const KIND_NAME = /^[A-Za-z0-9.-]{1,400}$/
+
 function refusal({ kind, group, version = 'VERSION' }: NamedKind, path: string): string {
   const name = kindName(kind, apiVersionOf({ group, version }))
+  if (!KIND_NAME.test(name))
+    return `${path} names ${JSON.stringify(name.slice(0, 100))}, which is no kind, so the function is not called`
   return (
     `${path} names ${name}, which the function may not read, so it is not called: an administrator grants it by ` +
     `fairlead install --kinds ${name}=PLURAL`

