@@ -5,6 +5,7 @@ import { holderOf, isRefused, RECONCILERS } from '#spec'
 import { Admission } from './admission.ts'
 import { Semaphore } from './change-pipeline.ts'
 import { ConditionWriter, currentConditions, type OverlappingCondition, overlapsOf } from './conditions.ts'
+import { isRefused as isWatchRefused } from './health.ts'
 import { NamedKinds } from './named-kinds.ts'
 import { FINALIZED, OrphanedFinalizers } from './orphaned-finalizers.ts'
 import { Discovery, Publisher } from './publisher.ts'
@@ -61,6 +62,8 @@ class WatchingBridge implements Bridge {
   readonly #stopping = new Set<Promise<void>>()
   readonly #rerouting = new Paced(() => this.#reroute())
   #routes = new Routes([])
+  /** What Reconcilers ask for, also before it is watched. Undefined: it is not known. */
+  #asked: Routes | undefined
   #isRouted = false
   #overlaps: ReadonlyMap<Reconciler, OverlappingCondition> = new Map()
   #isStopping = false
@@ -84,7 +87,8 @@ class WatchingBridge implements Bridge {
     this.#named = new NamedKinds({
       ...reading,
       staysMs: deps.staysMs,
-      routes: () => (this.#isRouted ? this.#routes : undefined),
+      routes: () => this.#asked,
+      isRefused: (ref, scope) => this.#statusesOf(ref).some((one) => one.namespace === scope && isWatchRefused(one)),
       changed: () => this.#rerouting.poke(),
     })
     this.#relations = new Relations({ ...reading, isClusterScoped, named: this.#named }, enqueue)
@@ -181,10 +185,12 @@ class WatchingBridge implements Bridge {
     if (this.#isStopping || !(this.#isRouted || this.#admission.isDecided)) return
     this.#named.follow(this.#admitted)
     if (!(this.#isRouted || this.#named.isRead)) return
-    this.#isRouted = true
     const { events } = this.#deps
     const isReferenceOnly = (ref: ResourceRef) => events.isReferenceOnly(ref)
-    this.#routes = new Routes(this.#admitted, isReferenceOnly, this.orphanedKeys.asks(), this.#isWatched)
+    this.#asked = new Routes(this.#admitted, isReferenceOnly, this.orphanedKeys.asks(), this.#isWatched)
+    if (!(this.#isRouted || this.#named.isReady)) return
+    this.#isRouted = true
+    this.#routes = this.#asked
     this.#overlaps = overlapsOf([...this.#admitted, ...this.#registry.servedElsewhere])
     this.#relations.reroute(this.#routes)
     const before = [...this.#watches.values()]
@@ -282,6 +288,7 @@ class WatchingBridge implements Bridge {
     if (state.phase !== 'waiting') return
     const { ms, failure, next } = state
     const resource = resourceName(ref)
+    if (next.attempt === 1) this.#named.watchEnded()
     if (failure.kind === 'absent') {
       this.#discovery.forget(ref)
       this.#admission.doubt(ref)

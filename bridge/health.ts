@@ -22,11 +22,15 @@ export function troubles({ resources }: BridgeStatus, now: Date): string[] {
   })
 }
 
+/** Whether the API server refuses the watch, until somebody mends the cause. */
+export const isRefused = ({ failure }: ResourceStatus): boolean =>
+  failure !== undefined && ['absent', 'forbidden', 'rejected'].includes(failure.kind)
+
 function troubleOf(resource: ResourceStatus, now: Date): string | undefined {
   const { failure, failingSince, heldBackSince, phase, unansweredSince, heardAt, synced } = resource
   const msSince = (date: Date): number => now.getTime() - date.getTime()
   const secondsSince = (date: Date): number => Math.round(msSince(date) / 1000)
-  if (failure !== undefined && ['absent', 'forbidden', 'rejected'].includes(failure.kind)) return undefined
+  if (isRefused(resource)) return undefined
   if (heldBackSince && msSince(heldBackSince) > PATIENCE_MS)
     return `a change is not confirmed by NATS since ${secondsSince(heldBackSince)} s`
   if (failingSince && msSince(failingSince) > PATIENCE_MS)

@@ -10,12 +10,15 @@ import type { Routes } from './routing.ts'
 /** A field that changes back and forth must not cause a list each time. */
 const STAYS_MS = 60_000
 const UNCOVER_EVERY_MS = 60_000
+const RETRY_MS = 1000
 
 interface NamedKindsDeps extends InitialReadDeps {
   /** Called when primaries name another set of kinds. */
   changed: () => void
-  /** Undefined: nothing is routed yet. */
+  /** Undefined: what Reconcilers ask for is not known yet. */
   routes: () => Routes | undefined
+  /** Whether the API server refuses the watch, so that EVENTS may lack objects. */
+  isRefused: (ref: ResourceRef, scope: string | undefined) => boolean
   /** For how long a kind stays watched that no primary names any more, in milliseconds. Left out: a minute. */
   staysMs?: number | undefined
 }
@@ -35,6 +38,8 @@ export class NamedKinds {
   /** The coverage IDs of all Reconcilers that were followed. */
   readonly #followed = new Set<string>()
   readonly #wake = new Wake()
+  /** Whether the cursors are right that earlier processes have left. */
+  #isClean = false
 
   constructor(deps: NamedKindsDeps) {
     this.#deps = deps
@@ -43,6 +48,14 @@ export class NamedKinds {
   /** Whether all primaries are known that were in EVENTS. Until then, any kind may be named. */
   get isRead(): boolean {
     return [...this.#namings.values()].every(({ isRead }) => isRead)
+  }
+
+  /**
+   * Whether the first watches may begin. A primary that names a kind again would else be published while the cursor that
+   * an earlier process has left promises that EVENTS has all objects.
+   */
+  get isReady(): boolean {
+    return this.isRead && (this.#isClean || this.#namings.size === 0)
   }
 
   /** Reads the primaries of Reconcilers that are new here, and forgets Reconcilers that are gone. */
@@ -84,27 +97,34 @@ export class NamedKinds {
     return this.#namings.get(coverageId)?.keysOf(related) ?? []
   }
 
-  /** Notes that a watch has ended. */
+  /** Notes that a watch has ended, or cannot go on. */
   watchEnded(): void {
     this.#wake.poke()
   }
 
-  /** Takes Reconcilers out of the cursors of resources that are not watched for them. */
+  /** Takes Reconcilers out of the cursors of resources that are not watched for them, or whose watches cannot go on. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      await this.#wake.next(UNCOVER_EVERY_MS, signal)
-      if (signal.aborted || this.#followed.size === 0 || !this.isRead) continue
-      await this.#uncover().catch((error: unknown) => {
+      await this.#wake.next(this.isReady ? UNCOVER_EVERY_MS : RETRY_MS, signal)
+      if (signal.aborted || this.#followed.size === 0 || !this.isRead || this.#deps.routes() === undefined) continue
+      try {
+        await this.#uncover()
+        if (this.#isClean) continue
+        this.#isClean = true
+        this.#deps.changed()
+      } catch (error) {
         if (!signal.aborted) this.#deps.log.warn({ err: error }, 'cursors of kinds that nothing names stay as they are')
-      })
+      }
     }
   }
 
   async #uncover(): Promise<void> {
-    const { events, routes } = this.#deps
+    const { events, routes, isRefused } = this.#deps
     for await (const { ref, scope, sequence, ...cursor } of events.cursors()) {
       const wanted = routes()?.coverageIdsOf(ref)
-      const covers = cursor.covers?.filter((id) => wanted?.includes(id) !== false || !this.#followed.has(id))
+      const isRight = (id: string) =>
+        wanted?.includes(id) !== false && !(isRefused(ref, scope) && this.#namings.get(id)?.isOnlyNamed(ref))
+      const covers = cursor.covers?.filter((id) => !this.#followed.has(id) || isRight(id))
       if (covers?.length !== cursor.covers?.length) await events.moveCursor(ref, scope, { ...cursor, covers }, sequence)
     }
   }
@@ -156,6 +176,16 @@ class Naming {
 
   isNamed(related: ResourceRef): boolean {
     return this.#index.isNamed(resourceName(related))
+  }
+
+  /** Whether the Reconciler needs the resource only for primaries that name it. */
+  isOnlyNamed(ref: ResourceRef): boolean {
+    const { for: primary, owns, related, patches = [] } = this.reconciler.spec
+    const needs = (one: ResourceRef) => resourceName(one) === resourceName(ref)
+    return (
+      this.kinds.some(needs) &&
+      ![primary, ...owns, ...patches, ...related.filter((one) => !isOnDemand(one))].some(needs)
+    )
   }
 
   keysOf(related: ResourceRef): string[] {

@@ -163,7 +163,6 @@ function configOf(
     listen: `127.0.0.1:${server.port}`,
     http: `127.0.0.1:${server.monitoringPort}`,
     jetstream: { store_dir: storeDir, ...jetstream },
-    ...(process.env['PROF'] ? { prof_port: Number(process.env['PROF']) + all.indexOf(server) } : {}),
     ...(all.length > 1 ? { cluster } : {}),
     ...more,
   }

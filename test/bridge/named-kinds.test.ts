@@ -15,6 +15,7 @@ import {
   removeReconcilers,
   removeWidgets,
   restrictedClient,
+  revoke,
   startBridge,
   stored,
   until,
@@ -200,6 +201,34 @@ describe('a kind that a primary names', () => {
     await untilWatched(second)
   })
 
+  it('and left just before a stop, named again while no bridge was there, is listed before anybody relies on it', async () => {
+    const prefix = fresh()
+    await createMap('m')
+    await createWidget('a', ['ConfigMap', 'm'])
+    await createReconciler(kube, 'naming', naming)
+    {
+      await using first = await start({ prefix, staysMs: 60_000 })
+      await untilCovered(first, configMaps)
+      const left = await retarget('a')
+      await until(async () => (await stored(first.events, widgets)).get('default.a') === left.metadata.resourceVersion)
+      await first.rested()
+    }
+    await createMap('later')
+    await retarget('a', ['ConfigMap', 'later'])
+    let failures = 1
+    const failing = (events: EventStore): EventStore => ({
+      ...events,
+      async *cursors() {
+        if (failures-- > 0) throw new Error('NATS is away')
+        yield* events.cursors()
+      },
+    })
+    await using second = await start({ prefix, staysMs: 60_000, through: failing })
+    await until(async () => (await stored(second.events, configMaps)).has('default.later'))
+    await untilCovered(second, configMaps)
+    expect(second.relists.map(({ resource }) => resource)).toContain('configmaps.v1')
+  })
+
   it('is neither swept nor missed while one of two bridges has not read the primaries', async () => {
     const prefix = fresh()
     await createMap('m')
@@ -267,14 +296,47 @@ describe('a kind that a primary names', () => {
       },
       { what: 'the condition names what is missing' },
     )
-    await grant(kube, `${fresh()}-maps`, rule('', 'configmaps', READ))
+    const maps = `${fresh()}-maps`
+    await grant(kube, maps, rule('', 'configmaps', READ))
     await untilCovered(bridge, configMaps)
     await until(() => bridge.enqueued.some(({ cause }) => cause === 'first list of configmaps.v1'), {
       what: 'the object runs when the list has ended',
     })
     await retarget('a', ['ConfigMap', 'm'])
     await until(async () => (await conditions())['NamedKinds'] === undefined, { what: 'the condition goes' })
+    await revoke(kube, maps)
   })
+})
+
+it('a kind that the bridge may no longer read covers nobody until it may', async () => {
+  const restricted = await restrictedClient(kube, servers.cluster.kubeconfig)
+  const prefix = fresh()
+  const may = async (apiGroup: string, resource: string) => {
+    const name = `${fresh()}-${resource.replace('/', '-')}`
+    const rule = { apiGroups: [apiGroup], resources: [resource], verbs: ['get', 'list', 'watch', 'patch'] }
+    await grant(kube, name, rule)
+    return name
+  }
+  await may('fairlead.dev', 'reconcilers')
+  await may('example.com', 'widgets')
+  const right = await may('', 'configmaps')
+  await createMap('m')
+  await createWidget('a', ['ConfigMap', 'm'])
+  await createReconciler(kube, 'naming', naming)
+  {
+    await using first = await start({ prefix }, restricted)
+    await untilCovered(first, configMaps)
+    await first.rested()
+  }
+  // The API server asks for the right when a watch opens.
+  await revoke(kube, right)
+  await using bridge = await start({ prefix }, restricted)
+  await until(() => bridge.bridge.status().resources.some(({ failure }) => failure?.kind === 'forbidden'))
+  await untilCovered(bridge, configMaps, false)
+  await createMap('later')
+  await may('', 'configmaps')
+  await untilCovered(bridge, configMaps)
+  await until(async () => (await stored(bridge.events, configMaps)).has('default.later'))
 })
 
 it('a kind whose definition comes later is listed then, and its key is queued', async () => {
