@@ -151,6 +151,12 @@ function dueForEver(name: string, seen: Seen, outcome: Outcome | undefined, loop
 
 const ADVICE = 'return a time that is to come, or none where there is nothing to wait for'
 
+/** Returns the error of a function that runs at each timer for nothing. */
+export const polling = (name: string, seconds: number, times: number): NeverIdle =>
+  new NeverIdle(`${name} runs every ${seconds} s and writes nothing, ${times} times on end`, {
+    lines: ['return the time of its next change as requeueAt; a change of an object that it reads needs no timer'],
+  })
+
 /** A function that decides the same each time would not come to rest either. */
 function clusterForEver(name: string, constant: Loop): NeverIdle {
   const [theirs, ours] = [constant.by('cluster'), constant.by('function')]

@@ -12,9 +12,9 @@ import type { AdmittedWrite, Kind, Reconciler } from '#sdk'
 import { admitted, type RefusedKind } from './admitted.ts'
 import type { NeverIdle } from './broken.ts'
 import { type ExternalModel, type SimulatedExternal, simulatedExternal } from './external.ts'
-import { isOfKind, ofName, type StoredBy, timeOf } from './given.ts'
+import { isOfKind, isSameKind, ofName, type StoredBy, timeOf } from './given.ts'
 import { type Identity, Memory } from './memory.ts'
-import { Loop, neverIdle, theirChange } from './never-idle.ts'
+import { Loop, neverIdle, polling, theirChange } from './never-idle.ts'
 import { reconcileOnce, type SimulatedRun, type SimulatedWrite } from './simulated-run.ts'
 
 /**
@@ -74,6 +74,10 @@ const MEANT = [TerminalError, RetryAfterError, RefusedError, EffectError]
 const MAX_REACTIONS = 100
 /** The limit of runs that a cluster which changes one thing at a time may cause at one moment. */
 const MAX_STEPS = 500
+/** A run so soon after the one before, which neither writes nor performs anything, is a poll. */
+const POLL_MS = 1000
+/** The limit of polls on end. Each advance would play thousands of them. */
+const MOST_POLLS = 300
 /** Ends a part of the cluster after the one change that it may make. */
 const INTERRUPTED = new Error('the cluster has made its one change')
 
@@ -269,12 +273,12 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
 
   /** Whether a `limit` refuses another object of the kind. */
   isFull(kind: Kind<unknown>): boolean {
-    return this.#refused.some((one) => one.most !== undefined && isSame(one.kind, kind) && this.#isFull(one))
+    return this.#refused.some((one) => one.most !== undefined && isSameKind(one.kind, kind) && this.#isFull(one))
   }
 
   /** Ends the refusals of `refuse` and `limit`. Without a kind: all of them. */
   admit(kind?: Kind<unknown>): void {
-    this.#refused = kind === undefined ? [] : this.#refused.filter((one) => !isSame(one.kind, kind))
+    this.#refused = kind === undefined ? [] : this.#refused.filter((one) => !isSameKind(one.kind, kind))
   }
 
   /**
@@ -333,12 +337,16 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
   async advance(seconds: number): Promise<void> {
     if (this.#seen !== this.memory.version) await this.runUntilIdle()
     const end = this.now.getTime() + seconds * 1000
-    for (;;) {
+    for (let polls = 0; ; ) {
       const next = Math.min(...[this.timer, this.clusterTimer].map((one) => one?.getTime() ?? Number.POSITIVE_INFINITY))
       if (next > end) break
-      this.memory.now = new Date(Math.max(next, this.now.getTime()))
+      const before = { time: this.now.getTime(), version: this.memory.version, effects: this.effects.length }
+      this.memory.now = new Date(Math.max(next, before.time))
       this.#playCluster()
       await this.runUntilIdle()
+      const isIdle = this.memory.version === before.version && this.effects.length === before.effects
+      polls = isIdle && next - before.time <= POLL_MS ? polls + 1 : 0
+      if (polls === MOST_POLLS) throw polling(this.#reconciler.name, (next - before.time) / 1000, polls)
     }
     this.pass((end - this.now.getTime()) / 1000)
   }
@@ -427,12 +435,8 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     const refuses = (one: RefusedKind): boolean =>
       isOfKind(object, one.kind) &&
       (one.name ?? name) === name &&
-      (one.most === undefined || this.#isOneMore(object, one))
+      (one.most === undefined || (this.memory.find(object) === undefined && this.#isFull(one)))
     return this.#refused.find(refuses)?.reason
-  }
-
-  #isOneMore(object: KubeObject, limit: RefusedKind): boolean {
-    return this.memory.find(object) === undefined && this.#isFull(limit)
   }
 
   #isFull({ kind, most = 0 }: RefusedKind): boolean {
@@ -475,9 +479,6 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     return returned instanceof Date && returned > this.now ? returned : undefined
   }
 }
-
-const isSame = (one: Kind<unknown>, other: Kind<unknown>): boolean =>
-  one.kind === other.kind && one.group === other.group
 
 /**
  * Returns a simulation of one object. Throws an Error if the first of `objects` is not of the kind that the function

@@ -1,6 +1,6 @@
 import type { KubeObject, RunInput } from '#contracts'
 import { sameJson } from '#reconcile'
-import { Deployment, Job, type Kind, Pod, StatefulSet } from '#sdk'
+import { Deployment, Job, type Kind, type ObservedBy, Pod, StatefulSet } from '#sdk'
 import { identityOf } from '#spec'
 import { LawBroken } from './broken.ts'
 import { timesIn } from './change-laws.ts'
@@ -102,13 +102,16 @@ async function demandNoRemake(
   const isRecreated = (one: KubeObject) =>
     reconciler.owns.some((kind) => kind.strategy === 'Recreate' && isOfKind(one, kind))
   const deleted = new Map<string, Deletion>()
+  const early: Deletion[] = []
   const remade: [what: string, Deletion][] = []
   world.before = ({ verb, object }) => {
     const [name, found] = [nameOf(object), world.memory.find(object)]
     const deletion = deleted.get(name)
-    if (verb === 'delete' && found !== undefined && isReady(found))
-      deleted.set(name, { found, input: world.inputs.at(-1), earlier: world.ranBefore })
-    else if (found !== undefined || deletion === undefined) return
+    if (verb === 'delete' && found !== undefined && isReady(found)) {
+      const made = { found, input: world.inputs.at(-1), earlier: world.ranBefore }
+      deleted.set(name, made)
+      if (standInsOf(world, found).every(({ status }) => !status?.readyReplicas)) early.push(made)
+    } else if (found !== undefined || deletion === undefined) return
     else if (sameJson(contentOf(object), contentOf(deletion.found)))
       remade.push([`${name} is deleted and made again as it was`, deletion])
     else if (!isRecreated(object) && mayChange(object, deletion.found))
@@ -119,6 +122,15 @@ async function demandNoRemake(
   trial.hasChecked ||= isAnyThere()
   await happens()
   trial.hasChecked ||= isAnyThere()
+  for (const deletion of early) {
+    const [other] = standInsOf(world, deletion.found)
+    const isKept = world.memory.find(deletion.found) !== undefined
+    if (other === undefined || isKept || isRecreated(other)) continue
+    remade.push([
+      `${nameOf(deletion.found)} is deleted while ${nameOf(other)}, which takes its place, is not ready`,
+      deletion,
+    ])
+  }
   for (const [what, deletion] of remade) {
     if (await isDue(trial, deletion)) continue
     throw new LawBroken(`${what}, ${when}`, {
@@ -126,6 +138,27 @@ async function demandNoRemake(
       lines: world.writes.map(({ verb, object }) => `${verb} of ${nameOf(object)}`),
     })
   }
+}
+
+type DeploymentObject = ObservedBy<typeof Deployment>
+
+/**
+ * Returns the Deployments under other names whose pods have the labels and images of this one, which is ready. With other
+ * images, without replicas, or if it recreates its pods, a gap may be meant.
+ */
+function standInsOf(world: Simulation, object: KubeObject): DeploymentObject[] {
+  if (!isOfKind(object, Deployment)) return []
+  const { spec, status } = object as DeploymentObject
+  if (!status?.readyReplicas || !spec || spec.strategy?.type === 'Recreate') return []
+  const imagesOf = (one: DeploymentObject) => one.spec?.template?.spec?.containers.map(({ image }) => image)
+  return world
+    .list(Deployment)
+    .filter((one) => nameOf(one) !== nameOf(object) && one.metadata.namespace === object.metadata.namespace)
+    .filter((one) => one.spec?.replicas !== 0)
+    .filter(
+      (one) =>
+        sameJson(one.spec?.selector, spec.selector) && sameJson(imagesOf(one), imagesOf(object as DeploymentObject)),
+    )
 }
 
 interface Deletion {

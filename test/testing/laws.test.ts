@@ -336,6 +336,14 @@ describe('what a law finds', () => {
       'ConfigMap default/one is deleted and made again as it was, if Deployment.apps default/web is deleted, at the start',
     ],
     [
+      'a Deployment under another name for each size, before which the one of before goes',
+      shopThat(({ object: { spec } }) => ({
+        apply: [{ ...deployment(spec.size), metadata: { name: `web-${spec.size}` } }],
+      })),
+      'deletes nothing that is ready',
+      'Deployment.apps default/web-2 is deleted while Deployment.apps default/web-3, which takes its place, is not ready, after "it grows"',
+    ],
+    [
       'a Deployment that is deleted before it has another size',
       shopThat(({ object: { spec }, owned }) => {
         const [web] = owned(Deployment)

@@ -153,3 +153,10 @@ it('a finalizer is named as such', async () => {
   world.delete()
   await expect(world.runUntilIdle()).rejects.toThrow('"finalize" returns a requeueAt that is not later than now')
 })
+
+it('a function that runs each second and writes nothing is named after five minutes of an advance', async () => {
+  const shop = reconciler({ name: 'shop', for: Shop, owns, reconcile: () => ({ requeueAfter: 1 }) })
+  const world = simulate(shop, { objects: [object] })
+  await world.advance(299)
+  await expect(world.advance(86_400)).rejects.toThrow('shop runs every 1 s and writes nothing, 300 times on end')
+})
