@@ -97,6 +97,18 @@ function counting() {
   return { kube: { ...kube, watch }, openOf: (ref: ResourceRef) => open.get(resourcePath(ref)) ?? 0 }
 }
 
+/** The prefix of a bridge that has covered what "a" names, and has ended. */
+async function coveredBefore(): Promise<string> {
+  const prefix = fresh()
+  await createMap('m')
+  await createWidget('a', ['ConfigMap', 'm'])
+  await createReconciler(kube, 'naming', naming)
+  await using first = await start({ prefix })
+  await untilCovered(first, configMaps)
+  await first.rested()
+  return prefix
+}
+
 describe('a kind that a primary names', () => {
   it('is watched from then on, and a change of its object runs the primaries that name it, and no others', async () => {
     await createMap('m')
@@ -167,15 +179,7 @@ describe('a kind that a primary names', () => {
   })
 
   it('is watched on, without another list, by a bridge that starts again', async () => {
-    const prefix = fresh()
-    await createMap('m')
-    await createWidget('a', ['ConfigMap', 'm'])
-    await createReconciler(kube, 'naming', naming)
-    {
-      await using first = await start({ prefix })
-      await untilCovered(first, configMaps)
-      await first.rested()
-    }
+    const prefix = await coveredBefore()
     const changed = await writeConfigMap(kube, 'm', 'second')
     await using second = await start({ prefix })
     await until(
@@ -186,15 +190,7 @@ describe('a kind that a primary names', () => {
   })
 
   it('and left while no bridge was there, covers nobody after the start of the next one', async () => {
-    const prefix = fresh()
-    await createMap('m')
-    await createWidget('a', ['ConfigMap', 'm'])
-    await createReconciler(kube, 'naming', naming)
-    {
-      await using first = await start({ prefix })
-      await untilCovered(first, configMaps)
-      await first.rested()
-    }
+    const prefix = await coveredBefore()
     await retarget('a')
     await using second = await start({ prefix })
     await untilCovered(second, configMaps, false)
