@@ -1,6 +1,6 @@
 export { ACTS, type ActedResource } from './acts.ts'
 export { CONFIG_FOLDER, type ConfigValue, isSecretValue, missingConfig, TOKEN_SECONDS } from './config.ts'
-export { isKindNamed, kindNotGranted, NAMED_KINDS } from './named-kinds.ts'
+export { isKindNamed, isSameKind, kindNotGranted, NAMED_KINDS } from './named-kinds.ts'
 export {
   CONTESTS,
   contestAnnotationOf,

@@ -31,12 +31,13 @@ function kindIn(value: unknown): NamedKind | undefined {
   return { kind, group: groupOf(apiVersion), version: apiVersion.split('/').at(-1) ?? '' }
 }
 
-const isSame = (one: NamedKind | undefined, { group, kind }: NamedKind): boolean =>
+/** Whether both are the same kind, in any version. */
+export const isSameKind = (one: NamedKind | undefined, { group, kind }: NamedKind): boolean =>
   one?.group === group && one.kind === kind
 
 /** Whether the primary names the kind of the relation. It always counts as named without `kindPath`. */
 export const isKindNamed = (related: OfKind, primary: KubeObject): boolean =>
-  related.kindPath === undefined || kindsAt(primary, related.kindPath).some((named) => isSame(named, related))
+  related.kindPath === undefined || kindsAt(primary, related.kindPath).some((named) => isSameKind(named, related))
 
 /**
  * Returns the values at a path of the primary that count for the relation. With `kindPath`: none if the primary does not
@@ -45,7 +46,7 @@ export const isKindNamed = (related: OfKind, primary: KubeObject): boolean =>
 export function relationValues(related: OfKind, primary: KubeObject, path: string): unknown[] {
   const { kindPath } = related
   if (kindPath === undefined) return valuesAt(primary, path)
-  const naming = valuesAt(primary, kindPath).filter((value) => isSame(kindIn(value), related)) as object[]
+  const naming = valuesAt(primary, kindPath).filter((value) => isSameKind(kindIn(value), related)) as object[]
   if (path.startsWith(`${kindPath}.`)) return naming.flatMap((one) => valuesAt(one, path.slice(kindPath.length + 1)))
   return naming.length === 0 ? [] : valuesAt(primary, path)
 }
@@ -60,7 +61,7 @@ export function kindNotGranted(
 ): string | undefined {
   for (const path of new Set([...kindPaths, ...related.flatMap(({ kindPath = [] }) => kindPath)])) {
     const granted = related.filter(({ kindPath }) => kindPath === path)
-    const unknown = kindsAt(primary, path).find((named) => !granted.some((one) => isSame(named, one)))
+    const unknown = kindsAt(primary, path).find((named) => !granted.some((one) => isSameKind(named, one)))
     if (unknown !== undefined) return refusal(unknown, path)
   }
   return undefined

@@ -246,9 +246,6 @@ function byKind<Declared extends ResourceRef & { kind: string }>(
 export const isOfKind = ({ kind, apiVersion }: KubeObject, wanted: ResourceRef & { kind: string }): boolean =>
   kind === wanted.kind && apiVersion === apiVersionOf(wanted)
 
-export const isSameKind = (one: Kind<unknown>, other: Kind<unknown>): boolean =>
-  one.kind === other.kind && one.group === other.group
-
 /** Those of a kind, and of this name if one is given. Throws an Error if none has the name. */
 export function ofName(objects: readonly KubeObject[], kind: Kind<unknown>, name: string | undefined): KubeObject[] {
   const found = objects.filter((one) => isOfKind(one, kind) && (name ?? one.metadata.name) === one.metadata.name)

@@ -9,10 +9,11 @@ import {
 import { dueDate } from '#queue/terms'
 import { EffectError, NoOpWrites, RefusedError, UnsettledError } from '#reconcile'
 import type { AdmittedWrite, Kind, Reconciler } from '#sdk'
+import { isSameKind } from '#spec'
 import { admitted, type RefusedKind } from './admitted.ts'
 import type { NeverIdle } from './broken.ts'
 import { type ExternalModel, type SimulatedExternal, simulatedExternal } from './external.ts'
-import { isOfKind, isSameKind, ofName, type StoredBy, timeOf } from './given.ts'
+import { isOfKind, ofName, type StoredBy, timeOf } from './given.ts'
 import { type Identity, Memory } from './memory.ts'
 import { Loop, neverIdle, polling, theirChange } from './never-idle.ts'
 import { reconcileOnce, type SimulatedRun, type SimulatedWrite } from './simulated-run.ts'
@@ -187,7 +188,7 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
 
   /** The reconciled object; undefined if it does not exist. */
   get object(): StoredBy<For> | undefined {
-    return this.#stored as StoredBy<For> | undefined
+    return this.memory.find(this.#primary) as StoredBy<For> | undefined
   }
 
   /**
@@ -416,7 +417,7 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
       isDry,
       attempt: this.#attempt,
       seed: `run ${this.draw ?? this.#runs}`,
-      primary: () => this.#stored,
+      primary: () => this.memory.find(this.#primary),
       refusal: (write) => this.#refusalOf(write),
       before: (write) => this.before(write),
       wrote: (write) => {
@@ -441,10 +442,6 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
 
   #isFull({ kind, most = 0 }: RefusedKind): boolean {
     return this.list(kind).length >= most
-  }
-
-  get #stored(): KubeObject | undefined {
-    return this.memory.find(this.#primary)
   }
 
   /** Returns whether the rest of the cluster has changed something. */
