@@ -1,6 +1,6 @@
 import type { KubeObject } from '#contracts'
-import { RefusedError } from '#reconcile'
-import { type AdmittedWrite, isResource, type Kind, type Reconciler } from '#sdk'
+import { RefusedError, sameJson } from '#reconcile'
+import { type AdmittedWrite, Deployment, isResource, type Kind, type Reconciler, StatefulSet } from '#sdk'
 import { isOfKind } from './given.ts'
 
 /** Writes of this kind that the cluster refuses, as by a missing right or a quota. */
@@ -12,12 +12,29 @@ export interface RefusedKind {
   most?: number
 }
 
+/** The fields of workloads that the API server lets nobody change: another value needs another object. */
+const FIXED: readonly [kind: Kind<unknown>, fields: readonly string[]][] = [
+  [Deployment, ['selector']],
+  [StatefulSet, ['selector', 'serviceName', 'podManagementPolicy', 'volumeClaimTemplates']],
+]
+
+/** Returns the names of the fields in the spec that nobody may change. Undefined: the kind has none. */
+export const fixedFieldsOf = (object: KubeObject): readonly string[] | undefined =>
+  FIXED.find(([kind]) => isOfKind(object, kind))?.[1]
+
+/** Returns the fixed fields that had another value before. */
+export function fixedChanges(object: KubeObject, before: KubeObject): string[] {
+  const [spec = {}, former = {}] = [object, before].map((one) => one.spec as Record<string, unknown> | undefined)
+  const fields = fixedFieldsOf(object) ?? []
+  return fields.filter((field) => former[field] !== undefined && !sameJson(spec[field], former[field]))
+}
+
 /** A write; without `groups`, policies do not check it. */
 type Write = Pick<AdmittedWrite, 'object' | 'old'> & { groups?: readonly string[] | undefined }
 
 /**
- * Returns the object as the API server stores it. Throws for a write that the rules of its kind refuse, unless the object
- * is older than they are.
+ * Returns the object as the API server stores it. Throws for a write that changes a fixed field, or that the rules of its
+ * kind refuse, unless the object is older than they are.
  */
 export function admitted(
   { owns, related, for: primary }: Reconciler,
@@ -25,6 +42,12 @@ export function admitted(
   isOlder: boolean,
 ): KubeObject {
   const object = (write.object ?? write.old) as KubeObject
+  const fixed = write.object && write.old ? fixedChanges(write.object, write.old) : []
+  if (fixed.length > 0) {
+    const fields = fixed.map((field) => `spec.${field}`).join(', ')
+    const message = `${object.kind} ${object.metadata.name} is refused: nobody may change its ${fields}`
+    throw new RefusedError(message, { reason: 'Invalid' })
+  }
   const kind = [primary, ...owns, ...related].find((one) => isOfKind(object, one))
   if (kind === undefined || !isResource(kind) || kind.rules.length === 0) return object
   const { object: stored = object, violations } = kind.admit(groups === undefined ? write : { ...write, groups })

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { apiVersionOf, controllerOf, isRecord, type KubeObject, kindName, type RunInput } from '#contracts'
-import { sameJson } from '#reconcile'
+import { RefusedError, sameJson } from '#reconcile'
 import { Deployment, Job, type Kind, type ObservedBy, Pod, type Reconciler, Secret, Service, StatefulSet } from '#sdk'
 import { isOwnedBy, retainerOf } from '#spec'
 import { changesBetween, FoundAnywhere, LawBroken, TWO_CALLS, TWO_CALLS_DIFFER } from './broken.ts'
@@ -326,7 +326,12 @@ export async function isAsNew(trial: Trial): Promise<void> {
     const { object } = world
     if (object === undefined || object.metadata.deletionTimestamp !== undefined) continue
     const anew = await restedAnew(trial, world, object)
-    if (anew === undefined || !standsAs(world, anew)) continue
+    if (anew === undefined) continue
+    if (await isNeverValid(world)) {
+      const message = `the API server never accepts this update, but would accept a new object with its spec, ${when}`
+      throw new LawBroken(message, { because: world.failure })
+    }
+    if (!standsAs(world, anew)) continue
     trial.hasChecked = true
     for (const job of anew.list(Job)) demandItsWork(world, job, when)
     for (let timers = 0; leftIn(world, anew).length > 0; timers++) {
@@ -341,6 +346,16 @@ export async function isAsNew(trial: Trial): Promise<void> {
       })
     }
   }
+}
+
+/** Whether the last run has failed with an update that is not valid, not because a step makes the API server refuse it. */
+async function isNeverValid(world: Simulation): Promise<boolean> {
+  const isInvalid = ({ failure }: Simulation) => failure instanceof RefusedError && failure.reason === 'Invalid'
+  if (!isInvalid(world)) return false
+  const free = world.copy()
+  free.admit()
+  await free.runUntilIdle()
+  return isInvalid(free)
 }
 
 /** Returns a world of the same time and the same other objects, where the object is new. Undefined: it fails there. */

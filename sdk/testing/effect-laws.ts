@@ -2,6 +2,7 @@ import { isRecord, type KubeObject, type RunInput } from '#contracts'
 import { CONTESTED, CONTESTED_ANNOTATION, PAUSED, RECONCILED } from '#reconcile'
 import type { Reconciler } from '#sdk'
 import { CONTESTS } from '#spec'
+import { fixedFieldsOf } from './admitted.ts'
 import { decided, declares, invokeOf, isOfKind, nameOf } from './given.ts'
 import { die, type Trial } from './scenario.ts'
 import { Crash } from './simulated-run.ts'
@@ -234,9 +235,16 @@ async function contestedIn(world: Simulation, reconciler: Reconciler): Promise<C
     const declared = world.memory.declared(object)
     if (declared === undefined) return []
     const { apiVersion: _, kind, metadata, ...content } = declared
-    const theirs = changed(content)
+    const theirs = changed(withoutFixed(object, content))
     return theirs ? [{ object, theirs: theirs.patch, field: `${theirs.field} of ${kind} ${metadata.name}` }] : []
   })
+}
+
+/** Nobody can fight over a field that the API server lets nobody change. */
+function withoutFixed(object: KubeObject, { spec, ...content }: Record<string, unknown>): Record<string, unknown> {
+  if (!isRecord(spec)) return content
+  const fixed = fixedFieldsOf(object) ?? []
+  return { ...content, spec: Object.fromEntries(Object.entries(spec).filter(([field]) => !fixed.includes(field))) }
 }
 
 /** Changes the first text or number. */

@@ -2,6 +2,7 @@ import type { KubeObject, RunInput } from '#contracts'
 import { sameJson } from '#reconcile'
 import { Deployment, Job, type Kind, type ObservedBy, Pod, StatefulSet } from '#sdk'
 import { identityOf } from '#spec'
+import { fixedChanges, fixedFieldsOf } from './admitted.ts'
 import { LawBroken } from './broken.ts'
 import { timesIn } from './change-laws.ts'
 import type { Law } from './effect-laws.ts'
@@ -176,18 +177,9 @@ async function isDue({ reconciler }: Trial, { found, input, earlier }: Deletion)
   return (decision as { throws?: string }).throws !== undefined || declares(decision, found)
 }
 
-/** The fields of workloads that the API server lets nobody change: another value needs another object. */
-const FIXED: readonly [kind: Kind<unknown>, fields: readonly string[]][] = [
-  [Deployment, ['selector']],
-  [StatefulSet, ['selector', 'serviceName', 'podManagementPolicy', 'volumeClaimTemplates']],
-]
-
 /** Whether the object could have been changed into the other one, and its pods would have stayed. */
-function mayChange(object: KubeObject, before: KubeObject): boolean {
-  const [, fields] = FIXED.find(([kind]) => isOfKind(object, kind)) ?? []
-  const [spec, former] = [object, before].map((one) => (one.spec ?? {}) as Record<string, unknown>)
-  return fields !== undefined && fields.every((field) => sameJson(spec?.[field], former?.[field]))
-}
+const mayChange = (object: KubeObject, before: KubeObject): boolean =>
+  fixedFieldsOf(object) !== undefined && fixedChanges(object, before).length === 0
 
 /** Only what is ready is missed. An object without a status counts as ready. */
 function isReady(object: KubeObject): boolean {

@@ -152,6 +152,21 @@ describe('a law about a change finds', () => {
       'is not made, but it would be if these were deleted before it, when it is 2030-01-01T02:00:00.000Z',
     ],
     [
+      'a version in the selector of a Deployment, which nobody may change',
+      shopThat(
+        ({
+          object: {
+            spec: { version },
+          },
+        }) => {
+          const { spec, ...one } = web({ version })
+          return { apply: [{ ...one, spec: { ...spec!, selector: { matchLabels: { version } } } }] }
+        },
+      ),
+      'gives a changed object the access and the work',
+      /Deployment web is refused: nobody may change its spec\.selector\nthe API server never accepts this update, but would accept a new object with its spec, after "a version comes"/,
+    ],
+    [
       'a Job without a record beside it, which stands for each version',
       shopThat((run) => ({ apply: [jobNamed(run, 'set-up') ?? job('set-up', [run.object.spec.version])] })),
       'gives a changed object the access and the work',

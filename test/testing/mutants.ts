@@ -107,7 +107,6 @@ const ENDS = 'ends its finalizer within its limit'
 const DUE = 'makes the Jobs that are due'
 const FAILURE = 'shows the failure of a Job'
 const OLDEST = 'deletes what has ended in the order of its age'
-const SERVES = 'changes no Service so that it selects none'
 const AS_NEW = 'gives a changed object the access and the work'
 
 const atIs = (which: keyof typeof atScenarios) => ({ of: at, scenario: atScenarios[which] })
@@ -465,11 +464,11 @@ export const mutants: Mutant[] = [
   },
   {
     ...tenantIs,
-    bug: 'the version is in the selector of the Services',
+    bug: 'the version is in the selectors of Services and Deployments',
     file: 'parts.ts',
     from: 'const labelsOf = ({ metadata: { name } }: Tenant, tier: Tier) => ({ tenant: name, tier })',
     to: 'const labelsOf = ({ metadata: { name }, spec: { version } }: Tenant, tier: Tier) => ({ tenant: name, tier, version })',
-    law: SERVES,
+    law: AS_NEW,
   },
   {
     ...tenantIs,
