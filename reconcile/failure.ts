@@ -1,8 +1,8 @@
 import { ConflictError } from '#contracts'
-import { backoffMs } from '#queue/terms'
+import { backoffMs, dueDate, type Finish } from '#queue/terms'
 import { keepsStatus } from '#spec'
 import { withheld } from './confidential.ts'
-import { type Consequence, consequenceOf, GoneError, gravest, UnsettledError } from './errors.ts'
+import { type Consequence, consequenceOf, ExternalError, GoneError, gravest, UnsettledError } from './errors.ts'
 import { type Asking, attempt, type End, endsNow, isLastPass, type Pass, type Run, tellEvents } from './progress.ts'
 import { type Failure, failurePatch } from './status.ts'
 import type { Failed } from './vocabulary.ts'
@@ -19,18 +19,19 @@ export function* fail(run: Run, pass: Pass | undefined, given: Failed | undefine
   const { failed: error } = failure
   const soon = soonAfter(run, error)
   if (soon !== undefined) return soon
-  const { finish, report: own, readyUnknown, shown } = withheld(run, error, consequenceIn(run, failure))
+  const { finish: due, report: own, readyUnknown, shown } = withheld(run, error, consequenceIn(run, failure))
+  const finish = atRequeue(run, pass, failure, due)
   run.tell({ note: 'failed', error, shown, finish })
   const refusal = refusalOf(pass)
   const report = own ?? refusal
   if ((report ?? readyUnknown) !== undefined && pass !== undefined) {
     const { object } = pass.world
     tellEvents(pass, report === undefined ? [] : [{ type: 'Warning', ...report }])
-    const also = { refusal, readyUnknown, isTerminal: finish.kind === 'terminal' }
+    const also = { refusal, readyUnknown, isTerminal: due.kind === 'terminal' }
     const patch = keepsStatus(run.of.spec) && failurePatch(object, report, pass.now, also)
     if (patch) {
       const answer = yield* attempt({ do: 'writeStatus', object, patch, mayBeDropped: false })
-      if ('failed' in answer) return unreported(run, answer)
+      if ('failed' in answer) return unreported(run, pass, answer)
     }
   }
   if (error instanceof UnsettledError) yield { do: 'wait', ms: waitMs(run) }
@@ -48,13 +49,30 @@ export function refusalOf(pass: Pass | undefined): Failure | undefined {
 const refusalsIn = (pass: Pass | undefined): Failed[] => pass?.unresolved.map(({ error }) => ({ failed: error })) ?? []
 
 /** Ends a pass whose failure could not be written to the object. */
-function unreported(run: Run, failure: Failed): End {
+function unreported(run: Run, pass: Pass, failure: Failed): End {
   const { failed: error } = failure
   const soon = soonAfter(run, error)
   if (soon !== undefined) return soon
   const { finish, shown } = withheld(run, error, consequenceIn(run, failure))
   run.tell({ note: 'unreported', error, shown })
-  return endsNow(finish)
+  return endsNow(atRequeue(run, pass, failure, finish))
+}
+
+/**
+ * Returns the end at the time that the outcome asks for, if that is earlier: what is planned for this time does not wait for the
+ * failed write. It is no sooner than the first retry, and a time that is past does not count, so that no run follows another at once.
+ */
+function atRequeue(run: Run, pass: Pass | undefined, { failed, server }: Failed, finish: Finish): Finish {
+  if (pass?.requeue === undefined || !('message' in finish)) return finish
+  const isOfEffect = failed instanceof ExternalError
+  if (isOfEffect || failed instanceof UnsettledError || server?.retryAfterSeconds !== undefined) return finish
+  const { requeue, now } = pass
+  const askedMs = dueDate(requeue, now).getTime() - now.getTime()
+  const firstMs = backoffMs(0, run.of.spec.backoff, () => run.random)
+  const retryMs = finish.kind === 'error' ? dueDate(finish.retryAt, now).getTime() - now.getTime() : Infinity
+  if (askedMs <= 0 || Math.max(askedMs, firstMs) >= retryMs) return finish
+  const retryAt = askedMs < firstMs ? { afterMs: firstMs } : requeue
+  return { ...(finish.kind === 'error' && finish), kind: 'error', message: finish.message, retryAt }
 }
 
 /** Returns the end of a pass whose error is no failure: its object is gone, or has changed. */

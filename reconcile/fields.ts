@@ -1,5 +1,7 @@
 import { apiVersionOf, groupOf, isRecord, type KubeObject, namespacedName, withValueAt } from '#contracts'
 import {
+  beforeAnnotationOf,
+  beforeIn,
   holdsFinalizer,
   isRecordedName,
   isRecordedValue,
@@ -12,6 +14,7 @@ import {
   patchRecord,
   type ReconcilerSpec,
   valuesAt,
+  withBefore,
 } from '#spec'
 import {
   type Contest,
@@ -176,7 +179,8 @@ export function withoutKept(write: FieldsWrite, taken: readonly TakenField[]): F
 }
 
 /** Whether a field may be taken over, and has the value that was recorded. `field`: `.spec.replicas`, or `.spec.replicas: …` */
-export function isAsBefore({ before, isTaking }: FieldsWrite, field: string, found: KubeObject): boolean {
+export function isAsBefore({ before, isTaking, manager }: FieldsWrite, field: string, found: KubeObject): boolean {
+  if (isBeforeNote(manager, field)) return true
   const path = field.slice(1).replace(/: .*/s, '')
   return isTaking && path in before && (valueAt(found, path) ?? null) === before[path]
 }
@@ -216,12 +220,13 @@ function setting(
 ): PatchedFields {
   const id = fieldsId(stored)
   const { takes = [] } = wanted
-  const taken = progress.taken.get(id)
+  const manager = patchManagerOf(identity, world.object)
+  const taken = progress.taken.get(id)?.filter(({ field }) => !isBeforeNote(manager, field))
   const observed = world.patched.find((other) => isPlace(stored, other))
   const object = withTimes(wanted.object, observed, now)
   const paths = pathsOf(object)
   const isApplied = stored.paths === paths && stored.contest === undefined
-  const before = beforeOf(stored, wanted, { observed, taken, isApplied })
+  const before = beforeOf(stored, wanted, { observed, taken, isApplied, manager })
   const { before: _, ...known } = stored
   // The declared version replaces that of an earlier declaration.
   const one: PatchedFields = { ...known, ...wanted.fields, ...(Object.keys(before).length > 0 && { before }) }
@@ -229,14 +234,13 @@ function setting(
   // lasting() makes a time in the future the present.
   const isCounted = one.contest?.at === now.getTime()
   const content = keyed(contentOf(object))
-  const manager = patchManagerOf(identity, world.object)
   // A field is taken over when it has been refused and counted: so the first time as well.
   const isTaking = isCounted && taken !== undefined && taken.every(({ field }) => field.slice(1) in before)
   const alone = takes.filter((path) => valueAt(object, path) !== undefined)
   const write: FieldsWrite = {
     verb: 'setFields',
     fields: one,
-    object,
+    object: withBefore(object, manager, before, alone),
     before,
     alone,
     isTaking,
@@ -297,7 +301,7 @@ function setting(
 function beforeOf(
   stored: PatchedFields,
   { object, takes = [] }: WantedFields,
-  { observed, taken = [], isApplied }: Found,
+  { observed, taken = [], isApplied, manager }: Found,
 ): FieldsWrite['before'] {
   const before = declaredBefore(stored, takes)
   if (observed === undefined) return before
@@ -305,9 +309,16 @@ function beforeOf(
   const isNew = (path: string) => !(path in before) || takerOf(path) !== undefined
   const fresh = takes.filter((path) => valueAt(object, path) !== undefined && isNew(path))
   const kept = Object.entries(before).filter(([path]) => !fresh.includes(path))
+  const present = (path: string) => valueAt(observed, path) ?? null
+  const known = (path: string) => {
+    if (isApplied) return null
+    // The record was lost while the field was set: its present value is ours.
+    const ofObject = present(path) === valueAt(object, path) ? beforeIn(observed, manager)[path] : undefined
+    return ofObject === undefined ? present(path) : ofObject
+  }
   const found = fresh
     .filter((path) => takerOf(path)?.manager?.startsWith(PATCH_RECORDS) !== true)
-    .map((path) => [path, isApplied && takerOf(path) === undefined ? null : (valueAt(observed, path) ?? null)] as const)
+    .map((path) => [path, takerOf(path) === undefined ? known(path) : present(path)] as const)
     .filter(([, value]) => isRecordedValue(value))
   return Object.fromEntries([...kept, ...found]) as FieldsWrite['before']
 }
@@ -317,10 +328,22 @@ interface Found {
   taken: readonly TakenField[] | undefined
   /** The fields have been set without `takes`: their present values are ours. */
   isApplied: boolean
+  manager: string
 }
 
+/** Whether a field, as the API server names it, is the annotation with values of before, which others may have copied. */
+const isBeforeNote = (manager: string, field: string): boolean =>
+  field.startsWith(`.metadata.annotations.${beforeAnnotationOf(manager)}`)
+
 const messageOf = ({ object }: FieldsWrite, { manager, fields }: Contest, until: Date): string =>
-  `cannot set fields of ${called(object)}: ${JSON.stringify(manager)} has ${fields.join(', ')}; tried again after ${until.toISOString()}`
+  `cannot set fields of ${called(object)}: ${holderOf(manager)} has ${fields.join(', ')}; not tried again before ${until.toISOString()}`
+
+/** Names another function by its Reconciler: `Reconciler sleep for another object (patched.fairlead.dev/sleep/…)`. */
+function holderOf(manager = ''): string {
+  if (!manager.startsWith(PATCH_RECORDS)) return JSON.stringify(manager)
+  const [name] = manager.slice(PATCH_RECORDS.length).split('/')
+  return `Reconciler ${name} for another object (${manager})`
+}
 
 /** Returns the wanted objects by fieldsId(), and the faults of the outcome. */
 function wantedFields(
@@ -347,7 +370,9 @@ function wantedFields(
     wanted.set(fieldsId(fields), { fields, object, takes: declared.takes })
   }
   if (wanted.size > MOST_PATCHED)
-    findings.push(`the function sets fields of ${wanted.size} objects for one object: ${MOST_PATCHED} at most`)
+    findings.push(
+      `the function sets fields of ${wanted.size} objects for one object: ${MOST_PATCHED} at most. Nothing of this outcome is written, and what is set stays as it is: return fewer`,
+    )
   return { wanted, findings }
 }
 

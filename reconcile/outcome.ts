@@ -94,6 +94,17 @@ const outcomeSchema = z.strictObject({
     .optional(),
 })
 
+const timer = z.object({
+  requeueAfterSeconds: outcomeSchema.shape.requeueAfterSeconds.catch(undefined),
+  requeueAt: outcomeSchema.shape.requeueAt.catch(undefined),
+})
+
+/** When an outcome asks to run again. */
+export type Timer = z.output<typeof timer>
+
+/** Returns when an outcome asks to run again that is not valid in something else. */
+export const timerIn = (returned: unknown): Timer => timer.safeParse(returned).data ?? {}
+
 /** The names of all fields of an outcome. */
 export const OUTCOME_FIELDS: ReadonlySet<string> = new Set(Object.keys(outcomeSchema.shape))
 

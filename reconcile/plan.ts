@@ -16,7 +16,7 @@ import { type MetadataWrite, metadataFaults, metadataWrite } from './metadata.ts
 import { changesOf, type MetricChange, metricFaults } from './metrics.ts'
 import { neededBy, providedIn } from './needs.ts'
 import { type NoOps, statusTarget } from './no-ops.ts'
-import { HUNDRED_YEARS_S, type PlainOutcome } from './outcome.ts'
+import { HUNDRED_YEARS_S, type PlainOutcome, type Timer } from './outcome.ts'
 import {
   isMarkedBy,
   isRetained,
@@ -371,7 +371,7 @@ function inStages(writes: Write[]): Write[][] {
 }
 
 /** Returns the earlier time of the two. */
-function requeueOf({ requeueAfterSeconds, requeueAt }: PlainOutcome, now: Date): Due | undefined {
+export function requeueOf({ requeueAfterSeconds, requeueAt }: Timer, now: Date): Due | undefined {
   const atMs = requeueAt === undefined ? Number.POSITIVE_INFINITY : Date.parse(requeueAt) - now.getTime()
   if (requeueAfterSeconds !== undefined && requeueAfterSeconds * 1000 <= atMs)
     return { afterMs: requeueAfterSeconds * 1000 }

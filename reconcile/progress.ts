@@ -1,5 +1,5 @@
 import type { EventReport, KubeObject, Performed, ResourceRef, RunInput } from '#contracts'
-import type { Finish } from '#queue/terms'
+import type { Due, Finish } from '#queue/terms'
 import { identityOf, type ReconcilerSpec, selectionOf } from '#spec'
 import type { FieldsProgress } from './fields.ts'
 import { changesOf, type MetricChange } from './metrics.ts'
@@ -91,6 +91,8 @@ export interface Pass extends Omit<Observed, 'unread'> {
   progress: FieldsProgress
   /** The refused writes that the last outcome still requires. */
   unresolved: readonly RefusedWrite[]
+  /** When the last outcome asks to run again. Undefined while the function decides: it may throw. */
+  requeue?: Due | undefined
 }
 
 /** How a pass ends: with another pass, or with the end of the run. */

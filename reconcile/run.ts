@@ -1,5 +1,5 @@
 import { ConflictError, type EventReport, type KubeObject, type RunInput, TerminalError } from '#contracts'
-import { type Due, dueDate, type Finish } from '#queue/terms'
+import { dueDate, type Finish } from '#queue/terms'
 import {
   finalizersWithout,
   holdsFinalizer,
@@ -22,9 +22,9 @@ import { type FieldsWrite, fieldsId, giveBackAll, isGivingBack, NO_PROGRESS } fr
 import { deepFreeze, finalizersBefore, inputOf, isFinalizing } from './input.ts'
 import type { MetadataWrite } from './metadata.ts'
 import { fieldsTarget, metadataTarget, statusTarget } from './no-ops.ts'
-import { type PlainOutcome, parseOutcome } from './outcome.ts'
+import { type PlainOutcome, parseOutcome, timerIn } from './outcome.ts'
 import { isRetained } from './ownership.ts'
-import { plan, plannedStatus, type Write } from './plan.ts'
+import { plan, plannedStatus, requeueOf, type Write } from './plan.ts'
 import {
   type Asking,
   ask,
@@ -150,6 +150,7 @@ function* rounds(pass: Pass): Asking<End> {
   let ofFields = 0
   let mostPlaces: number | undefined
   for (let round = 1; ; round++) {
+    pass.requeue = undefined
     const unread = pass.unread ?? notGranted(run.of.spec, pass.world.object)
     if (unread !== undefined) throw failed(unread)
     if (run.of.spec.external !== undefined && pass.external === undefined) {
@@ -212,6 +213,7 @@ function* call(pass: Pass): Asking<PlainOutcome> {
     outcome = parseOutcome(returned, run.of.maxStateBytes)
   } catch (error) {
     noteConfidential(run, contentsReturned(returned))
+    pass.requeue = requeueOf(timerIn(returned), pass.now)
     throw failed(error)
   }
   noteConfidential(run, [...(outcome.apply ?? []), ...(outcome.patch ?? [])])
@@ -224,6 +226,7 @@ function feasible(pass: Pass, outcome: PlainOutcome): FeasiblePlan {
   const { run, world, now, noOps, refused, progress } = pass
   const { spec, identity, isAlone, isReferenceOnly: isConfidential } = run.of
   const wanted = plan(spec, world, outcome, { identity, now, noOps, progress, isConfidential, isAlone })
+  pass.requeue = wanted.requeue
   if (wanted.findings.length > 0)
     throw failed(new TerminalError(wanted.findings.join('; '), { reason: 'InvalidOutcome' }))
   const planned = noteUnresolved(pass, withoutRefused(wanted, refused))
@@ -476,7 +479,8 @@ function* conclude(pass: Pass, planned: FeasiblePlan): Asking<End> {
   const { requeue, lookAt, isActing, unresolved } = planned
   tellReports(pass, planned)
   if (unresolved.length > 0) throw new FailedPass()
-  const at = sooner(requeue, lookAt, now)
+  const isFirst = requeue !== undefined && (lookAt === undefined || dueDate(requeue, now) <= lookAt)
+  const at = isFirst ? requeue : lookAt
   if (at !== undefined) return ends(run, { kind: 'requeue', at })
   if (!isActing && isFinalizing(object, identity, spec)) {
     // An object that has left the selection may be the former operator's again.
@@ -485,9 +489,6 @@ function* conclude(pass: Pass, planned: FeasiblePlan): Asking<End> {
   }
   return ends(run, { kind: 'done' })
 }
-
-const sooner = (due: Due | undefined, other: Date | undefined, now: Date): Due | undefined =>
-  due !== undefined && (other === undefined || dueDate(due, now) <= other) ? due : other
 
 /** Ends a pass after its last round. It has performed effects, or its function never settles. */
 function goOnLater({ run }: Pass, planned: FeasiblePlan): End {

@@ -240,7 +240,7 @@ function writeRules(spec: RbacInput['spec']): Rule[] {
     ...(keepsStatus({ for: primary }) ? [{ ...refRule(primary, '/status'), verbs: ['patch'] }] : []),
     // An owner reference with blockOwnerDeletion needs this permission if the API server enforces it
     // (OwnerReferencesPermissionEnforcement).
-    { ...refRule(primary, '/finalizers'), verbs: ['update'] },
+    ...(owns.length > 0 ? [{ ...refRule(primary, '/finalizers'), verbs: ['update'] }] : []),
     ...owns.map((owned) => ruleOf(owned, OWNED_VERBS[owned.strategy])),
     ...related.map((other) => ruleOf(other, ['get'])),
     ...patchRules(patches),

@@ -24,8 +24,17 @@ export {
   retainedFor,
   retainerOf,
 } from './names.ts'
-export { isRecordedName, isRecordedValue, MOST_PATCHED, type PatchedFields, patchRecord } from './patch-record.ts'
 export {
+  isRecordedName,
+  isRecordedValue,
+  MOST_PATCHED,
+  type PatchedFields,
+  patchRecord,
+  recordIn,
+} from './patch-record.ts'
+export {
+  beforeAnnotationOf,
+  beforeIn,
   keepsFinalizer,
   PATCH_RECORDS,
   type PatchedResource,
@@ -34,6 +43,7 @@ export {
   patchRecordOf,
   patchRelations,
   relationsOf,
+  withBefore,
 } from './patched.ts'
 export {
   coverageId,

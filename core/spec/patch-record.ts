@@ -51,13 +51,25 @@ const patchedFields = z.object({
 /** An object whose fields a reconciler has set, or is about to set. */
 export type PatchedFields = z.output<typeof patchedFields>
 
+export type ValuesBefore = NonNullable<PatchedFields['before']>
+
+/** Returns the values in the order of their paths. */
+export const byPath = (before: ValuesBefore): ValuesBefore =>
+  Object.fromEntries(Object.entries(before).sort(([path], [other]) => (path < other ? -1 : 1)))
+
 const record = z.object({ uid: z.string(), objects: z.array(patchedFields).max(MOST_PATCHED) })
 
-/** Returns the value of the annotation. Undefined: nothing is recorded. Throws if it could not be read again. */
+/**
+ * Returns the value of the annotation: one text for one record, in whatever order it came about. Undefined: nothing is recorded.
+ * Throws if it could not be read again.
+ */
 export function patchRecord({ metadata: { uid } }: KubeObject, objects: PatchedFields[]): string | undefined {
   if (objects.length === 0) return undefined
-  record.parse({ uid, objects })
-  return JSON.stringify({ uid, objects })
+  // The schema puts fields in its own order.
+  const texts = record
+    .parse({ uid, objects })
+    .objects.map(({ before, ...one }) => JSON.stringify({ ...one, ...(before && { before: byPath(before) }) }))
+  return `{"uid":${JSON.stringify(uid)},"objects":[${texts.sort().join()}]}`
 }
 
 /** Returns the objects in a record. None if it is missing, was copied from another object, or is not valid. */

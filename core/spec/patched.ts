@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
-import type { KubeObject } from '#contracts'
+import { isRecord, type KubeObject } from '#contracts'
 import { keyName } from './names.ts'
-import { type PatchedFields, recordIn } from './patch-record.ts'
+import { byPath, type PatchedFields, recordIn, type ValuesBefore } from './patch-record.ts'
 import type { ReconcilerSpec, RelatedResource } from './reconciler.ts'
 
 export type PatchedResource = NonNullable<ReconcilerSpec['patches']>[number]
@@ -18,6 +18,36 @@ export const patchRecordOf = (identity: string): string => `${PATCH_RECORDS}${ke
  */
 export const patchManagerOf = (identity: string, { metadata: { uid = '' } }: KubeObject): string =>
   `${patchRecordOf(identity)}/${hash('sha256', uid, 'base64url').slice(0, 16)}`
+
+/**
+ * Returns the annotation of a patched object that has the values of before of the fields that the manager has taken. No
+ * Reconciler has a name with an underscore, so it is no record.
+ */
+export const beforeAnnotationOf = (manager: string): string =>
+  `${PATCH_RECORDS}before_${hash('sha256', manager, 'hex').slice(0, 16)}`
+
+/** Returns the object with an annotation that has the values of before of these paths: they outlive the record. */
+export function withBefore(
+  object: KubeObject,
+  manager: string,
+  before: ValuesBefore,
+  paths: readonly string[],
+): KubeObject {
+  const values = byPath(Object.fromEntries(Object.entries(before).filter(([path]) => paths.includes(path))))
+  if (Object.keys(values).length === 0) return object
+  const annotations = { ...object.metadata.annotations, [beforeAnnotationOf(manager)]: JSON.stringify(values) }
+  return { ...object, metadata: { ...object.metadata, annotations } }
+}
+
+/** Returns the values of before in that annotation. Anybody may have written it. */
+export function beforeIn({ metadata: { annotations } }: KubeObject, manager: string): Record<string, unknown> {
+  try {
+    const values: unknown = JSON.parse(annotations?.[beforeAnnotationOf(manager)] ?? '{}')
+    return isRecord(values) ? values : {}
+  } catch {
+    return {}
+  }
+}
 
 /**
  * Returns the record of a primary. It is empty if the annotation is missing, was copied from another object, or is not

@@ -100,8 +100,23 @@ export const changesBetween = (before: unknown, after: unknown): string[] =>
   [...fieldsBetween(before, after)].map(({ path, before: old, after: young }) => {
     if (old === undefined) return cut(`+ ${path}: ${JSON.stringify(young)}`)
     if (young === undefined) return cut(`- ${path}: ${JSON.stringify(old)}`)
-    return cut(`~ ${path}: ${JSON.stringify(old)} → ${JSON.stringify(young)}`)
+    return changeOf(path, JSON.stringify(old), JSON.stringify(young))
   })
+
+/** What both sides show before their first difference, in characters, if they are too long for one line. */
+const SHOWN_BEFORE = 20
+
+function changeOf(path: string, old: string, young: string): string {
+  const line = `~ ${path}: ${old} → ${young}`
+  if (line.length <= LONGEST_LINE) return line
+  let same = 0
+  while (same < old.length && old[same] === young[same]) same++
+  const from = Math.max(0, same - SHOWN_BEFORE)
+  const most = Math.max(3 * SHOWN_BEFORE, Math.floor((LONGEST_LINE - path.length) / 2))
+  const part = (text: string) =>
+    `${from > 0 ? '…' : ''}${text.slice(from, from + most)}${text.length > from + most ? '…' : ''}`
+  return `~ ${path}: ${part(old)} → ${part(young)}`
+}
 
 export const cut = (line: string): string => (line.length > LONGEST_LINE ? `${line.slice(0, LONGEST_LINE)}…` : line)
 

@@ -1,7 +1,7 @@
 import { isRecord, type KubeObject, type RunInput } from '#contracts'
 import { CONTESTED, CONTESTED_ANNOTATION, PAUSED, RECONCILED } from '#reconcile'
 import type { Reconciler } from '#sdk'
-import { CONTESTS } from '#spec'
+import { CONTESTS, PATCH_RECORDS, recordIn } from '#spec'
 import { fixedFieldsOf } from './admitted.ts'
 import { decided, declares, invokeOf, isOfKind, nameOf } from './given.ts'
 import { die, type Trial } from './scenario.ts'
@@ -303,12 +303,21 @@ const withoutCondition = (state: unknown, type: string): unknown =>
 const withoutEmpty = (value: unknown): unknown =>
   typeof value === 'object' && value !== null && Object.keys(value).length === 0 ? undefined : value
 
-function withoutVersion({ metadata, ...content }: KubeObject): KubeObject {
+function withoutVersion({ metadata, ...content }: KubeObject): object {
   const { resourceVersion: _, annotations = {}, ...kept } = metadata
   const others = Object.fromEntries(
-    Object.entries(annotations).filter(([name]) => name !== TOUCHED && !isContest(name)),
+    Object.entries(annotations)
+      .filter(([name]) => name !== TOUCHED && !isContest(name))
+      .map(([name, text]) => [name, name.startsWith(PATCH_RECORDS) ? withoutContests(metadata, name) : text]),
   )
   return { ...content, metadata: { ...kept, annotations: others } }
+}
+
+const withoutContests = (metadata: KubeObject['metadata'], annotation: string): unknown => {
+  const record = recordIn(metadata, annotation)
+  return record.length === 0
+    ? metadata.annotations?.[annotation]
+    : record.map((one) => ({ ...one, contest: undefined }))
 }
 
 /** Returns the same input with other orders of one list of objects, each with the kind in that list. */

@@ -295,8 +295,8 @@ async function survivesConflicts(trial: Trial): Promise<void> {
 }
 
 async function survivesRefusals(trial: Trial): Promise<void> {
-  const { owns, for: own, acts = [] } = trial.reconciler
-  const kinds = [...owns, own, ...acts]
+  const { owns, for: own, acts = [], patches = [] } = trial.reconciler
+  const kinds = [...owns, own, ...acts, ...patches]
   let isRefused = false
   const refuse = (world: Simulation, { verb, object }: SimulatedWrite): void => {
     // Status and finalizers are never refused.

@@ -383,6 +383,10 @@ describe('fields of others, with the generated rights only', () => {
     await until(async () => (await size()) === 0, { leastMs: 50 })
     await expect(applied(5)).rejects.toThrow(/conflict with "patched.fairlead.dev\/drain\//)
     await until(async () => (await recorded('taken')).includes('"paths"'))
+    // As `kubectl replace` with a manifest that has neither.
+    const bare = { metadata: { annotations: null, finalizers: null } }
+    await world.kube.patch(resourcePath(Drain, 'default', 'taken'), bare, 'merge')
+    await until(async () => /"paths".*"spec.replicas":5/.test(await recorded('taken')), { leastMs: 50 })
     await world.kube.patch(path, { spec: { replicas: 7 } }, 'merge', { fieldManager: 'their-scaler' })
     await until(async () => (await recorded('taken')).includes('"spec.replicas":7') && (await size()) === 0, {
       leastMs: 50,
@@ -397,6 +401,9 @@ describe('fields of others, with the generated rights only', () => {
       7,
       expect.not.arrayContaining([expect.stringContaining('patched.')]),
     ])
+    expect(JSON.stringify((await get(StatefulSet, 'db', 'default')).metadata.annotations ?? {})).not.toContain(
+      'before_',
+    )
     await applied(6)
     expect(await size()).toBe(6)
   })

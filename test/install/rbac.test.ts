@@ -149,7 +149,6 @@ describe('the rights of a function', () => {
     expect(rights(find(objects, 'ClusterRole', 'fairlead-shop')[0])).toEqual([
       'get,patch shops',
       'patch shops/status',
-      'update shops/finalizers',
       'get,patch pods',
       'get gateways',
       'patch gateways/status',
@@ -163,7 +162,6 @@ describe('the rights of a function', () => {
     expect(rights(find(functionRbac(shop({ owns: [], related: [] })), 'ClusterRole', 'fairlead-shop')[0])).toEqual([
       'get shops',
       'patch shops/status',
-      'update shops/finalizers',
       'create,get,patch events',
     ])
   })
@@ -180,7 +178,6 @@ describe('the rights of a function', () => {
     expect(rights(find(objects, 'ClusterRole', 'fairlead-shop')[0])).toEqual([
       'get shops',
       'patch shops/status',
-      'update shops/finalizers',
       'get pods',
       'get jobs',
       'get certificatesigningrequests',

@@ -73,6 +73,14 @@ describe('the record of fields of others', () => {
     expect(planned(given).entry?.before).toEqual(before)
   })
 
+  it('is one text, in whatever order it came about', () => {
+    const one = { ...PLACE, paths: 'p', contest, before: { 'spec.a': 1, 'spec.b': 2 } }
+    const { before: _, contest: counted, paths, ...place } = one
+    const turned = { before: { 'spec.b': 2, 'spec.a': 1 }, contest: counted, paths, ...place }
+    const other = { ...PLACE, name: 'api' }
+    expect(patchRecord(web({}), [other, turned])).toBe(patchRecord(web({}), [one, other]))
+  })
+
   it('has no value of before for a field that was set before it was in takes, so that it is removed', () => {
     const observed = [web({ replicas: 0 })]
     const recorded = { before: { 'spec.replicas': 5 } }
@@ -90,6 +98,10 @@ describe('a field in takes', () => {
     expect(planned({ entry: counted, taken: conflict('x') }).fields).toMatchObject([{ isTaking: true }])
     expect(planned({ entry: counted, taken: conflict(ours) }).fields).toMatchObject([{ isTaking: false }])
     expect(planned({ entry: { contest: byOurs } })).toMatchObject({ held: [{}], delayed: [], fields: [] })
+    const [held] = planned({ entry: { contest: byOurs } }).held
+    expect(held?.message).toContain(
+      `Reconciler other for another object (${ours}) has .spec.replicas; not tried again before`,
+    )
   })
 
   it('is not set before EVENTS has the object', () => {

@@ -354,6 +354,44 @@ describe('a run ends', () => {
     expect(endOf(drive(script, widgets(), { attempt }))).toMatchObject(end)
   })
 
+  describe('after a failure', () => {
+    const at = (seconds: number) => new Date(Date.UTC(2030, 0, 1) + seconds * 1000)
+    const refused: Script['write'] = [
+      { did: 'write', results: [{ failed: new RefusedError('no', { reason: 'Forbidden' }) }] },
+    ]
+    const RETRY = { afterMs: 32_000 }
+    const invalid = { apply: [{ ...MAP, kind: 'Stranger' }] }
+    const broken: Script['write'] = [
+      { did: 'write', results: [fails(new Error('500'), { retryAfterSeconds: undefined }) as never] },
+    ]
+    it.each<[what: string, outcome: object, retryAt: object | undefined, writes?: Script['write']]>([
+      ['at the time of the outcome', { apply: [MAP], requeueAt: at(5).toISOString() }, at(5)],
+      ['after the seconds of the outcome', { apply: [MAP], requeueAfterSeconds: 5 }, { afterMs: 5000 }],
+      ['with the backoff, if it is earlier', { apply: [MAP], requeueAt: at(40).toISOString() }, RETRY],
+      ['with the backoff, if the time has come already', { apply: [MAP], requeueAt: at(-1).toISOString() }, RETRY],
+      ['with the backoff, if the outcome asks for the same moment', { apply: [MAP], requeueAfterSeconds: 0 }, RETRY],
+      ['not sooner than the first retry', { apply: [MAP], requeueAt: at(0.01).toISOString() }, { afterMs: 1000 }],
+      [
+        'at the time of the outcome, if the API server fails',
+        { apply: [MAP], requeueAfterSeconds: 5 },
+        { afterMs: 5000 },
+        broken,
+      ],
+      ['at the time of an outcome that is not valid', { ...invalid, requeueAt: at(500).toISOString() }, at(500)],
+      ['at the time of an outcome that is none', { events: 'all', requeueAfterSeconds: 500 }, { afterMs: 500_000 }],
+      ['never, if an outcome that is not valid names no time', invalid, undefined],
+      ['never, if it names one that has come already', { ...invalid, requeueAt: at(-1).toISOString() }, undefined],
+    ])('%s', (_, outcome, retryAt, write = refused) => {
+      const end = endOf(drive({ call: [returns(outcome)], write }, widgets(), { attempt: 5 }))
+      expect(end).toMatchObject(retryAt === undefined ? { kind: 'terminal' } : { kind: 'error', retryAt })
+    })
+
+    it('with the backoff, if the function throws when it is told of the refusal', () => {
+      const call = [returns({ apply: [MAP], requeueAfterSeconds: 5 }), fails(new Error('no'))]
+      expect(endOf(drive({ call, write: refused }, widgets(), { attempt: 5 }))).toMatchObject({ retryAt: RETRY })
+    })
+  })
+
   it('after five passes, however often the state moves', () => {
     const steps = drive({ call: [returns({ apply: [POD] })], write: [CONFLICT] })
     expect(asksOf(steps).match(/observe/g)).toHaveLength(5)

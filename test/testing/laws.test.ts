@@ -14,6 +14,7 @@ import {
   TerminalError,
 } from '#sdk'
 import { deploymentsRun, jobsRun, lawsOf, type Scenario, type Simulation } from '#testing'
+import { changesBetween } from '../../sdk/testing/broken.ts'
 
 const Shop = resource({
   group: 'example.com',
@@ -778,5 +779,12 @@ describe('a run that only the undisturbed world fails', () => {
     })
     const dies = lawsOf(fragile, scenario).find(([law]) => law.includes('process dies'))![1]
     await expect(dies()).rejects.toThrow(/^undisturbed: TerminalError: there are two\n/)
+  })
+})
+
+describe('a difference in a long text', () => {
+  it('is shown on both sides, from a little before it on', () => {
+    const [line] = changesBetween({ data: `${'x'.repeat(300)}one` }, { data: `${'x'.repeat(300)}another` })
+    expect(line).toMatch(/^~ \.data: …x{20}one" → …x{20}another"$/)
   })
 })

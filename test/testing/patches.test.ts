@@ -296,6 +296,56 @@ describe('fields of others', () => {
     expect(cordoned(world)).toEqual(later)
   })
 
+  it('of more objects than there is room for keep the timer, so that the next outcome gives back', async () => {
+    const until = new Date('2030-01-01T06:00:00Z')
+    const night = reconciler({
+      name: 'night',
+      for: Drain,
+      patches: [Node],
+      reconcile: ({ object: { spec }, now }) => ({
+        patch:
+          now < until
+            ? spec.nodes.map((name) => fieldsOf(Node, { metadata: { name }, spec: { unschedulable: true } }))
+            : [],
+        ...(now < until && { requeueAt: until }),
+      }),
+    })
+    const nodes = Array.from({ length: MOST_PATCHED }, (_, index) => `n-${index}`)
+    const world = simulate(night, { objects: [object({ nodes }), ...nodes.map(node), node('late')] }) as Simulation
+    await world.runUntilIdle()
+    expect(cordoned(world)).toHaveLength(MOST_PATCHED)
+    world.edit({ spec: { nodes: [...nodes, 'late'] } })
+    await world.run()
+    expect(world.failure?.message).toContain('Nothing of this outcome is written, and what is set stays')
+    expect(world.timer).toEqual(until)
+    world.pass(6 * 3600)
+    await world.runUntilIdle()
+    expect(cordoned(world)).toEqual([])
+  })
+
+  it('that are refused do not keep the others waiting for the time at which they are given back', async () => {
+    const until = new Date('2030-01-01T06:00:00Z')
+    const night = reconciler({
+      name: 'night',
+      for: Drain,
+      patches: [Node],
+      reconcile: ({ now }) => ({
+        patch:
+          now < until
+            ? ['a', 'b'].map((name) => fieldsOf(Node, { metadata: { name }, spec: { unschedulable: true } }))
+            : [],
+        ...(now < until && { requeueAt: until }),
+      }),
+    })
+    const world = simulate(night, { objects: [object(), node('a'), node('b')] }) as Simulation
+    world.refuse(Node, 'AdmissionDenied', 'b')
+    await world.runUntilIdle()
+    await world.advance(6 * 3600 - 1)
+    expect(cordoned(world)).toEqual(['a'])
+    await world.advance(1)
+    expect(cordoned(world)).toEqual([])
+  })
+
   it('are not recorded for a copy of the object', async () => {
     const world = await started()
     const { uid: _, ...copied } = world.object!.metadata
@@ -424,6 +474,59 @@ describe('fields that are taken over', () => {
     })
   })
 
+  it('get the value of before also if their record was lost, as with kubectl replace', async () => {
+    const world = await scaled({ replicas: 5 })
+    world.edit({ metadata: { annotations: null, finalizers: null } })
+    await world.runUntilIdle()
+    expect(deployment(world).spec).toMatchObject({ replicas: 0 })
+    expect(patchedBy(world.object!, 'scale')).toMatchObject([{ before: { 'spec.replicas': 5 } }])
+    world.edit({ spec: { replicas: null } })
+    await world.runUntilIdle()
+    expect(deployment(world)).toMatchObject({ spec: { paused: false, replicas: 5 } })
+    expect(JSON.stringify(deployment(world).metadata)).not.toContain('before_')
+  })
+
+  it('are taken also where somebody has copied the note of a value of before', async () => {
+    const world = await scaled({ replicas: 5 })
+    const { annotations } = deployment(world).metadata
+    world.edit({ spec: { replicas: null } })
+    await world.runUntilIdle()
+    const copied = Object.keys(annotations ?? {}).map((name) => [name, '{"spec.replicas":9}'])
+    world.patch(Deployment, { metadata: { annotations: Object.fromEntries(copied) } })
+    world.edit({ spec: { replicas: 0 } })
+    await world.runUntilIdle()
+    expect(deployment(world).spec).toMatchObject({ replicas: 0 })
+    world.delete()
+    await world.runUntilIdle()
+    expect(deployment(world).spec).toEqual({ paused: false, replicas: 5 })
+  })
+
+  const several = reconciler({
+    name: 'several',
+    for: Drain,
+    patches: [{ ...Deployment, takes: ['spec.replicas'] }],
+    reconcile: ({ object: { spec } }) => ({
+      patch: spec.nodes.map((name) =>
+        fieldsOf(Deployment, { metadata: { name, namespace: 'default' }, spec: { replicas: 0 } }),
+      ),
+    }),
+  })
+  const rows = lawsOf(several, {
+    objects: [
+      object({ nodes: ['web', 'api'] }),
+      web({ replicas: 2 }),
+      { ...web({ replicas: 3 }), metadata: { name: 'api', namespace: 'default' } },
+    ],
+    steps: [
+      ['none', (world) => world.edit({ spec: { nodes: [] } })],
+      [
+        ['one', (world) => world.patch(Deployment, { spec: { replicas: 7 } }, 'web')],
+        ['all', (world) => world.edit({ spec: { nodes: ['api', 'web'] } })],
+      ],
+    ],
+  })
+  it.each(rows)('of several objects: %s', (_, holds) => holds())
+
   it('are not shared with another object of ours, even at one value: it has their value of before, and returns it', async () => {
     const world = simulate(scale, { objects: [object({ replicas: 0 }), web({ replicas: 5 })] }) as Simulation
     world.create(object({ replicas: 0 }, 'other'))
@@ -533,7 +636,7 @@ describe('fields that are taken over', () => {
     expect(deployment(world).spec).toMatchObject(theirs)
     expect(statusOf(world, 'Reconciled')).toMatchObject({
       reason: 'FieldConflict',
-      message: expect.stringContaining('has .spec.revisionHistoryLimit; tried again after'),
+      message: expect.stringContaining('has .spec.revisionHistoryLimit; not tried again before'),
     })
   })
 
