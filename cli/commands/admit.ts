@@ -33,7 +33,7 @@ export async function admit(options: AdmitOptions, { config }: CommandContext): 
   const files = { cert: join(tls, 'tls.crt'), key: join(tls, 'tls.key') }
   const observer = webhookMetrics(registry)
   const webhooks = await serveWebhooks({ address, files, resources, observer, log })
-  certificateGauge(registry, webhooks.certificateEnd)
+  webhookCertificateGauge(registry, webhooks.certificateEnd)
   const { signal } = untilStopped()
   const health = { status: () => undefined, troubles: () => (signal.aborted ? ['it is stopping'] : []) }
   const metrics = listen === undefined ? undefined : await serveMetrics(listen, registry, health)
@@ -84,7 +84,7 @@ function webhookMetrics(registry: Registry): WebhookObserver {
   }
 }
 
-const certificateGauge = (registry: Registry, end: () => Date): Gauge =>
+export const webhookCertificateGauge = (registry: Registry, end: () => Date): Gauge =>
   new Gauge({
     name: 'fairlead_webhook_certificate_expiration_timestamp_seconds',
     help: 'When the certificate ends that new connections get',

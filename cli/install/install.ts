@@ -27,7 +27,7 @@ import { earlierPolicies, exemptOf, functionPolicies, refusedPolicy } from './po
 import { functionRbac, platformRbac, teamRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
 import { earlierOfTeam, ofTeam, refuseBeyond, refusedToTeam } from './team.ts'
-import { reachedWebhook, sortedDefinitions, type Waits } from './webhook.ts'
+import { certifiedWebhook, proveWebhook, sortedDefinitions, type Waits } from './webhook.ts'
 
 const ESTABLISHED_WITHIN_MS = 30_000
 const WATCHABLE_WITHIN_MS = 10_000
@@ -112,24 +112,26 @@ export async function install(
 }
 
 /**
- * Applies only the certificates of the webhook, and the definitions with conversions when the API server has proved that it
- * reaches the webhook. Rejects as install() does.
+ * Renews the certificates of the webhook first, whatever the definitions are. Then applies only the definitions with
+ * conversions, when the API server has proved that it reaches the webhook. Rejects as install() does.
  */
 export async function installConversions(
   kube: KubeClient,
   functions: readonly Reconciler[],
   { force = false, forcedBy, waits }: Pick<InstallOptions, 'force' | 'forcedBy' | 'waits'> = {},
 ): Promise<Installed[]> {
-  await checkDefinitions(kube, functions, forcedBy, force)
-  return convertedDefinitions(kube, functions, waits)
+  return convertedDefinitions(kube, functions, waits, () => checkDefinitions(kube, functions, forcedBy, force))
 }
 
 async function convertedDefinitions(
   kube: KubeClient,
   functions: readonly Reconciler[],
   waits?: Waits,
+  check?: () => Promise<void>,
 ): Promise<Installed[]> {
-  const { client, installed } = await reachedWebhook(kube, functions, waits)
+  const { client, installed } = await certifiedWebhook(kube)
+  await check?.()
+  await proveWebhook(kube, client, functions, waits)
   return [...installed, ...(await establishedDefinitions(kube, sortedDefinitions(functions, client).converted))]
 }
 

@@ -14,7 +14,7 @@ interface WebhookImage {
   builtin: readonly string[]
 }
 
-/** The account of the CronJob. The pods of the webhook have none. */
+/** The account of the CronJob, which loads no functions. The pods of the webhook have none. */
 const KEEPER = `${WEBHOOKS}-keeper`
 const [PORT, HEALTH] = [10_250, 8080]
 const TLS = '/etc/webhook-tls'
@@ -72,7 +72,10 @@ const serving = (image: WebhookImage): KubeObject[] => [
       strategy: { rollingUpdate: { maxUnavailable: 0, maxSurge: 1 } },
       selector: selected(WEBHOOKS),
       template: {
-        metadata: { labels: labelsOf(WEBHOOKS) },
+        metadata: {
+          labels: labelsOf(WEBHOOKS),
+          annotations: { 'prometheus.io/scrape': 'true', 'prometheus.io/port': String(HEALTH) },
+        },
         spec: {
           ...POD,
           automountServiceAccountToken: false,
@@ -163,7 +166,6 @@ const keeping = (image: WebhookImage): KubeObject[] => [
 
 const keeperJob = (image: WebhookImage) => ({
   backoffLimit: 4,
-  ttlSecondsAfterFinished: 600,
   template: {
     metadata: { labels: labelsOf(KEEPER) },
     spec: {
@@ -172,7 +174,7 @@ const keeperJob = (image: WebhookImage) => ({
       serviceAccountName: KEEPER,
       containers: [
         {
-          ...containerOf('keeper', image, ['install', '--only-conversions', ...functionArguments(image)]),
+          ...containerOf('keeper', image, ['install', '--only-conversions']),
           resources: { requests: { cpu: '50m', memory: '128Mi' }, limits: { memory: '256Mi' } },
         },
       ],
@@ -182,7 +184,7 @@ const keeperJob = (image: WebhookImage) => ({
 
 const RBAC = 'rbac.authorization.k8s.io'
 
-/** The CronJob changes the definitions that are there. To create one takes an installation. */
+/** The CronJob changes Secrets and definitions that are there. To create them takes an installation. */
 function keeperRbac(resources: readonly Resource[]): KubeObject[] {
   const names = [...new Set([WebhookProbe, ...resources].map(({ resource, group }) => `${resource}.${group}`))]
   const secrets = Object.values(WEBHOOK_SECRETS)
@@ -196,7 +198,6 @@ function keeperRbac(resources: readonly Resource[]): KubeObject[] {
       kind: 'Role',
       metadata: named(KEEPER),
       rules: [
-        { apiGroups: [''], resources: ['secrets'], verbs: ['create'] },
         { apiGroups: [''], resources: ['secrets'], resourceNames: secrets, verbs: ['get', 'update'] },
         { apiGroups: [''], resources: ['services'], resourceNames: [WEBHOOKS], verbs: ['get'] },
       ],
@@ -212,13 +213,7 @@ function keeperRbac(resources: readonly Resource[]): KubeObject[] {
       apiVersion: `${RBAC}/v1`,
       kind: 'ClusterRole',
       metadata: { name: KEEPER, labels: LABELS },
-      rules: [
-        { ...definitions, verbs: ['list', 'watch'] },
-        { ...definitions, resourceNames: names, verbs: ['get', 'patch'] },
-        probes,
-        // Whether an object is stored that a changed definition would break.
-        ...resources.map(({ group, resource }) => ({ apiGroups: [group], resources: [resource], verbs: ['list'] })),
-      ],
+      rules: [{ ...definitions, verbs: ['list'] }, { ...definitions, resourceNames: names, verbs: ['patch'] }, probes],
     },
     {
       apiVersion: `${RBAC}/v1`,

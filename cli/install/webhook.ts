@@ -49,20 +49,13 @@ const PROBES = 20
 /** Called with the reason while the API server does not reach the webhook, each half a second. */
 export type Waits = (because: string) => void
 
-interface ReachedWebhook {
+interface CertifiedWebhook {
   client: ConversionClient
   installed: Installed[]
 }
 
-/**
- * Renews the certificates of the webhook where that is due. Then returns its address as soon as the API server has proved
- * that it reaches the webhook, and that the webhook has these functions in the same form.
- */
-export async function reachedWebhook(
-  kube: KubeClient,
-  functions: readonly Reconciler[],
-  waits: Waits = () => undefined,
-): Promise<ReachedWebhook> {
+/** Renews the certificates of the webhook where that is due, and returns its address. */
+export async function certifiedWebhook(kube: KubeClient): Promise<CertifiedWebhook> {
   const service = await found<KubeObject & { spec: { ports: { port: number }[] } }>(
     kube,
     pathOf('Service', SYSTEM_NAMESPACE, WEBHOOKS),
@@ -74,9 +67,7 @@ export async function reachedWebhook(
     )
   const { bundle, installed } = await certified(kube)
   const address = { namespace: SYSTEM_NAMESPACE, name: WEBHOOKS, path: '/convert', port: port.port }
-  const client = { caBundle: base64(bundle), service: address }
-  await prove(kube, client, convertedResources(functions), waits)
-  return { client, installed }
+  return { client: { caBundle: base64(bundle), service: address }, installed }
 }
 
 const TRIES = 5
@@ -130,13 +121,17 @@ async function trust(kube: KubeClient, caBundle: string): Promise<void> {
     }
 }
 
-/** The API server converts an object that it does not store to the stored version and back. */
-async function prove(
+/**
+ * Resolves as soon as the API server has proved that it reaches the webhook, and that the webhook has these functions in
+ * the same form: the API server converts an object that it does not store to the stored version and back.
+ */
+export async function proveWebhook(
   kube: KubeClient,
   client: ConversionClient,
-  resources: readonly Resource[],
-  waits: Waits,
+  functions: readonly Reconciler[],
+  waits: Waits = () => undefined,
 ): Promise<void> {
+  const resources = convertedResources(functions)
   const crd = WebhookProbe.crd(client)
   await kube.apply(pathOf(crd.kind, undefined, crd.metadata.name), crd, { fieldManager: FIELD_MANAGER, force: true })
   const { group, resource, kind } = WebhookProbe

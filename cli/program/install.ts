@@ -64,7 +64,7 @@ function installCommand(program: Command, context: CommandContext): void {
     .option('--only-nats-certificates', 'Apply only these Secrets', false)
     .option(
       '--only-conversions',
-      'Apply only the certificates of the webhook, and the CRDs with conversions when the API server reaches it',
+      'Apply only the certificates of the webhook; then, if the API server reaches it, the CRDs with conversions of these functions',
       false,
     )
     .action(async (options: InstallOptions) => {

@@ -1,4 +1,5 @@
 /** The webhook of conversions as it is installed: its certificates, its proof, and an API server that calls two processes. */
+import { generateKeyPairSync } from 'node:crypto'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { connect, createServer, type Server, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -52,6 +53,8 @@ let kube: KubeClient
 let kubectl: Kubectl
 let dir: string
 let file: string
+/** Functions with a definition that would lose a field. */
+let other: string
 let front: Front
 const processes: FairleadProcess[] = []
 const fairlead = (...args: string[]) => command(args, { KUBECONFIG: cluster.kubeconfig, LOG_LEVEL: 'silent' })
@@ -59,6 +62,10 @@ const definition = () => kube.get<CustomResourceDefinition & KubeObject>(CRD)
 const pathOf = (version: string, name?: string) =>
   resourcePath({ group: 'pages.test', version, resource: 'pages' }, 'default', name)
 const secretOf = (name: string) => kube.get<TlsSecret>(`${SECRETS}/${name}`)
+
+interface CronJob {
+  spec: { jobTemplate: { spec: { template: { spec: { containers: [{ args: string[] }] } } } } }
+}
 
 /** As a Service: each connection goes to one of the processes that accept it. */
 class Front {
@@ -80,6 +87,13 @@ class Front {
     server.once('close', () => server.bytesRead > 0 && client.destroy())
     client.once('close', () => server.destroy())
   }
+}
+
+/** A Secret with another key has to be made again. */
+async function damage(name: string): Promise<void> {
+  const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
+  const key = Buffer.from(privateKey.export({ type: 'pkcs8', format: 'pem' })).toString('base64')
+  await kube.patch(`${SECRETS}/${name}`, { data: { 'tls.key': key } }, 'merge')
 }
 
 /** As the kubelet: brings the Secret to the pods. */
@@ -120,6 +134,7 @@ beforeAll(async () => {
   kubectl = await kubectlFor(cluster)
   dir = await mkdtemp(join(tmpdir(), 'fl-webhook-'))
   file = join(dir, 'page.ts')
+  other = join(dir, 'other.ts')
   await writeFile(file, modules('note'))
   const [port = 0] = await freePorts(1)
   front = new Front(port)
@@ -200,10 +215,9 @@ it('a watch of an old client sees what a new one writes, and a new one what an o
 it('refuses nothing while its authority changes', async () => {
   // The pods are late: they have the certificate of the authority before this one.
   const before = (await secretOf('fairlead-webhooks-ca')).data
-  const [authority, leaf] = ['fairlead-webhooks-ca', 'fairlead-webhooks-tls']
   expect(before['cross.crt']).toBeDefined()
   // The key is lost, so that nothing signs the next authority: only the order of the steps is left.
-  await kube.patch(`${SECRETS}/${authority}`, { data: { 'tls.key': (await secretOf(leaf)).data['tls.key'] } }, 'merge')
+  await damage('fairlead-webhooks-ca')
   const { reads, failures } = await whileReading(async () => {
     expect(await fairlead('install', '--only-conversions', '-f', file)).toMatchObject({ code: 0 })
     await mount()
@@ -211,7 +225,7 @@ it('refuses nothing while its authority changes', async () => {
   })
   expect(failures.join('\n')).toBe('')
   console.info(`${reads} reads while the authority changed`)
-  const after = (await secretOf(authority)).data
+  const after = (await secretOf('fairlead-webhooks-ca')).data
   expect(after['tls.crt']).not.toBe(before['tls.crt'])
   expect((await definition()).spec.conversion).toMatchObject({
     webhook: { clientConfig: { caBundle: after['ca.crt'] } },
@@ -228,14 +242,26 @@ it('is kept by a CronJob, whose rights suffice for that and for nothing else', a
   for (const object of objects.filter(({ kind }) => kind !== 'Service')) await kubectl(['apply', '-f', '-'], object)
   const keeper = { namespace: NAMESPACE, name: 'fairlead-webhooks-keeper' }
   const KUBECONFIG = await kubeconfigOf(kube, cluster.kubeconfig, keeper)
-  await kube.delete(`${SECRETS}/fairlead-webhooks-tls`)
-  const as = (...args: string[]) => command([...args, '-f', file], { KUBECONFIG, LOG_LEVEL: 'silent' })
-  expect(await as('install', '--only-conversions')).toMatchObject({
-    code: 0,
-    stdout: expect.stringContaining('created'),
+  const as = (...args: string[]) => command(args, { KUBECONFIG, LOG_LEVEL: 'silent' })
+  const [cron] = objects.filter(({ kind }) => kind === 'CronJob') as unknown as CronJob[]
+  const [{ args }] = cron!.spec.jobTemplate.spec.template.spec.containers
+  const forbidden = { code: 3, stderr: expect.stringContaining('forbidden') }
+  // The definition of another release than that of the image, and an authority that has to change.
+  const { versions } = (await definition()).spec
+  const unserved = versions.map((one) => ({ ...one, served: one.storage }))
+  await kube.patch(CRD, { spec: { versions: unserved } }, 'merge')
+  await damage('fairlead-webhooks-ca')
+  expect(await as(...args)).toMatchObject({ code: 0, stdout: expect.stringMatching(/configured[^]*configured/) })
+  const { spec } = await definition()
+  expect(spec.versions).toEqual(unserved)
+  expect(spec.conversion).toMatchObject({
+    webhook: { clientConfig: { caBundle: (await secretOf('fairlead-webhooks-ca')).data['ca.crt'] } },
   })
-  expect(await as('install')).toMatchObject({ code: 3, stderr: expect.stringContaining('forbidden') })
-  expect(await as('uninstall')).toMatchObject({ code: 3, stderr: expect.stringContaining('forbidden') })
+  await kube.delete(`${SECRETS}/fairlead-webhooks-tls`)
+  expect(await as(...args)).toMatchObject(forbidden)
+  expect(await as('install', '-f', file)).toMatchObject(forbidden)
+  expect(await as('uninstall', '-f', file)).toMatchObject(forbidden)
+  expect(await fairlead('install', '-f', file)).toMatchObject({ code: 0 })
 })
 
 it('refuses only what is in flight when one of two processes is killed, and nothing when one is stopped', async () => {
@@ -260,9 +286,18 @@ it('refuses only what is in flight when one of two processes is killed, and noth
   expect(next.pid).toBeGreaterThan(0)
 })
 
-it('is waited for while it has another version of the resources than the installation', async () => {
-  const other = join(dir, 'other.ts')
+it('has a certificate that is renewed also where the definitions are wrong', async () => {
   await writeFile(other, modules('remark'))
+  await damage('fairlead-webhooks-tls')
+  const before = (await secretOf('fairlead-webhooks-tls')).data
+  expect(await fairlead('install', '--only-conversions', '-f', other)).toMatchObject({
+    ...REFUSED,
+    stderr: expect.stringContaining('spec.note'),
+  })
+  expect((await secretOf('fairlead-webhooks-tls')).data['tls.key']).not.toBe(before['tls.key'])
+})
+
+it('is waited for while it has another version of the resources than the installation', async () => {
   await using waiting = startFairlead(['install', '--force', '-f', other], { KUBECONFIG: cluster.kubeconfig })
   await waiting.logged(({ msg }) => msg.includes('it converts other versions of pages.pages.test'))
   expect(JSON.stringify(await definition())).not.toContain('remark')
