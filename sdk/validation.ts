@@ -20,7 +20,7 @@ import type { Violation } from './rule.ts'
 export interface Finding {
   /** A field of the spec: `.spec.ports[2].name`, `.spec.labels['example.com/a']`. */
   path: string
-  /** What is wrong, for whoever writes the object. One line. */
+  /** What is wrong, for whoever writes the object. It is shown as one line of at most 1024 characters. */
   message: string
   /**
    * Refuses nothing, and is only shown.
@@ -50,12 +50,14 @@ class ValidateError extends Error {
   override readonly name = 'ValidateError'
 }
 
+/** A message may quote what a user has written. */
+const LONGEST_MESSAGE = 1024
 const STEP = /\.([\w$-]+)|\[(\d+)\]|\['([^']+)'\]/g
 
 const findings = z.array(
   z.strictObject({
     path: z.string().regex(new RegExp(`^\\.spec(?:${STEP.source})*$`), 'write .spec.ports[2].name'),
-    message: z.string().regex(/^.*\S.*$/, 'write one line'),
+    message: z.string().refine((text) => text.trim() !== '', 'write one line'),
     warning: z.boolean().optional(),
   }),
 )
@@ -111,9 +113,11 @@ function sorted(found: z.output<typeof findings>): Validated {
   const violations = (isWarning: boolean): Violation[] =>
     found
       .filter(({ warning = false }) => warning === isWarning)
-      .map(({ path, message }) => ({ path: path.slice(1), message, reason: 'FieldValueInvalid' }))
+      .map(({ path, message }) => ({ path: path.slice(1), message: line(message), reason: 'FieldValueInvalid' }))
   return { refusals: violations(false), warnings: violations(true) }
 }
+
+const line = (text: string): string => text.slice(0, LONGEST_MESSAGE).replaceAll(/[\r\n]/g, ' ')
 
 /** The parts of `spec.ports[2].name` below the spec. */
 const stepsBelow = (path: string): string[] =>

@@ -43,7 +43,7 @@ class WebhookError extends Error {
 
 const REACHED_WITHIN_MS = 120_000
 const ASK_AGAIN_MS = 500
-/** Each has a connection of its own, so that each of several API servers very probably gets one. */
+/** Each has connections of its own, so that each of several API servers and processes very probably gets one. */
 const PROBES = 20
 
 /** Called with the reason while the API server does not reach the webhook, each half a second. */

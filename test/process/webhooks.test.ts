@@ -19,6 +19,8 @@ import { resource, z } from '#sdk'
 import { silent as log } from '../support/silent.ts'
 import { until } from '../support/wait.ts'
 
+/** Some regular expressions do not come back on it. */
+const ENDLESS = `${'a'.repeat(60)}b`
 const Page = resource({
   group: 'example.com',
   version: 'v1',
@@ -33,6 +35,7 @@ const Page = resource({
       convert: {
         up: ({ spec }) => {
           if (spec?.url === 'broken') throw new Error('the URL is broken')
+          if (/^(a+)+$/.test(spec?.url ?? '')) throw new Error('the URL has one letter')
           return { spec: { http: { url: spec?.url }, note: spec?.note } }
         },
         down: ({ spec }) => ({ spec: { url: spec?.http?.url, note: spec?.note } }),
@@ -187,7 +190,7 @@ describe('a ConversionReview', () => {
   it('of a probe says which resources the process has, and in which form', async () => {
     const probe = { apiVersion: 'fairlead.dev/v1beta1', kind: 'WebhookProbe', metadata: { name: 'probe' }, spec: {} }
     const request = { uid: 'u', desiredAPIVersion: 'fairlead.dev/v1', objects: [probe] }
-    const { body } = await ask({ ...review('v1', []), request })
+    const { body, headers } = await ask({ ...review('v1', []), request })
     const [answer] = (JSON.parse(body) as { response: { convertedObjects: [KubeObject] } }).response.convertedObjects
     expect(answer).toMatchObject({ apiVersion: 'fairlead.dev/v1', metadata: { name: 'probe' } })
     expect([unservedBy(answer, [Page]), unservedBy(answer, [Other]), unservedBy(probe, [Page])]).toEqual([
@@ -196,6 +199,18 @@ describe('a ConversionReview', () => {
       ['pages.example.com'],
     ])
     expect(reports).toEqual([])
+    expect(headers.connection).toBe('close')
+    expect(await ask({ ...review('v1', []), request: { ...request, objects: [probe, probe] } })).toMatchObject({
+      code: 400,
+      body: expect.stringContaining('a WebhookProbe comes alone'),
+    })
+  })
+
+  it('of an object for which a conversion does not come back says so, and the next one is answered', async () => {
+    expect(await converted('v1', [page('v1beta1', 'a', { url: ENDLESS })])).toMatchObject({
+      result: { status: 'Failure', message: expect.stringContaining('it does not come back within 2 s') },
+    })
+    expect(await converted('v1', [page('v1beta1', 'a', { url: 'x' })])).toMatchObject({ result: { status: 'Success' } })
   })
 
   it('of a version that nobody declares makes no metric of its own', async () => {
@@ -214,6 +229,7 @@ const Range = resource({
     to: z.int32(),
     cron: z
       .string()
+      .regex(/^(a+)+$|^[^a]/)
       .refine((text) => text !== 'never')
       .optional(),
   }),
@@ -315,6 +331,13 @@ describe('an AdmissionReview', () => {
     expect(validations).toMatchObject([{ result: 'failure', because: expect.stringContaining('a bug') }])
   })
 
+  it('refuses a write for which a check does not come back, and answers the next one', async () => {
+    expect(await validated(range({ from: 1, to: 2, cron: ENDLESS }))).toMatchObject({
+      status: { code: 500, message: expect.stringContaining('it does not come back within 2 s. This is a bug of the') },
+    })
+    expect(await validated(range({ from: 1, to: 2 }))).toMatchObject({ allowed: true })
+  })
+
   it.each([
     ['of a kind without validate', admission(page('v1', 'a', {})), 'Page of example.com/v1 has no "validate" here'],
     ['without an object', admission(null), 'it has no object'],
@@ -357,7 +380,9 @@ describe('what is no review', () => {
     const large = 'x'.repeat(9 * 2 ** 20)
     for (const headers of [{}, { 'transfer-encoding': 'chunked' }])
       expect(await ask(large, { headers })).toMatchObject({ code: 413, body: 'a request has at most 8388608 bytes\n' })
-    expect(refusals).toEqual(['too-large', 'too-large'])
+    const many = { code: 413, body: 'a request has at most 262144 objects and lists\n' }
+    expect(await ask(`[${'[],'.repeat(300_000)}0]`)).toMatchObject(many)
+    expect(refusals).toEqual(['too-large', 'too-large', 'too-large'])
     expect(await converted('v1', [])).toMatchObject({ result: { status: 'Success' } })
   })
 })
@@ -386,7 +411,7 @@ it('answers half a request after 10 s', async () => {
 })
 
 it('lets a large body go when there are too many, and answers others', async () => {
-  const sockets = await Promise.all(Array.from({ length: 9 }, dial))
+  const sockets = await Promise.all(Array.from({ length: 3 }, dial))
   const answers: string[] = []
   for (const socket of sockets) {
     socket.on('data', (chunk: Buffer) => answers.push(String(chunk)))

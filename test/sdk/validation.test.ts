@@ -36,6 +36,16 @@ describe('validate of a resource', () => {
     })
   })
 
+  it('may quote a text that a user has written, in one line that is not too long', () => {
+    const text = `${'x'.repeat(200_000)}\nno cron`
+    const Quoting = range(() => [
+      { path: '.spec.from', message: 'no\r\ncron' },
+      { path: '.spec.to', message: text },
+    ])
+    const { refusals } = Quoting.validate?.({ spec: { from: 1, to: 0 } }) ?? { refusals: [] }
+    expect(refusals.map(({ message }) => message)).toEqual(['no  cron', 'x'.repeat(1024)])
+  })
+
   it('is not there if the declaration has none', () => {
     const { validate, ...names } = { validate: undefined, group: 'example.com', version: 'v1', kind: 'A', plural: 'as' }
     expect(resource({ ...names, spec, status: z.object({}) })).not.toHaveProperty('validate')

@@ -1,6 +1,6 @@
 import { type KubeObject, namespacedName } from '#contracts'
 import type { Resource, Violation } from '#sdk'
-import { type ByKind, isObject, messageOf, requestOf } from './conversion-review.ts'
+import { type ByKind, isObject, messageOf, requestOf, withinLimit } from './conversion-review.ts'
 
 /** How one write was judged. */
 export interface ValidationReport {
@@ -45,7 +45,8 @@ export function answerAdmission(review: unknown, resources: ByKind, report: (one
       ...more,
     })
   try {
-    const { refusals, warnings } = judged(resource, object, isObject(oldObject) ? oldObject : undefined)
+    const old = isObject(oldObject) ? oldObject : undefined
+    const { refusals, warnings } = withinLimit(() => judged(resource, object, old))
     tell(refusals.length > 0 ? 'refused' : 'admitted', { paths: refusals.slice(0, MOST_SHOWN).map(({ path }) => path) })
     return answer({
       ...(refusals.length > 0 ? { allowed: false, status: statusOf(refusals) } : { allowed: true }),

@@ -1,7 +1,8 @@
 import { setImmediate as turn } from 'node:timers/promises'
+import { createContext, Script } from 'node:vm'
 import { isRecord, type KubeObject, namespacedName } from '#contracts'
 import type { Resource } from '#sdk'
-import { WebhookProbe, withServed } from './probe.ts'
+import { isOfProbe, WebhookProbe, withServed } from './probe.ts'
 
 /** A request that is no review. */
 export class InvalidReviewError extends Error {
@@ -62,6 +63,27 @@ export async function answerConversion(
   return answer({ result: { status: 'Success' }, convertedObjects })
 }
 
+/** The API server waits for 5 s for validate. */
+const CALL_MS = 2000
+const realm = createContext({ call: undefined as unknown })
+const caller = new Script('call()')
+
+/**
+ * Calls code of authors, and throws an Error after 2 s of it: a loop, or a regular expression that does not come back on
+ * one text, would hold the process and all its objects.
+ */
+export function withinLimit<Result>(call: () => Result): Result {
+  realm['call'] = call
+  try {
+    return caller.runInContext(realm, { timeout: CALL_MS }) as Result
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code !== 'ERR_SCRIPT_EXECUTION_TIMEOUT') throw cause
+    throw new Error(`it does not come back within ${CALL_MS / 1000} s`, { cause })
+  } finally {
+    realm['call'] = undefined
+  }
+}
+
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
 function requestIn(review: unknown): { uid: string; desiredAPIVersion: string; objects: unknown[] } {
@@ -69,6 +91,7 @@ function requestIn(review: unknown): { uid: string; desiredAPIVersion: string; o
   const { uid, desiredAPIVersion, objects } = request
   if (typeof desiredAPIVersion !== 'string') return invalid('"request" has no "desiredAPIVersion"')
   if (!Array.isArray(objects)) return invalid('"request" has no list "objects"')
+  if (isOfProbe(review) && objects.length > 1) return invalid(`a ${WebhookProbe.kind} comes alone`)
   return { uid, desiredAPIVersion, objects }
 }
 
@@ -122,7 +145,7 @@ function convert(
     })
   }
   try {
-    const converted = resource.convert(object, to)
+    const converted = withinLimit(() => resource.convert(object, to))
     if (resource === WebhookProbe) return withServed(converted, [...resources.values()])
     tell(isPartial(converted) && !isPartial(object) ? 'partial' : 'success')
     return converted

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import type { KubeObject } from '#contracts'
+import { isRecord, type KubeObject } from '#contracts'
 import { type ConversionClient, isResource, type Reconciler, type Resource, resource, z } from '#sdk'
 
 /**
@@ -24,6 +24,12 @@ export const convertedResources = (functions: readonly Reconciler[]): Resource[]
     .filter(isResource)
     .filter((one) => one.versions().some(({ convert }) => convert !== undefined))
 
+/** Whether a review is for objects of this kind. */
+export const isOfProbe = (review: unknown): boolean =>
+  isRecord(review) &&
+  isRecord(review['request']) &&
+  String(review['request']['desiredAPIVersion']).startsWith(`${WebhookProbe.group}/`)
+
 const SERVES = 'fairlead.dev/serves'
 
 /** Returns the object with what this process converts: the name of each resource, and a digest of its versions. */
@@ -43,4 +49,11 @@ const nameOf = ({ resource: plural, group }: Resource): string => `${plural}.${g
 
 const ANY: ConversionClient = { caBundle: '' }
 
-const digestOf = (one: Resource): string => hash('sha256', JSON.stringify(one.crd(ANY).spec.versions)).slice(0, 16)
+/** A probe is answered to whoever asks, so each digest is made once. */
+const digests = new WeakMap<Resource, string>()
+
+function digestOf(one: Resource): string {
+  const digest = digests.get(one) ?? hash('sha256', JSON.stringify(one.crd(ANY).spec.versions)).slice(0, 16)
+  digests.set(one, digest)
+  return digest
+}

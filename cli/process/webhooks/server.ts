@@ -8,14 +8,17 @@ import { listening } from '../metrics.ts'
 import { createTlsServer, type TlsFiles } from '../tls-files.ts'
 import { answerAdmission, type ValidationReport } from './admission-review.ts'
 import { answerConversion, byKind, type ConversionReport, InvalidReviewError } from './conversion-review.ts'
+import { isOfProbe } from './probe.ts'
 
 /**
  * The API server takes objects of 3 MiB at most, and sends one in each review (1.36). Larger bodies would delay the reviews
  * of others while they are parsed.
  */
 const MAX_BODY_BYTES = 8 * 2 ** 20
+/** In memory each takes up to 60 bytes and is copied, although it has two in a body. An object of 3 MiB has not as many. */
+const MAX_BRACKETS = 2 ** 18
 /** All bodies together, from their first byte until they are answered. */
-const MAX_HELD_BYTES = 64 * 2 ** 20
+const MAX_HELD_BYTES = 16 * 2 ** 20
 /** An API server has up to 600 requests at a time, each with a connection of its own while it waits for an answer. */
 const MAX_CONNECTIONS = 1000
 /**
@@ -116,7 +119,8 @@ class WebhookHost {
     try {
       const review = reviewIn(await this.#bodies.read(request, response))
       const answer = path === '/convert' ? await this.#convert(review) : this.#validate(review)
-      if (this.#isDraining) response.shouldKeepAlive = false
+      // The next probe has another connection, and so perhaps another process.
+      if (this.#isDraining || isOfProbe(review)) response.shouldKeepAlive = false
       response.setHeader('content-type', 'application/json').end(JSON.stringify(answer))
       this.#isUsed(request.socket)
     } catch (error) {
@@ -179,12 +183,19 @@ class WebhookHost {
 }
 
 function reviewIn(body: Buffer): unknown {
+  let brackets = 0
+  for (const byte of body) if (byte === OBJECT || byte === LIST) brackets++
+  if (brackets > MAX_BRACKETS)
+    throw new RefusedError('too-large', `a request has at most ${MAX_BRACKETS} objects and lists`)
   try {
     return JSON.parse(body.toString())
-  } catch (error) {
-    throw new InvalidReviewError(`the body is no JSON: ${(error as Error).message}`)
+  } catch {
+    // The error of JSON.parse quotes the body.
+    throw new InvalidReviewError('the body is no JSON')
   }
 }
+
+const [OBJECT, LIST] = [0x7b, 0x5b]
 
 const CODES: Record<Refusal, number> = { invalid: 400, late: 408, 'too-large': 413, busy: 429 }
 
