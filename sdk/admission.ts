@@ -9,6 +9,7 @@ import {
   type Rule,
   type SchemaRule,
 } from './builders.ts'
+import { KEPT } from './conversion.ts'
 import {
   type AdmittedWrite,
   ELEMENT,
@@ -301,7 +302,7 @@ export function policies(source: PolicySource, exempt: readonly string[]): KubeO
 }
 
 /**
- * Returns where the API server asks `validate`: for writes that change the spec of an object that is not being deleted.
+ * Returns where the API server asks `validate`: for writes that change the spec, or what another version keeps of it.
  * Without an answer it refuses them.
  */
 export const validatingWebhook = (
@@ -320,16 +321,14 @@ export const validatingWebhook = (
       failurePolicy: 'Fail',
       timeoutSeconds: 5,
       rules: [matching(source, ['CREATE', 'UPDATE'])],
-      matchConditions: [
-        { name: 'spec-changes', expression: SPEC_CHANGES },
-        { name: 'stays', expression: '!has(object.metadata.deletionTimestamp)' },
-      ],
+      matchConditions: [{ name: 'spec-changes', expression: SPEC_CHANGES }],
     },
   ],
 })
 
-const SPEC_CHANGES =
-  "request.operation == 'CREATE' || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec"
+const keptIn = (object: string): string => `${object}.metadata.?annotations[?${literal(KEPT)}]`
+
+const SPEC_CHANGES = `request.operation == 'CREATE' || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec || ${keptIn('object')} != ${keptIn('oldObject')}`
 
 function pair(kind: 'Validating' | 'Mutating', name: string, spec: object, actions?: string[]): KubeObject[] {
   const metadata = { name }

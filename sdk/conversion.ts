@@ -7,7 +7,7 @@ import { PRESERVE, type StructuralSchema } from './rules.ts'
 import type { Body, Made, Ways } from './steps.ts'
 
 /** The annotation with what a version cannot hold. */
-const KEPT = 'fairlead.dev/kept'
+export const KEPT = 'fairlead.dev/kept'
 /** The annotation of an object that a version shows in part: it cannot be written in this version. */
 const PARTIAL = 'fairlead.dev/partial'
 /** The limit of the API server for the keys and values of all annotations of an object, in bytes. */

@@ -64,8 +64,8 @@ const findings = z.array(
 
 /**
  * Returns the function that asks `validate`. What a spec was refused for before a write, and still is on the same value, is
- * not refused: an object that is older than `validate` can be changed otherwise. Throws a ValidateError for a bug of
- * `validate`.
+ * not refused, wherever it is now in its list: an object that is older than `validate` can be changed otherwise. Throws a
+ * ValidateError for a bug of `validate`.
  */
 export function validation(kind: string, validate: Validate<never>): (change: SpecChange<unknown>) => Validated {
   const ask = (change: SpecChange<unknown>): z.output<typeof findings> => {
@@ -79,9 +79,16 @@ export function validation(kind: string, validate: Validate<never>): (change: Sp
     if (old === undefined) return sorted(ask({ spec }))
     const { refusals, warnings } = sorted(ask({ spec, old }))
     const before = sorted(ask({ spec: old })).refusals
-    const isOlder = ({ path, message }: Violation): boolean =>
-      before.some((one) => one.path === path && one.message === message) &&
-      isDeepStrictEqual(valueAt(spec, stepsBelow(path)), valueAt(old, stepsBelow(path)))
+    const isOlder = ({ path, message }: Violation): boolean => {
+      const value = valueAt(spec, stepsBelow(path))
+      const isSame = (one: Violation): boolean =>
+        one.message === message &&
+        withoutIndexes(one.path) === withoutIndexes(path) &&
+        isDeepStrictEqual(valueAt(old, stepsBelow(one.path)), value)
+      const at = before.findIndex(isSame)
+      if (at >= 0) before.splice(at, 1)
+      return at >= 0
+    }
     return { refusals: isDeepStrictEqual(spec, old) ? [] : refusals.filter((one) => !isOlder(one)), warnings }
   }
 }
@@ -116,6 +123,8 @@ function sorted(found: z.output<typeof findings>): Validated {
       .map(({ path, message }) => ({ path: path.slice(1), message: line(message), reason: 'FieldValueInvalid' }))
   return { refusals: violations(false), warnings: violations(true) }
 }
+
+const withoutIndexes = (path: string): string => path.replaceAll(/\[\d+\]/g, '[]')
 
 const line = (text: string): string => text.slice(0, LONGEST_MESSAGE).replaceAll(/[\r\n]/g, ' ')
 

@@ -143,6 +143,27 @@ it('lets a wrong object be deleted, with its finalizer', async () => {
   expect(asked()).toEqual([])
 })
 
+it('is asked about the spec of an object that is being deleted: its function still acts on it', async () => {
+  const held = { ...range('going', { from: 1, to: 3 }), metadata: { name: 'going', finalizers: ['example.com/a'] } }
+  await kube.create(pathOf(), held)
+  await kube.delete(pathOf('going'))
+  await expect(kube.patch(pathOf('going'), { spec: { to: 2 } }, 'merge')).rejects.toThrow('it shrinks')
+  await kube.patch(pathOf('going'), { metadata: { finalizers: null } }, 'merge')
+  expect(asked()).toEqual(['default/going admitted', 'default/going refused'])
+})
+
+it('is asked about what another version keeps, and not about other annotations', async () => {
+  await kube.create(pathOf(), range('kept', { from: 1, to: 3 }))
+  reports.length = 0
+  for (const [name, value] of [
+    ['example.com/a', 'b'],
+    ['fairlead.dev/kept', '{}'],
+    ['fairlead.dev/kept', null],
+  ] as const)
+    await kube.patch(pathOf('kept', 'v1beta1'), { metadata: { annotations: { [name]: value } } }, 'merge')
+  expect(asked()).toEqual(['default/kept admitted', 'default/kept admitted'])
+})
+
 it('refuses a write where validate throws, and says whose bug it is', async () => {
   await expect(kube.create(pathOf(), range('bad', { from: 1, to: 2, note: 'bug' }))).rejects.toThrow(
     'resource Range: validate throws RangeError: a bug. This is a bug of the resource',

@@ -251,6 +251,9 @@ const range = (spec: object, more: object = {}) => ({
   spec,
   ...more,
 })
+const GOING = { metadata: { name: 'a', namespace: 'default', deletionTimestamp: 't' } }
+const WRONG = { from: 9, to: 2 }
+const SHRINKS = 'spec.to: it shrinks'
 const admission = (object: unknown, oldObject: unknown = null, operation = 'UPDATE') => ({
   apiVersion: 'admission.k8s.io/v1',
   kind: 'AdmissionReview',
@@ -287,20 +290,35 @@ describe('an AdmissionReview', () => {
     ['what is right', range({ from: 1, to: 2 }), null],
     ['another field of a spec that was wrong before', range({ from: 9, to: 2 }), range({ from: 9, to: 1 })],
     ['a spec that was not refused because validate is older', range({ from: 1, to: 2 }), range({ from: 'x' })],
-    [
-      'a wrong object that is being deleted',
-      range({ from: 9, to: 2 }, { metadata: { name: 'a', deletionTimestamp: 't' } }),
-      null,
-    ],
+    ['a wrong object that is being deleted, without a change of its spec', range(WRONG, GOING), range(WRONG)],
     ['a status that the schema does not admit', range({ from: 1, to: 2 }, { status: { ready: 'no' } }), null],
     [
       'another field of a spec that broke a check in code before',
-      range({ from: 1, to: 2, cron: 'never' }),
+      range({ from: 1, to: 4, cron: 'never' }),
       range({ from: 1, to: 3, cron: 'never' }),
     ],
     ['a deletion', null, range({ from: 9, to: 2 })],
   ])('admits %s', async (_, object, old) => {
     expect(await validated(object, old, object === null ? 'DELETE' : 'UPDATE')).toEqual({ uid: 'u1', allowed: true })
+  })
+
+  it.each<[string, unknown, unknown, string]>([
+    ['of an object that is being deleted', range({ from: 1, to: 2 }, GOING), range({ from: 1, to: 3 }), SHRINKS],
+    ['that also mends a check in code', range({ from: 1, to: 2 }), range({ from: 1, to: 3, cron: 'never' }), SHRINKS],
+    [
+      'of a spec that breaks a check in code as before',
+      range({ from: 1, to: 2, cron: 'never' }),
+      range({ from: 1, to: 3, cron: 'never' }),
+      SHRINKS,
+    ],
+    [
+      'of a spec that breaks a check in code on which validate relies',
+      range({ from: 13, to: 21, cron: 'never' }),
+      range({ from: 13, to: 20, cron: 'never' }),
+      'spec: spec.cron is "never": Invalid input',
+    ],
+  ])('refuses a change %s', async (_, object, old, message) => {
+    expect(await validated(object, old)).toMatchObject({ allowed: false, status: { code: 422, message } })
   })
 
   it('shows the first twenty of many refusals, and how many more there are', async () => {

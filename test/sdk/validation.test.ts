@@ -21,7 +21,10 @@ const range = (validate: (change: Change) => readonly Finding[]): Resource =>
     validate,
   })
 const above: Finding = { path: '.spec.from', message: 'it is above spec.to' }
-const ordered = (change: Change): Finding[] => (change.spec.from > change.spec.to ? [above] : [])
+const ordered = ({ spec: { from, to, ports = [] } }: Change): Finding[] => [
+  ...(from > to ? [above] : []),
+  ...ports.flatMap(({ port }, at) => (port > 0 ? [] : [{ path: `.spec.ports[${at}].port`, message: 'none' }])),
+]
 const Ordered = range(ordered)
 const object = (from: number, to: number): KubeObject =>
   Ordered.of({ metadata: { name: 'a', namespace: 'default' }, spec: { from, to } })
@@ -73,6 +76,16 @@ describe('validate of a resource', () => {
       [],
     ],
     ['nothing in a write that leaves the spec', { spec: { from: 3, to: 2 }, old: { from: 3, to: 2 } }, []],
+    [
+      'nothing that was refused before, elsewhere in its list',
+      { spec: { from: 1, to: 2, ports: [{ port: 0 }] }, old: { from: 1, to: 2, ports: [{ port: 1 }, { port: 0 }] } },
+      [],
+    ],
+    [
+      'what is refused once more than before',
+      { spec: { from: 1, to: 2, ports: [{ port: 0 }, { port: 0 }] }, old: { from: 1, to: 2, ports: [{ port: 0 }] } },
+      ['spec.ports[1].port'],
+    ],
   ])('refuses, in a change, %s', (_, change, paths) => {
     expect(Ordered.validate?.(change).refusals.map(({ path }) => path)).toEqual(paths)
   })

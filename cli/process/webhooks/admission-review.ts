@@ -59,26 +59,37 @@ export function answerAdmission(review: unknown, resources: ByKind, report: (one
   }
 }
 
-const NOTHING = { refusals: [], warnings: [] }
-
 /** What is wrong by the write. An object that breaks a check in code before and after it is older than the check. */
 function judged(resource: Resource, object: KubeObject, old: KubeObject | undefined) {
-  if (object.metadata.deletionTimestamp !== undefined) return NOTHING
-  const [now, before] = [object, old].map((one) => one && parsed(resource, one))
-  if (now?.spec === undefined)
-    return now?.error === before?.error
-      ? NOTHING
-      : { ...NOTHING, refusals: [{ path: 'spec', message: `${now?.error}`, reason: 'FieldValueInvalid' }] }
-  return resource.validate?.({ spec: now.spec, old: before?.spec }) ?? NOTHING
+  const now = parsed(resource, object)
+  const before = old && parsed(resource, old)
+  const broken = { refusals: [{ path: 'spec', message: `${now.error}`, reason: 'FieldValueInvalid' }], warnings: [] }
+  if (now.error !== undefined && now.error !== before?.error) return broken
+  try {
+    const change = { spec: now.spec, old: before?.spec }
+    return (now.spec && resource.validate?.(change)) || { refusals: [], warnings: [] }
+  } catch (error) {
+    // It may rely on the check.
+    if (now.error === undefined) throw error
+    return broken
+  }
 }
 
-/** The status is no matter of this write. */
-function parsed(resource: Resource, object: KubeObject): { spec?: unknown; error?: string } {
-  const { status: _, ...rest } = object
+/** A spec that breaks only checks in code is there nevertheless. The status is no matter of a write. */
+function parsed(resource: Resource, whole: KubeObject): { spec?: object; error?: string } {
+  const { status: _, ...object } = whole
+  const specOf = (one: KubeObject) => resource.parse(one).spec as object
   try {
-    return { spec: resource.parse(rest).spec }
+    return { spec: specOf(object) }
   } catch (error) {
-    return { error: messageOf(error) }
+    // Its checks in code are left out.
+    const going = { ...object, metadata: { ...object.metadata, deletionTimestamp: 'now' } }
+    const broken = { error: messageOf(error) }
+    try {
+      return { ...broken, spec: specOf(going) }
+    } catch {
+      return broken
+    }
   }
 }
 
