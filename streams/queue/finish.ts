@@ -78,8 +78,10 @@ function releaseMessage({ held, ending }: FinishInput, now: number): Publish {
   const guards = { expected: { of: 'record' as const, sequence: record.sequence }, cancels: record.generation }
   const failures = failuresAfter(record, ending)
   const error = 'message' in ending ? { error: ending.message } : {}
-  if (record.dirty || record.otherLaneWaits || ending.kind === 'handback')
-    return { role: 'token', lane: rerunLane(record), ...failures, ...error, ...withCauses(record.causes), ...guards }
+  if (record.dirty || record.otherLaneWaits || ending.kind === 'handback') {
+    const more = { ...(isStillCut(record, ending) && { cutShort: true }), ...withCauses(record.causes) }
+    return { role: 'token', lane: rerunLane(record), ...failures, ...error, ...more, ...guards }
+  }
   if (ending.kind === 'done') return { role: 'done', ...guards }
   return { role: 'record', record: waitingRecord(held, ending, failures, now), ...guards }
 }
@@ -99,6 +101,10 @@ function failuresAfter(record: KeyRecord, ending: Ending): Failures {
   const { attempt, suspect } = record
   return { attempt: attemptAfter(attempt, ending), ...(suspect && { suspect }) }
 }
+
+/** A lease that has ended before counts with the next one, unless a run has ended in between. */
+const isStillCut = ({ reason }: KeyRecord, { kind }: Ending): boolean =>
+  reason === 'CutShort' && (kind === 'postponed' || kind === 'handback')
 
 function attemptAfter(attempt: number, ending: Ending): number {
   if (ending.kind === 'terminal') return 0

@@ -7,7 +7,7 @@ import type { KeyRecord } from './record.ts'
 import { type TakeInput, take } from './take.ts'
 import { endingOf, messageOf, timely } from './terms.ts'
 import { backoffMs, DEFAULT_BACKOFF, type Finish, type HandBack, type ServeOptions } from './types.ts'
-import { dueOf, isWatchdog } from './wire.ts'
+import { dueOf, hasBegun, isWatchdog } from './wire.ts'
 
 const HANDBACK: HandBack = { kind: 'handback' }
 
@@ -50,41 +50,50 @@ export class HandlerRuns {
     for (const run of this.#leased) run.takeBack()
   }
 
-  /** Runs a key that this process holds, or queues it again if the run may not begin. */
-  async run(key: string, held: HeldKey, claim: KeyClaim, mayBegin: boolean | Promise<boolean>): Promise<void> {
-    const { reconciler, onFinished } = this.#options
+  /** Runs a key that this process holds, or queues it again if the run may not begin. `mayBegin` is asked last. */
+  async run(key: string, held: HeldKey, claim: KeyClaim, mayBegin: () => boolean | Promise<boolean>): Promise<void> {
     const { message } = claim
     const enqueuedAt = this.#deps.clock.dateOf(queuedAt(this.#deps, claim))
     const fired = dueAt(claim) !== undefined
-    const run = new LeasedKey(this.#deps, reconciler, key, held, { fired, enqueuedAt })
-    const begins = mayBegin === true || (await mayBegin)
-    if (!begins || run.signal.aborted) return void (await run.end(() => HANDBACK))
-    if (message && isWatchdog(message) && run.suspect) return this.#postpone(run)
+    const run = new LeasedKey(this.#deps, this.#options.reconciler, key, held, { fired, enqueuedAt })
+    if (message && isWatchdog(message) && run.suspect) return this.#postpone(run, message)
     this.#leased.add(run)
     this.#current.set(key, run)
     try {
-      const began = performance.now()
-      const finish = await this.#handle(run)
-      const result = await run.end(endingOf(finish, this.#deps.clock))
-      if (result.kind === 'waiting') this.#timers.remember(key, result.record)
-      const isFenced = result.kind === 'fenced'
-      if (!isFenced) this.#deps.observer.onFinish?.(reconciler, finish.kind, performance.now() - began)
-      onFinished?.(run, isFenced ? 'fenced' : 'finished')
+      const mayRun = (await run.begin()) && (await mayBegin()) && !run.signal.aborted
+      await (mayRun ? this.#toItsEnd(run) : run.end(() => HANDBACK))
     } finally {
       this.#leased.delete(run)
       if (this.#current.get(key) === run) this.#current.delete(key)
     }
   }
 
-  /** Delays a key whose runs crash their process, so that it does not crash one process after the other. */
-  async #postpone(run: LeasedKey): Promise<void> {
+  async #toItsEnd(run: LeasedKey): Promise<void> {
+    const { reconciler, key } = run
+    const began = performance.now()
+    const finish = await this.#handle(run)
+    const result = await run.end(endingOf(finish, this.#deps.clock))
+    if (result.kind === 'waiting') this.#timers.remember(key, result.record)
+    const isFenced = result.kind === 'fenced'
+    if (!isFenced) this.#deps.observer.onFinish?.(reconciler, finish.kind, performance.now() - began)
+    this.#options.onFinished?.(run, isFenced ? 'fenced' : 'finished')
+  }
+
+  /**
+   * Delays a suspect whose lease has ended, so that it does not crash one process after the other. A lease under which no
+   * run began adds the shortest wait only: the wait for a run before it may have ended in that lease.
+   */
+  async #postpone(run: LeasedKey, watchdog: StoredMessage): Promise<void> {
     const { reconciler, key, cuts, losses } = run
     const { clock, log } = this.#deps
-    log.warn({ reconciler, key, cuts, losses }, 'run cut short again, its process was lost: the key waits')
+    const isVain = !hasBegun(watchdog)
+    const fields = { reconciler, key, cuts, losses }
+    if (isVain) log.warn(fields, 'the lease of a suspect ended before its run began: the key waits for a moment')
+    else log.warn(fields, 'run cut short again, its process was lost: the key waits')
     await run.end(() => ({
       kind: 'postponed',
-      at: clock.now() + this.#backoffMs(countedLosses(cuts, losses)),
-      message: `its process was lost during the run, ${cuts === 1 ? 'once' : `${cuts} times in a row`}`,
+      at: clock.now() + this.#backoffMs(isVain ? 0 : countedLosses(cuts, losses)),
+      message: isVain ? 'its lease ended before its run began' : lostMessage(cuts),
     }))
   }
 
@@ -206,6 +215,9 @@ export class OwnTimers {
     if (record && record.at > this.#clock.now()) this.#onDue(key, record)
   }
 }
+
+const lostMessage = (cuts: number): string =>
+  `its process was lost again, during ${cuts === 1 ? 'the run' : `${cuts} runs in a row`}`
 
 /** Returns the number of lost runs by which a key waits: those in a row, or some of those that changed something. */
 export const countedLosses = (cuts: number, losses: number): number =>

@@ -1,8 +1,8 @@
 import type { Delivery } from '#nats'
 import { enqueueKey, measured, operate, type QueueDeps } from './core.ts'
 import { type Ending, type FinishResult, finish } from './finish.ts'
-import { type HeldKey, leaseEnd } from './machine.ts'
-import { type Causes, withCauses } from './record.ts'
+import { type HeldKey, leaseEnd, nearlyOver } from './machine.ts'
+import { type Causes, wasCut, withCauses } from './record.ts'
 import { renew } from './take.ts'
 import { absorb } from './tokens.ts'
 import { type Lease, LeaseLostError } from './types.ts'
@@ -44,6 +44,7 @@ export class LeasedKey implements Lease {
   #timer: NodeJS.Timeout | undefined
   #causes: Causes | undefined
   #progressed = false
+  #begun = false
   #lost = false
   #takenBack = false
   #ended = false
@@ -96,6 +97,24 @@ export class LeasedKey implements Lease {
     if (this.#held.record.cuts === undefined || this.#timer === undefined) return
     clearTimeout(this.#timer)
     this.#renewInTime()
+  }
+
+  /**
+   * Call before the function. If the key was cut short before, notes in its record that the run begins, so that the end of
+   * the lease counts. Resolves to false if the run must not begin: the note is not stored, or was stored so late that the
+   * lease is nearly over.
+   */
+  async begin(): Promise<boolean> {
+    const { terms, clock } = this.#deps
+    this.#begun = true
+    if (!wasCut({ ...this.#held.record, cutShort: this.cutShort })) return true
+    // A renewal that is under way was sent without the note.
+    if (this.#timer === undefined) await this.#renewal
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+    if (!this.signal.aborted) await (this.#renewal = this.#renew())
+    const { record } = this.#held
+    return !this.signal.aborted && record.begun === true && !nearlyOver(record, terms, clock.now())
   }
 
   /** True: the result of the run is not stored, and its key is queued as it was. */
@@ -204,7 +223,7 @@ export class LeasedKey implements Lease {
   async #renew(): Promise<void> {
     const { terms, log } = this.#deps
     try {
-      const input = { held: this.#held, terms, progressed: this.#progressed }
+      const input = { held: this.#held, terms, progressed: this.#progressed, begins: this.#begun }
       const result = await operate(this.#deps, renew, input, this, { until: this.#end })
       if (result.kind === 'lost') return this.#lose('another worker may own the key')
       this.#held = result.held

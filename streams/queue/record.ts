@@ -11,8 +11,8 @@ export interface Token extends Failures {
   /** Stream sequence. */
   sequence: number
   /**
-   * True: the run before it never stored its end, or the token is the retry of such a run. The run may have crashed its
-   * process.
+   * True: the lease before it ended without a run that stored its end, or the token is the retry of such a run. The run
+   * may have crashed its process, or may not have begun.
    */
   cutShort?: boolean
   /** Why the key was queued, as the process that stored the token knew it. Changes that found the token are not in it. */
@@ -46,6 +46,11 @@ export interface KeyRecord extends Failures {
   dirty: boolean
   /** running: a token of the other lane was delivered meanwhile and is still unacknowledged. */
   otherLaneWaits: boolean
+  /**
+   * running, true: the function was called, or is about to be. A run of a key that was cut short before notes this before it
+   * begins, others with their first renewal.
+   */
+  begun?: boolean
   /** running: CutShort or none. waiting: the reason for the wait. parked: Terminal, or Withdrawn by a user. */
   reason?: 'Requeue' | 'Error' | 'CutShort' | 'Terminal' | 'Withdrawn'
   error?: string
@@ -63,7 +68,15 @@ export interface Expected {
 
 /** One message to store. `cancels` removes that generation of the record in the same step. */
 export type Publish =
-  | ({ role: 'token'; lane: Lane; error?: string; causes?: Causes; expected: Expected; cancels?: string } & Failures)
+  | ({
+      role: 'token'
+      lane: Lane
+      cutShort?: boolean
+      error?: string
+      causes?: Causes
+      expected: Expected
+      cancels?: string
+    } & Failures)
   | { role: 'record'; record: NewRecord; expected: Expected; cancels?: string }
   | { role: 'done'; expected: Expected; cancels: string }
 
@@ -109,8 +122,21 @@ export interface Failures {
   cuts?: number
   /** Runs that were cut short since a run has ended, also those that had changed something. Left out: none. */
   losses?: number
-  /** True: two runs in a row were cut short, perhaps because they crashed their process. */
+  /** True: a lease of the key ended, then another one during its run. Perhaps both runs crashed their process. */
   suspect?: boolean
+}
+
+/** Whether a lease of the key has ended before without the end of a run, since a run of the key has ended. */
+export const wasCut = ({ cutShort, cuts = 0, suspect }: Failures & { cutShort?: boolean }): boolean =>
+  cutShort === true || cuts > 0 || suspect === true
+
+/**
+ * Returns what the end of a lease adds. The first such lease adds nothing: the key is repeated at once, because another
+ * key of the same process may have ended it, or the run may not have begun. The next one counts, if its run had begun.
+ */
+export function afterLease(known: Failures & { cutShort?: boolean }, begun = false): Partial<Failures> {
+  const { cuts = 0, losses = 0 } = known
+  return begun && wasCut(known) ? { cuts: cuts + 1, losses: losses + 1, suspect: true } : {}
 }
 
 export function worst(...known: readonly Failures[]): Failures {

@@ -250,6 +250,8 @@ export interface RenewInput {
   terms: Terms
   /** True: the run has changed something, so the runs before it that were cut short no longer count. */
   progressed?: boolean
+  /** True: the function is about to be called, or was. */
+  begins?: boolean
 }
 
 /** lost: another process may own the key by now. Write nothing more. */
@@ -280,13 +282,14 @@ export const renew: Machine<RenewInput, RenewStep, RenewResult> = {
   },
 }
 
-function writeLater({ held, terms, progressed = false }: RenewInput, now: number): RenewStep {
+function writeLater({ held, terms, progressed = false, begins = false }: RenewInput, now: number): RenewStep {
   const sent: NewRecord = {
     ...withoutSequence(held.record),
     generation: generationOf('running', held.record.owner, held.writes),
     at: now + terms.leaseMs,
   }
   if (progressed) delete sent.cuts
+  if (begins) sent.begun = true
   const expected = { of: 'record' as const, sequence: held.record.sequence }
   const message = { role: 'record' as const, record: sent, expected, cancels: held.record.generation }
   return {
@@ -294,6 +297,7 @@ function writeLater({ held, terms, progressed = false }: RenewInput, now: number
     sent,
     terms,
     progressed,
+    begins,
     held: { ...held, writes: held.writes + 1 },
     io: { do: 'publish', message },
   }

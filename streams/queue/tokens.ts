@@ -48,6 +48,7 @@ export const tokenAgain = (token: Token): Publish => ({
   role: 'token',
   lane: token.lane,
   ...worst(token),
+  ...(token.cutShort && { cutShort: true }),
   ...withCauses(token.causes),
   expected: { of: 'token', sequence: token.sequence },
 })

@@ -35,10 +35,10 @@ export interface Lease {
   readonly owner: string
   /** The number of failed runs before this one. Runs that were cut short do not count. Advisory: use it for backoff only. */
   readonly attempt: number
-  /** True: runs of this key before this one never ended. Their process was lost, perhaps because of them. */
+  /** True: the lease before this one ended without the end of its run. The run may have crashed its process, or may not have begun. */
   readonly cutShort: boolean
   /**
-   * True: two such runs in a row, and no run of this key has succeeded since. The handler must limit the harm of
+   * True: two such leases in a row, the second one after its run had begun, and no run of this key has succeeded since. The handler must limit the harm of
    * another crash.
    */
   readonly suspect: boolean

@@ -1,5 +1,15 @@
 import type { Headers, StoredMessage } from '#nats'
-import type { Causes, Expected, Failures, KeyRecord, Lane, NewRecord, Publish, Token } from './record.ts'
+import {
+  afterLease,
+  type Causes,
+  type Expected,
+  type Failures,
+  type KeyRecord,
+  type Lane,
+  type NewRecord,
+  type Publish,
+  type Token,
+} from './record.ts'
 
 /** Thrown for a name, key or prefix that NATS does not allow in a subject. */
 export class InvalidNameError extends Error {
@@ -197,7 +207,13 @@ export function toWire(message: Publish, { names, reconciler, key, worker }: Add
   }
   switch (message.role) {
     case 'token': {
-      const headers = { ...failureHeaders(message), ...causesHeader(message.causes), ...guards }
+      const reason = message.cutShort ? 'CutShort' : undefined
+      const headers = {
+        ...failureHeaders(message),
+        'Fairlead-Reason': reason,
+        ...causesHeader(message.causes),
+        ...guards,
+      }
       return { subject: names.token(reconciler, message.lane, key), headers, payload: shortened(message.error) }
     }
     case 'record': {
@@ -226,6 +242,7 @@ const recordHeaders = (record: NewRecord, target: string): Headers => ({
   'Fairlead-Since': Math.round(record.since),
   'Fairlead-Dirty': record.dirty ? 1 : undefined,
   'Fairlead-Other-Lane': record.otherLaneWaits ? 1 : undefined,
+  'Fairlead-Begun': record.begun ? 1 : undefined,
   'Fairlead-Reason': record.reason,
   ...causesHeader(record.causes),
   'Fairlead-Due': record.state === 'waiting' ? Math.ceil(record.at) : undefined,
@@ -284,6 +301,7 @@ export function recordFrom(message: StoredMessage, names: Names): KeyRecord | un
     since: Number(headers['Fairlead-Since']),
     dirty: headers['Fairlead-Dirty'] === '1',
     otherLaneWaits: headers['Fairlead-Other-Lane'] === '1',
+    ...(hasBegun(message) && { begun: true }),
     ...reasonFrom(headers['Fairlead-Reason']),
     ...causesFrom(message),
     ...errorFrom(message),
@@ -310,12 +328,11 @@ export const errorFrom = ({ data }: StoredMessage): { error?: string } =>
 export function tokenFrom(message: StoredMessage, lane: Token['lane']): Token {
   const failures = failuresFrom(message)
   const token = { lane, sequence: message.sequence, cutShort: isCutShort(message), ...failures, ...causesFrom(message) }
-  if (!isWatchdog(message)) return token
-  const { cuts = 0, losses = 0, suspect } = failures
-  // The first such run is repeated at once, because another key in the same process may have caused the crash.
-  const isAgain = suspect || cuts > 0 || token.cutShort
-  return { ...token, cutShort: true, cuts: cuts + 1, losses: losses + 1, ...(isAgain && { suspect: true }) }
+  return isWatchdog(message) ? { ...token, ...afterLease(token, hasBegun(message)), cutShort: true } : token
 }
+
+/** Whether a run is known to have begun under the lease of this message. */
+export const hasBegun = ({ headers }: StoredMessage): boolean => headers['Fairlead-Begun'] === '1'
 
 function failuresFrom({ headers }: StoredMessage): Failures {
   const cuts = Number(headers['Fairlead-Cuts'] ?? 0)

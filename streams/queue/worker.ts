@@ -255,7 +255,14 @@ export class QueueWorker implements Worker, Sharer {
       if (claim.input.waiting === undefined) this.#timers.take(key)
       const taken = await this.#arrive(key, this.#take(key, claim))
       if (taken === undefined) return
-      await this.#runs.run(key, taken.held, claim, this.#mayBegin(taken.permit))
+      const { held, permit } = taken
+      let isAsked = false
+      const mayBegin = () => {
+        isAsked = true
+        return this.#mayBegin(permit)
+      }
+      await this.#runs.run(key, held, claim, mayBegin)
+      if (!isAsked) this.#giveBack(permit)
     } catch (error) {
       if (error instanceof ConnectionClosedError || this.#abandon.signal.aborted) return
       this.#deps.log.error({ err: error, reconciler, key }, 'key left to the queue')

@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { ServerClock } from '../../streams/queue/clock.ts'
 import { countedLosses } from '../../streams/queue/handler-runs.ts'
-import type { NewRecord } from '../../streams/queue/record.ts'
+import type { NewRecord, Publish } from '../../streams/queue/record.ts'
 import { backoffMs } from '../../streams/queue/types.ts'
 import { demandKey, InvalidNameError, Names, recordFrom, tokenFrom, toWire } from '../../streams/queue/wire.ts'
 import { afterLoss, afterRun, type Capacity, fullCapacity } from '../../streams/queue/worker.ts'
@@ -66,6 +66,7 @@ it('a record comes back from its headers as it was written', () => {
       at: fc.integer({ min: 0, max: 4_000_000_000_000 }),
       since: fc.integer({ min: 0, max: 4_000_000_000_000 }),
       dirty: fc.boolean(),
+      begun: fc.constant(true),
       otherLaneWaits: fc.boolean(),
       reason: fc.constantFrom('Requeue' as const, 'Error' as const, 'Terminal' as const),
       error: fc.string({ unit: 'grapheme', minLength: 1, maxLength: 60 }),
@@ -100,25 +101,31 @@ describe('a suspect', () => {
     data: new Uint8Array(),
   })
   it.each([
-    ['once', { 'Fairlead-State': 'running' }, { attempt: 0, cuts: 1, losses: 1 }],
-    [
-      'once, after failures',
-      { 'Fairlead-State': 'running', 'Fairlead-Attempt': '5' },
-      { attempt: 5, cuts: 1, losses: 1 },
-    ],
+    ['once', { 'Fairlead-State': 'running', 'Fairlead-Begun': '1' }, { attempt: 0 }],
+    ['once, after failures', { 'Fairlead-State': 'running', 'Fairlead-Attempt': '5' }, { attempt: 5 }],
     [
       'twice',
-      { 'Fairlead-State': 'running', 'Fairlead-Cuts': '1', 'Fairlead-Reason': 'CutShort' },
+      { 'Fairlead-State': 'running', 'Fairlead-Cuts': '1', 'Fairlead-Reason': 'CutShort', 'Fairlead-Begun': '1' },
       { attempt: 0, cuts: 2, losses: 1, suspect: true },
     ],
     [
+      'once, and then a lease ended under which no run had begun',
+      { 'Fairlead-State': 'running', 'Fairlead-Reason': 'CutShort' },
+      { attempt: 0 },
+    ],
+    [
+      'twice, and then such a lease ended',
+      { 'Fairlead-State': 'running', 'Fairlead-Cuts': '1', 'Fairlead-Suspect': '1' },
+      { attempt: 0, cuts: 1, suspect: true },
+    ],
+    [
       'twice, and handed back in between',
-      { 'Fairlead-State': 'running', 'Fairlead-Cuts': '1' },
+      { 'Fairlead-State': 'running', 'Fairlead-Cuts': '1', 'Fairlead-Begun': '1' },
       { attempt: 0, cuts: 2, losses: 1, suspect: true },
     ],
     [
       'twice, the second time after it had changed something',
-      { 'Fairlead-State': 'running', 'Fairlead-Reason': 'CutShort', 'Fairlead-Losses': '7' },
+      { 'Fairlead-State': 'running', 'Fairlead-Reason': 'CutShort', 'Fairlead-Losses': '7', 'Fairlead-Begun': '1' },
       { attempt: 0, cuts: 1, losses: 8, suspect: true },
     ],
     [
@@ -135,6 +142,12 @@ describe('a suspect', () => {
       ...failures
     } = tokenFrom(stored(target, headers), 'high')
     expect(failures).toEqual(expected)
+  })
+  it('is known after a lease that ended once, also by the token of a key that was handed back', () => {
+    const message = { role: 'token', lane: 'high', attempt: 0, cutShort: true, expected: { of: 'record', sequence: 1 } }
+    const address = { names, reconciler: 'at', key: 'ns.name', worker: 'w' }
+    const { subject, headers } = toWire(message as Publish, address)
+    expect(tokenFrom(stored(subject, headers as Record<string, string>), 'high')).toMatchObject({ cutShort: true })
   })
   it('is not the retry of a single run that was cut short, as its token says', () => {
     const retry = tokenFrom(stored(target, { 'Fairlead-State': 'waiting', 'Fairlead-Reason': 'CutShort' }), 'high')

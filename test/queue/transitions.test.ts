@@ -317,6 +317,13 @@ describe('a suspect', () => {
     expect(messageOf(after(transitions.withdraw, park, absent))).toMatchObject({ record: { suspect: true } })
     expect(messageOf(after(transitions.withdraw, { ...park, tokens: [] }, waiting))).toMatchObject({ record: suspect })
   })
+  it('a lease that ended once is not forgotten when its key is handed back or revived, but when a run has ended', () => {
+    const cut = { ...held(), record: { ...held().record, reason: 'CutShort' as const, dirty: true } }
+    const ended = (kind: 'handback' | 'done') => messageOf(after(transitions.finish, { held: cut, ending: { kind } }))
+    expect(ended('handback')).toMatchObject({ role: 'token', cutShort: true })
+    expect(ended('done')).not.toHaveProperty('cutShort')
+    expect(tokenAgain({ ...suspected.token, cutShort: true })).toMatchObject({ cutShort: true })
+  })
   it('is none any more when a run has succeeded', () => {
     const requeue = { kind: 'requeue', at: NOW + 60_000 }
     expect(messageOf(after(transitions.finish, { ...running.start, ending: requeue }))).not.toHaveProperty(

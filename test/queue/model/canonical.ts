@@ -32,9 +32,12 @@ export function canonical(state: State, config: Config): string {
   }
   for (const { record, due, givenUp } of state.records)
     key += `|${due ? 'due' : ''}${givenUp ? 'x' : ''}${filled(templateOf(record), name)}`
-  for (const { generation, lane, cuts, lost } of state.fires) key += `|f${name(generation)}${lane}${cuts}.${lost}`
+  for (const { generation, lane, cuts, cutShort, lost } of state.fires)
+    key += `|f${name(generation)}${lane}${cuts}${cutShort ? 's' : ''}.${lost}`
   for (const { message, completes, progresses } of state.network)
     key += `|${completes ? 'c' : ''}${progresses ? 'p' : ''}${filled(templateOf(message), name)}`
+  if (config.progresses > 0)
+    key += `|b${state.begun === undefined ? '' : (names.get(state.begun) ?? '')}.${state.deaths}`
   const anonymous = (id: string | number) => names.get(id) ?? '?'
   const sorted = state.processes
     .map((process) => ({ process, text: processText(process, anonymous) }))
@@ -45,7 +48,7 @@ export function canonical(state: State, config: Config): string {
 
 const slotText = (slot: Slot | undefined, name: (id: number) => number): string =>
   slot
-    ? `${name(slot.sequence)}${slot.cuts || ''}${slot.acking ? 'a' : ''}${slot.gone ? 'g' : ''}${slot.dead ? 'd' : ''}`
+    ? `${name(slot.sequence)}${slot.cuts || ''}${slot.cutShort ? 's' : ''}${slot.acking ? 'a' : ''}${slot.gone ? 'g' : ''}${slot.dead ? 'd' : ''}`
     : '-'
 
 function processText(process: Process, name: (id: string | number) => number | string): string {
@@ -67,7 +70,9 @@ function processText(process: Process, name: (id: string | number) => number | s
     case 'enqueueing':
       return flags + process.lane + (process.step ? filled(templateOf(process.step), name) : '')
     case 'renewing':
-      return flags + (process.progressed ? 'p' : '') + filled(templateOf(process.step), name)
+      return (
+        flags + (process.progressed ? 'p' : '') + (process.begins ? 'b' : '') + filled(templateOf(process.step), name)
+      )
     case 'finishing':
     case 'retrying':
     case 'withdrawing':
@@ -108,7 +113,6 @@ const IRRELEVANT = new Set([
   'terms',
   'writes',
   'after',
-  'reason',
 ])
 
 /** Numbers are shorter than texts, and a key is hashed as a whole. */
@@ -133,7 +137,8 @@ function read(value: object): Template {
     } else if (IDENTITIES.has(name)) {
       text += `${name}?,`
       ids.push(field as string | number)
-    } else if (!IRRELEVANT.has(name) && field !== undefined && field !== false) text += `${name}${field},`
+    } else if (name === 'reason') text += field === 'CutShort' ? 'cut,' : ''
+    else if (!IRRELEVANT.has(name) && field !== undefined && field !== false) text += `${name}${field},`
   }
   return { text: numberOf(text), ids }
 }

@@ -108,6 +108,8 @@ export function initialState(config: Config): State {
     processes: [],
     covered: true,
     lost: 0,
+    begun: undefined,
+    deaths: 0,
     left: budgetOf(config),
     runs: 0,
     counter: 0,

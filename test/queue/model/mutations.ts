@@ -10,7 +10,7 @@ import { CLOCKS } from './time.ts'
 export interface Mutation {
   guard: string
   /** How the sentence of the broken law begins. */
-  breaks: 'laws 1, 3, 4' | 'law 2' | 'law 7' | 'law 8' | 'one record' | 'bound' | 'stall'
+  breaks: 'laws 1, 3, 4' | 'law 2' | 'law 7' | 'law 8' | 'law 9' | 'law 10' | 'one record' | 'bound' | 'stall'
   subject: Subject
   config: Config
 }
@@ -163,7 +163,38 @@ export const MUTATIONS: Record<string, Mutation> = {
     subject: withMachines({
       renew: { ...renew, start: (input, now) => renew.start({ ...input, progressed: false }, now) },
     }),
-    config: { ...CALM, crashes: 1, progresses: 1 },
+    config: { ...CALM, crashes: 2, progresses: 1, slow: 0 },
+  },
+  'a run of a key that was cut short begins without a note': {
+    guard: 'the function is called after the record says that the run begins',
+    breaks: 'law 9',
+    subject: withMachines({
+      renew: { ...renew, start: (input, now) => renew.start({ ...input, begins: false }, now) },
+    }),
+    config: { ...CALM, crashes: 1, progresses: 1, slow: 0 },
+  },
+  'a key that is taken counts as one whose run has begun': {
+    guard: 'a lease under which no run began counts none',
+    breaks: 'law 8',
+    subject: inTake('take', (message) => inRecord(() => ({ begun: true }))(message)),
+    config: { ...CALM, crashes: 2, progresses: 1, slow: 0 },
+  },
+  'a run begins, although its note was stored too late': {
+    guard: 'a run does not begin when its lease is nearly over',
+    breaks: 'law 2',
+    subject: { ...PRODUCTION, beginsInTime: false },
+    config: { ...CALM, crashes: 1, faults: 1, expiries: 1, progresses: 1, slow: 0 },
+  },
+  'TAKE forgets that a lease of the key has ended': {
+    guard: 'a function that ends its process makes a suspect after two lost processes',
+    breaks: 'law 10',
+    subject: withMachines({
+      take: {
+        ...take,
+        start: ({ token, ...of }, now) => take.start({ ...of, token: { ...token, cutShort: false } }, now),
+      },
+    }),
+    config: { ...CALM, crashes: 2, progresses: 1, slow: 0 },
   },
   'a run that ends hands on a count that grows': {
     guard: 'only a run that was cut short is counted as one',

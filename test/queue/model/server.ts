@@ -1,5 +1,12 @@
-import type { Failures } from '../../../streams/queue/record.ts'
-import { type KeyRecord, LANES, type Lane, type Publish } from '../../../streams/queue/record.ts'
+import { isRunOf } from '../../../streams/queue/machine.ts'
+import {
+  afterLease,
+  type Failures,
+  type KeyRecord,
+  LANES,
+  type Lane,
+  type Publish,
+} from '../../../streams/queue/record.ts'
 import type { Config, Delayed, Move, Process, Slot, State } from './state.ts'
 
 /** Stands for no expectation at all; only mutations publish so. */
@@ -25,6 +32,7 @@ export function store(before: State, message: Publish, progresses: boolean): Sta
       sequence,
       attempt: message.attempt,
       cuts: cutsIn(message),
+      cutShort: message.cutShort === true,
       ...ALIVE,
     })
   if (message.role === 'done') return next
@@ -46,7 +54,10 @@ function judged(state: State, message: Publish, progresses: boolean): State {
   const goesOn = message.role === 'record' && message.record.state === 'running'
   const last = lastRecord(state)
   const isEnd = !goesOn && last?.state === 'running' && message.cancels === last.generation
-  return { ...state, lost: isEnd ? Math.max(count, queued(state)) : lost }
+  const deaths = progresses || isEnd ? 0 : state.deaths
+  const notes = goesOn && message.record.begun && last && isRunOf(last, message.record.owner)
+  const begun = notes ? message.record.owner : state.begun
+  return { ...state, begun, deaths, lost: isEnd ? Math.max(count, queued(state)) : lost }
 }
 
 /** What tokens count, processes that are about to take one, and publishes in the network. */
@@ -203,7 +214,8 @@ function fireMoves(state: State, config: Config): Move[] {
   const [fire] = state.fires
   if (fire) {
     const sequence = state.counter + 1
-    const token = { sequence, attempt: fire.attempt, cuts: fire.cuts, ...ALIVE }
+    const { attempt, cuts, cutShort } = fire
+    const token = { sequence, attempt, cuts, cutShort, ...ALIVE }
     const lost = Math.max(state.lost, fire.lost)
     const next = { ...state, lost, counter: sequence, fires: [], records: without(state.records, fire.generation) }
     return [
@@ -219,21 +231,38 @@ function fireMoves(state: State, config: Config): Move[] {
     .filter(({ due, givenUp }) => due && !givenUp)
     .map(({ record }) => ({
       label: () => `server: reads the due schedule ${record.generation}`,
-      state: { ...state, fires: [firing(record, state.lost, config)] },
+      state: counting({ ...state, fires: [firing(record, state, config)] }, record),
     }))
+}
+
+/** After two runs in a row whose process died, the token that follows the second one counts at least one. */
+function counting(state: State, { owner }: KeyRecord): State {
+  const isSecond = state.deaths === MOST_DEATHS && state.begun === owner
+  return isSecond && state.fires.every(({ cuts }) => cuts === 0)
+    ? { ...state, broken: 'law 10: two runs in a row ended their process, and the key counts none' }
+    : state
+}
+
+/** Counts a run whose process dies, if its lease still stands. */
+export function mourning(state: State, { nonce }: Process): State {
+  const isRun = state.begun === nonce && state.records.some(({ record }) => isRunOf(record, nonce))
+  return isRun ? { ...state, deaths: Math.min(state.deaths + 1, MOST_DEATHS) } : state
 }
 
 /** The counts end here, so that there are finitely many states. */
 const MOST_CUTS = 2
+const MOST_DEATHS = 2
 
-/** The token of a running record stands for a run that was cut short. It is counted where a run may progress. */
-function firing(
-  { state, generation, lane, attempt, cuts = 0 }: KeyRecord,
-  lost: number,
-  { progresses }: Config,
-): State['fires'][number] {
-  const counted = (runs: number) => Math.min(state === 'running' && progresses > 0 ? runs + 1 : runs, MOST_CUTS)
-  return { generation, lane, attempt, cuts: counted(cuts), lost: counted(lost) }
+/** The token of a running record may stand for a run that was cut short. It is counted where a run may progress. */
+function firing(record: KeyRecord, { lost, begun }: State, { progresses }: Config): State['fires'][number] {
+  const { state, generation, owner, lane, attempt, cuts = 0 } = record
+  const counts = progresses > 0 && state === 'running'
+  const cutShort = progresses > 0 && (counts || record.reason === 'CutShort')
+  const known = { ...record, cutShort: record.reason === 'CutShort' }
+  const { cuts: counted = cuts } = counts ? afterLease(known, record.begun) : record
+  const isOne = counts && begun === owner
+  const lostThen = Math.min(isOne ? lost + 1 : lost, MOST_CUTS)
+  return { generation, lane, attempt, cutShort, cuts: Math.min(counted, MOST_CUTS), lost: lostThen }
 }
 
 function refusals(state: State, { generation }: State['fires'][number]): Move[] {

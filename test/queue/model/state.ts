@@ -20,6 +20,8 @@ export interface Subject {
   passes: typeof passes
   /** A run that lost its lease queues its key again. */
   requeuesFenced: boolean
+  /** A run that has noted that it begins does not, if its lease is nearly over by then. */
+  beginsInTime: boolean
   /** A change that no run here covers is queued. */
   queuesRefused: boolean
   /** The watch's cursor does not pass a change before it is safe: a restarted process receives the change again. */
@@ -91,6 +93,8 @@ export interface Slot {
   sequence: number
   attempt: number
   cuts: number
+  /** A lease of the key has ended before. Noted where a run may progress, as `cuts` are. */
+  cutShort: boolean
   delivered: boolean
   /** An acknowledgement of it is on its way. */
   acking: boolean
@@ -114,6 +118,7 @@ interface Fire {
   lane: Lane
   attempt: number
   cuts: number
+  cutShort: boolean
   /** `lost` when it was read. */
   lost: number
 }
@@ -152,7 +157,8 @@ export type Process = Common &
     | { phase: 'taking'; lane: Lane; token: number | undefined; step: TakeStep }
     | { phase: 'running'; held: HeldKey }
     | { phase: 'absorbing'; held: HeldKey; tokens: readonly Note[]; lane: Lane; token: number; step: AbsorbStep }
-    | { phase: 'renewing'; held: HeldKey; step: RenewStep; progressed: boolean }
+    /** `begins`: its function is called when this is stored. */
+    | { phase: 'renewing'; held: HeldKey; step: RenewStep; progressed: boolean; begins?: boolean }
     | { phase: 'finishing'; held: HeldKey; ending: Ending; step: FinishStep }
     | { phase: 'requeueing'; lane: Lane; step: AnyStep | undefined }
     | { phase: 'enqueueing'; lane: Lane; step: AnyStep }
@@ -172,10 +178,14 @@ export interface State {
   covered: boolean
   left: Budget
   /**
-   * Leases in a row that the server ended, since a run of the key has ended or changed something. What is
-   * queued already may count more.
+   * Runs in a row that began and whose lease the server ended, since a run of the key has ended or changed something. What
+   * is queued already may count more.
    */
   lost: number
+  /** The owner whose function was called last, or is about to be: its record says that the run has begun. */
+  begun: string | undefined
+  /** Runs in a row whose process died under its lease. */
+  deaths: number
   /** Runs begun; counted only where they are limited. */
   runs: number
   /** Last sequence, and last nonce. */

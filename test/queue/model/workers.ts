@@ -1,7 +1,7 @@
 import type { Ending, FinishResult } from '../../../streams/queue/finish.ts'
 import type { RetryResult, WithdrawResult } from '../../../streams/queue/intervene.ts'
 import { type Passes, passes } from '../../../streams/queue/leased-key.ts'
-import type { Ended } from '../../../streams/queue/machine.ts'
+import type { Ended, HeldKey } from '../../../streams/queue/machine.ts'
 import {
   type Answer,
   type Failures,
@@ -9,12 +9,13 @@ import {
   type KeyRecord,
   LANES,
   type Lane,
+  wasCut,
   worst,
 } from '../../../streams/queue/record.ts'
 import type { RenewResult, TakeResult } from '../../../streams/queue/take.ts'
 import type { AbsorbResult, OnceResult } from '../../../streams/queue/tokens.ts'
 import { outcomes } from './network.ts'
-import { changed } from './server.ts'
+import { changed, mourning } from './server.ts'
 import type { Config, Move, Note, Process, Slot, State, Subject } from './state.ts'
 import { AFTER_THE_LEASE, CLOCKS, onCoarseClock, TERMS } from './time.ts'
 
@@ -76,7 +77,7 @@ function sightings(state: State, lane: Lane, { machines }: Subject, config: Conf
   const counter = state.counter + 1
   const nonce = `n${counter}`
   const { sequence } = slot
-  const token = { lane, ...worst(slot) }
+  const token = { lane, ...worst(slot), cutShort: slot.cutShort }
   const step = begun(machines.take.start({ token, seen: { sequence }, ...takeTerms(nonce, config) }, CLOCKS.inTime))
   const left = { ...state.left, sightings: state.left.sightings - 1 }
   return [
@@ -95,12 +96,13 @@ function sightings(state: State, lane: Lane, { machines }: Subject, config: Conf
 }
 
 /** What a note becomes that no run covers: its token is taken, or the change is queued. */
-function pursue(state: State, note: Note, subject: Subject, config: Config, failures: Failures = NONE): State {
+function pursue(state: State, note: Note, subject: Subject, config: Config, failures: Seen = NONE): State {
   const counter = state.counter + 1
   const common = { lane: note.lane, nonce: `n${counter}`, ...NEWBORN }
   const next = { ...state, counter }
   if (note.sequence !== undefined) {
-    const token = { lane: note.lane, ...worst(failures), sequence: note.sequence }
+    const { cutShort = false } = failures
+    const token = { lane: note.lane, ...worst(failures), cutShort, sequence: note.sequence }
     const step = begun(subject.machines.take.start({ token, ...takeTerms(common.nonce, config) }, CLOCKS.inTime))
     return withProcess(next, undefined, { ...common, phase: 'taking', token: note.sequence, step })
   }
@@ -109,7 +111,9 @@ function pursue(state: State, note: Note, subject: Subject, config: Config, fail
   return withProcess(next, undefined, { ...common, phase: 'enqueueing', step })
 }
 
-const NONE: Failures = { attempt: 0 }
+type Seen = Failures & { cutShort?: boolean }
+
+const NONE: Seen = { attempt: 0 }
 
 const pursueAll = (state: State, notes: readonly Note[], subject: Subject, config: Config): State =>
   notes.reduce((next, note) => pursue(next, note, subject, config), state)
@@ -256,7 +260,7 @@ function revival(state: State, lane: Lane, subject: Subject): Move[] {
 }
 
 function revive(state: State, lane: Lane, slot: Slot, { machines, messages }: Subject): Move[] {
-  const again = messages.tokenAgain({ lane, sequence: slot.sequence, ...worst(slot) })
+  const again = messages.tokenAgain({ lane, sequence: slot.sequence, cutShort: slot.cutShort, ...worst(slot) })
   const step = begun(machines.once.start(again, CLOCKS.inTime))
   return outcomes(state, undefined, step.io, undefined).map((outcome) => ({
     label: () => `janitor: replaces token ${lane} ${slot.sequence}: ${outcome.label}`,
@@ -294,7 +298,7 @@ function crash(state: State, process: Process, subject: Subject, config: Config)
   if (state.left.crashes === 0 || process.phase === 'enqueueing') return []
   const left = { ...state.left, crashes: state.left.crashes - 1 }
   const told = [...process.passes.seen, ...process.passes.unseen].filter(({ sequence }) => sequence === undefined)
-  const dead = withProcess({ ...state, left }, process)
+  const dead = withProcess(mourning({ ...state, left }, process), process)
   return [
     {
       label: () => `${process.nonce}: dies while ${process.phase}`,
@@ -317,7 +321,7 @@ function runMoves(state: State, process: Of<'running'>, subject: Subject, config
   const now = process.overdue ? CLOCKS.overdue : CLOCKS.inTime
   const moves: Move[] = lapMoves(state, process, subject, config)
   const renewed = (progressed: boolean, left: State['left']) => {
-    const input = { held, progressed, terms: TERMS[config.replicas] }
+    const input = { held, progressed, begins: true, terms: TERMS[config.replicas] }
     const step = onCoarseClock(begun(machines.renew.start(input, now)), now)
     const renewing = { ...process, phase: 'renewing' as const, progressed, step }
     moves.push(...firstIo({ ...state, left }, renewing, subject, config, process, progressed ? 'has progressed; ' : ''))
@@ -515,10 +519,18 @@ function settle(state: State, before: Process, { out }: Advanced, subject: Subje
     case 'unclear':
       return process.phase === 'finishing' ? fenced(state, process, process.held.record.lane) : state
     case 'leased':
-      return begin(state, process, result.held, subject)
+      return mustNote(result.held)
+        ? beginning(state, process, result.held, subject, config)
+        : begin(state, process, result.held, subject)
     case 'held': {
       const stored = state.records.at(-1)
       const isLast = stored?.record.generation === result.held.record.generation
+      if (process.phase === 'renewing' && process.begins) {
+        const beginning = { ...process, overdue: isLast && stored.due }
+        return beginning.overdue && subject.beginsInTime
+          ? handingBack(state, beginning, result.held, subject)
+          : begin(state, beginning, result.held, subject)
+      }
       const { nonce, fresh } = process
       const again: Process = {
         phase: 'running',
@@ -543,6 +555,32 @@ function settle(state: State, before: Process, { out }: Advanced, subject: Subje
   }
 }
 
+const mustNote = ({ record }: HeldKey): boolean =>
+  !record.begun && wasCut({ ...record, cutShort: record.reason === 'CutShort' })
+
+/** The run of a key that was cut short before first notes in its record that it begins. */
+function beginning(state: State, process: Process, held: HeldKey, { machines }: Subject, { replicas }: Config): State {
+  const { nonce, overdue } = process
+  const now = overdue ? CLOCKS.overdue : CLOCKS.inTime
+  const step = onCoarseClock(begun(machines.renew.start({ held, begins: true, terms: TERMS[replicas] }, now)), now)
+  const renewing = { phase: 'renewing' as const, progressed: false, begins: true, held, step }
+  return withProcess(state, process, { ...NEWBORN, ...renewing, nonce, overdue })
+}
+
+function handingBack(
+  state: State,
+  process: Of<'renewing'>,
+  held: HeldKey,
+  { machines, passes: { close } }: Subject,
+): State {
+  const { nonce, overdue } = process
+  const now = overdue ? CLOCKS.overdue : CLOCKS.inTime
+  const ending = ENDINGS.handback
+  const step = onCoarseClock(begun(machines.finish.start({ held, ending }, now)), now)
+  const finishing = { phase: 'finishing' as const, held, ending, step, passes: close(process.passes) }
+  return withProcess(state, process, { ...NEWBORN, ...finishing, nonce, overdue })
+}
+
 /** The run begins: it reads the newest state at once, which is the least that it can know. */
 function begin(state: State, process: Process, held: Of<'running'>['held'], subject: Subject): State {
   const { nonce, overdue } = process
@@ -554,7 +592,8 @@ function begin(state: State, process: Process, held: Of<'running'>['held'], subj
     fresh: true,
     passes: subject.passes.begin(passes.none),
   }
-  const next = withProcess({ ...state, runs: state.runs + 1 }, process, run)
+  const next = withProcess({ ...state, runs: state.runs + 1, begun: nonce }, process, run)
+  if (mustNote(held)) return { ...next, broken: 'law 9: a run of a key that was cut short begins without a note' }
   return overdue ? { ...next, broken: 'law 2: a run begins outside its lease' } : next
 }
 

@@ -1,0 +1,128 @@
+import { expect, it } from 'vitest'
+import type { JetStream } from '#nats'
+import type { QueueOptions } from '#queue'
+import { Names } from '../../streams/queue/wire.ts'
+import { startLossyProxy } from './lossy-proxy.ts'
+import {
+  DONE,
+  entriesOf,
+  FN,
+  freshPrefix,
+  keysNamed,
+  LEASE_MS,
+  openTestQueue,
+  SHORT,
+  statesOf,
+  until,
+  useTestNats,
+  World,
+} from './support.ts'
+
+const { nats, open } = useTestNats()
+
+const KEYS = keysNamed('k', 30)
+/** Each key is taken so often in vain that a process would be blamed for it twice. */
+const TAKEN_IN_VAIN = 2 * KEYS.length
+
+it('keys that are taken in vain, because NATS answers late, are no suspects, and run when it answers', async () => {
+  await using proxy = await startLossyProxy(nats().url)
+  await using steady = await open('late', SHORT)
+  await using late = await openTestQueue(proxy.url, 'late', SHORT)
+  const world = new World()
+  // A request and its answer together take longer than a lease.
+  proxy.delay(LEASE_MS * 0.6)
+  const worker = world.serve(late.queue, () => DONE, KEYS.length)
+  for (const key of KEYS) await world.change(steady.queue, key)
+  const inVain = () => late.logged.filter((line) => line.includes('lease nearly over'))
+  await until(() => expect(inVain().length).toBeGreaterThan(TAKEN_IN_VAIN))
+  expect(world.starts).toEqual([])
+  proxy.delay(0)
+  await until(() => expect(world.dealtWith).toEqual(world.versions))
+  await until(async () => expect(await entriesOf(steady.queue)).toEqual([]))
+  expect(world.leases.filter(({ suspect }) => suspect)).toEqual([])
+  expect(late.logged.filter((line) => line.startsWith('run cut short again'))).toEqual([])
+  await worker.drain(1000)
+})
+
+/** The token of a key whose lease has ended, as the server makes it from the record. */
+async function endedLease(js: JetStream, prefix: string, headers: Record<string, string>): Promise<void> {
+  await js.publish(new Names(prefix).token(FN, 'high', 'n.a'), '', { 'Fairlead-State': 'running', ...headers })
+}
+
+it.each([
+  ['grows with', 'a run had begun', '1', 3200, 'its process was lost again, during 6 runs in a row'],
+  ['is the shortest after', 'no run had begun', '', 100, 'its lease ended before its run began'],
+])('the wait of a suspect %s a lease under which %s', async (_, __, begun, seconds, error) => {
+  const prefix = freshPrefix()
+  await using test = await open(prefix)
+  const suspect = { 'Fairlead-Suspect': '1', 'Fairlead-Cuts': '5', 'Fairlead-Begun': begun }
+  await endedLease(test.js, prefix, suspect)
+  const backoff = { initialSeconds: 100, maxSeconds: 10_000, jitter: 0 }
+  const worker = test.queue.serve({ reconciler: FN, slots: 1, backoff, handler: () => Promise.resolve(DONE) })
+  await until(async () => expect(await entriesOf(test.queue)).toMatchObject([{ state: 'waiting', error }]))
+  const [entry] = await entriesOf(test.queue)
+  const waitsMs = entry?.state === 'waiting' ? +entry.until - +entry.since : 0
+  // What a loaded machine adds is seconds.
+  expect(Math.round(waitsMs / 100_000) * 100).toBe(seconds)
+  await worker.drain(1000)
+})
+
+/** Calls `then` before the record of a run says for the first time that it begins. */
+function beforeFirstNote(then: () => void): QueueOptions['onIo'] {
+  let isFirst = true
+  return (io) => {
+    if (io.do !== 'publish' || io.message.role !== 'record' || !io.message.record.begun || !isFirst) return
+    isFirst = false
+    then()
+  }
+}
+
+it('a run of a key that was cut short does not begin if the answer to its note comes when the lease is over', async () => {
+  const prefix = freshPrefix()
+  await using proxy = await startLossyProxy(nats().url)
+  await using steady = await open(prefix, SHORT)
+  // The note reaches the server in time.
+  const onIo = beforeFirstNote(() => proxy.delay(LEASE_MS * 0.6))
+  await using late = await openTestQueue(proxy.url, prefix, { ...SHORT, onIo })
+  const world = new World()
+  await endedLease(steady.js, prefix, {})
+  const outside: string[] = []
+  world.versions.set('n.a', 1)
+  const worker = world.serve(late.queue, (lease) => {
+    proxy.delay(0)
+    if (isOver(lease)) outside.push(lease.owner)
+    return DONE
+  })
+  const slow = setTimeout(() => proxy.delay(0), LEASE_MS * 2)
+  await until(() => expect(world.dealtWith).toEqual(world.versions))
+  clearTimeout(slow)
+  await until(async () => expect(await statesOf(steady.queue)).toEqual([]))
+  expect(outside).toEqual([])
+  await worker.drain(1000)
+})
+
+it('a run of a key that was cut short does not begin after its worker has begun to drain', async () => {
+  const prefix = freshPrefix()
+  await using steady = await open(prefix)
+  let drained: Promise<void> | undefined
+  const onIo = beforeFirstNote(() => {
+    drained = worker.drain(60_000)
+  })
+  await using leaving = await open(prefix, { onIo })
+  const world = new World()
+  await endedLease(steady.js, prefix, {})
+  const worker = world.serve(leaving.queue)
+  await until(() => expect(drained).toBeDefined())
+  await drained
+  expect(world.starts).toEqual([])
+  expect(await statesOf(steady.queue)).toEqual(['n.a queued'])
+})
+
+function isOver(lease: { hold(): void }): boolean {
+  try {
+    lease.hold()
+    return false
+  } catch {
+    return true
+  }
+}
