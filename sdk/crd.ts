@@ -306,8 +306,9 @@ function servedBeside(one: Served, options: Options): CrdVersion {
   return withDeprecation(version, one)
 }
 
-function withDeprecation(version: CrdVersion, { deprecated }: Served): CrdVersion {
-  return deprecated === undefined ? version : { ...version, deprecated: true, deprecationWarning: deprecated }
+function withDeprecation(version: CrdVersion, { deprecated, retired = false }: Served): CrdVersion {
+  const own = { ...version, served: !retired }
+  return deprecated === undefined ? own : { ...own, deprecated: true, deprecationWarning: deprecated }
 }
 
 const scaleSubresource = ({ spec, status, selector }: Scale): ScaleSubresource => ({

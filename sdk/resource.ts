@@ -292,6 +292,7 @@ const values = z.object({
         status: z.unknown().optional(),
         validations: z.unknown().optional(),
         deprecated: z.string().optional(),
+        retired: z.boolean().optional(),
         convert: z.custom(isConversion, 'give steps, such as moved(), or a pair of functions: { up, down }').optional(),
       }),
     )

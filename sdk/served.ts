@@ -100,6 +100,13 @@ export interface ServedVersion<
   /** The warning that kubectl prints for requests to this version, e.g. `use example.com/v1`. */
   deprecated?: string
   /**
+   * No client can use it any more, and it can still be converted, for what names it: `fairlead versions` takes it away step by
+   * step.
+   *
+   * @default false
+   */
+  retired?: boolean
+  /**
    * How the fields of this version become those of the storage version and back: steps (`moved`, `wrapped`, `mapped`,
    * `scaled`), or a pair of functions.
    *

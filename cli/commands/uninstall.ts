@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { withExistingStreams } from '#inspect'
-import { type Held, heldBy, planUninstall, type Removal, uninstall } from '#install'
+import { type Held, heldBy, planUninstall, type Removal, sortedDefinitions, uninstall, webhookUsers } from '#install'
 import type { KubeClient } from '#kube'
 import { EXIT, table, UsageError } from '#process/exit'
 import { loadFunctions, type Selection } from '#process/functions'
@@ -40,12 +40,26 @@ export async function uninstallFunctions(options: UninstallCommandOptions, conte
     : await uninstall(kube, plan, options.releaseFinalizers ? [...functions] : [], options.team)
   if (options.output === 'json') print(JSON.stringify({ removals, held: plan.held, keys }, null, 2))
   else print(shown(removals, plan.held, keys))
+  if (!isPlan) await tellWhoNeedsWebhook(kube, functions, setExitCode)
   if (!isRefused) return
   setExitCode(EXIT.failed)
   process.stderr.write(
     'fairlead: nothing was removed: delete these objects first (--wait waits for that), or give their finalizers back ' +
       'with --release-finalizers, which leaves what the functions would have cleaned up\n',
   )
+}
+
+/** A script that goes on would remove the webhook, and the API server could not read objects any more. */
+async function tellWhoNeedsWebhook(
+  kube: KubeClient,
+  functions: readonly Reconciler[],
+  setExitCode: CommandContext['setExitCode'],
+): Promise<void> {
+  if (sortedDefinitions(functions).converted.length === 0) return
+  const users = await webhookUsers(kube)
+  if (users.length === 0) return
+  setExitCode(EXIT.failed)
+  process.stderr.write(`fairlead: leave the webhook where it is: ${users.join(', ')} need it\n`)
 }
 
 /** Resolves when no object has a finalizer of the functions, or after the time to wait. */

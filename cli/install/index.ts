@@ -15,6 +15,16 @@ export { accountsFor, accountsIn, natsUsers, type TriggerUser, withTriggers } fr
 export { functionPolicies } from './policies.ts'
 export { functionRbac, PROCESS_ACCOUNT, platformRbac, teamRbac } from './rbac.ts'
 export { reconcilerCrd } from './reconciler.ts'
-export { deleteInstalled, type Held, heldBy, planUninstall, type Removal, uninstall } from './uninstall.ts'
-export { sortedDefinitions } from './webhook.ts'
+export {
+  deleteInstalled,
+  type Held,
+  heldBy,
+  planUninstall,
+  type Removal,
+  uninstall,
+  webhookUsers,
+} from './uninstall.ts'
+export { type Direction, STEPS, stepOf, takeStep } from './version-steps.ts'
+export { nameOf, type ResourceVersions, type VersionRow, versionsIn } from './versions.ts'
+export { sortedDefinitions, webhookFails } from './webhook.ts'
 export { webhookObjects } from './webhook-objects.ts'

@@ -27,6 +27,7 @@ import { earlierPolicies, exemptOf, functionPolicies, refusedPolicy } from './po
 import { functionRbac, platformRbac, teamRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
 import { earlierOfTeam, ofTeam, refuseBeyond, refusedToTeam } from './team.ts'
+import { storageOf } from './versions.ts'
 import { certifiedWebhook, proveWebhook, sortedDefinitions, type Waits } from './webhook.ts'
 
 const ESTABLISHED_WITHIN_MS = 30_000
@@ -254,9 +255,18 @@ async function certified(kube: KubeClient): Promise<Installed[]> {
 
 async function refuseToBreak(kube: KubeClient, crd: CustomResourceDefinition, forcedBy?: string): Promise<void> {
   const before = await found<CustomResourceDefinition>(kube, pathOf(crd.kind, undefined, crd.metadata.name))
-  if (before === undefined || breakingChanges(before, crd).length === 0) return
+  if (before === undefined) return
+  const [from, to] = [storageOf(before), storageOf(crd)]
+  // One object that does not convert would fail each list.
+  const isMoved = from !== to && crd.spec.conversion !== undefined
+  if (!isMoved && breakingChanges(before, crd).length === 0) return
   // A breaking change is allowed while no object is stored.
-  if ((await storedUnder(kube, before)) !== undefined) refuseBreaking(before, crd, forcedBy)
+  if ((await storedUnder(kube, before)) === undefined) return
+  refuseBreaking(before, crd, forcedBy)
+  if (isMoved)
+    throw new IncompatibleError(
+      `${crd.metadata.name} has objects that are stored as ${from}, and these functions store ${to}: fairlead versions --next goes there step by step, or do it at once: ${forcedBy}`,
+    )
 }
 
 async function applied(kube: KubeClient, object: KubeObject, dryRun = false): Promise<Installed> {
@@ -344,7 +354,7 @@ export function refuseBreaking(
   const found = breakingChanges(before, after)
   if (found.length === 0) return
   const { name } = after.metadata
-  const cure = `keep the field as it was and add a new field, or apply it all the same: ${forcedBy}`
+  const cure = `keep the field as it was and add a new field, take a version away by fairlead versions --next, or apply it all the same: ${forcedBy}`
   throw new IncompatibleError(
     [`${name} would break objects that are stored:`, ...found.map((one) => `  ${one}`), cure].join('\n'),
   )

@@ -19,10 +19,12 @@ import {
   storedUnder,
   titleOf,
 } from './installed-objects.ts'
+import { renameOwners } from './migration.ts'
 import { earlierPolicies, exemptOf, functionPolicies, isGuarded } from './policies.ts'
 import { functionRbac, platformRbac, teamRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
 import { earlierOfTeam, ofTeam } from './team.ts'
+import { type StoredDefinition, storageOf } from './versions.ts'
 import { NOWHERE, sortedDefinitions, usesWebhook } from './webhook.ts'
 import { WEBHOOK_SECRETS } from './webhook-certificates.ts'
 
@@ -131,11 +133,6 @@ async function conversionRemoval(
   return [why === undefined ? { ...removal, result: 'detached', because: DETACHED } : { ...removal, because: why }]
 }
 
-interface StoredDefinition extends CustomResourceDefinition {
-  metadata: CustomResourceDefinition['metadata'] & Pick<KubeObject['metadata'], 'resourceVersion'>
-  status?: { storedVersions?: string[] }
-}
-
 const DETACHED = 'it is served in its stored version alone, and needs no webhook'
 
 /** Why the API server would lose or refuse objects without the webhook. */
@@ -143,7 +140,10 @@ function whyWebhook({ spec, status }: StoredDefinition): string | undefined {
   const other = status?.storedVersions?.find(
     (version) => !spec.versions.some((one) => one.storage && one.name === version),
   )
-  return other && `its webhook has to run on, since objects may be stored as ${other} (status.storedVersions)`
+  return (
+    other &&
+    `its webhook has to run on, since objects may be stored as ${other} (status.storedVersions): migrate them by fairlead versions --next`
+  )
 }
 
 /** In one write: without the webhook, the API server would prune what another version does not have. */
@@ -154,19 +154,27 @@ async function detached(kube: KubeClient, removal: Removal): Promise<Removal> {
   const because = whyWebhook(crd)
   if (because !== undefined) return { ...removal, result: 'kept', because }
   const { metadata, spec } = crd
+  const going = spec.versions.filter((one) => !one.storage).map(({ name }) => name)
+  const owner = { group: spec.group, kind: spec.names.kind }
+  await renameOwners(kube, owner, { storage: storageOf(crd), going, says: () => undefined })
   const versions = spec.versions.map((one) => ({ ...one, served: one.storage }))
   const alone = { versions, conversion: { strategy: 'None', webhook: null } }
   await kube.patch(path, { metadata: { resourceVersion: metadata.resourceVersion }, spec: alone }, 'merge')
   return removal
 }
 
+/** Returns the names of the definitions in the cluster that need the webhook. */
+export async function webhookUsers(kube: KubeClient): Promise<string[]> {
+  const users: string[] = []
+  for await (const { items } of kube.list<CustomResourceDefinition & KubeObject>(resourcePath(CRDS)))
+    users.push(...items.filter(usesWebhook).map(({ metadata }) => metadata.name))
+  return users.filter((name) => name !== WebhookProbe.crd(NOWHERE).metadata.name)
+}
+
 /** Whether no definition of the cluster needs the webhook any more. */
 async function isWebhookFree(kube: KubeClient, removals: readonly Removal[]): Promise<boolean> {
-  const gone = removals.filter(({ result }) => result !== 'kept').map(({ name }) => name)
-  const freed = [WebhookProbe.crd(NOWHERE).metadata.name, ...gone]
-  for await (const { items } of kube.list<CustomResourceDefinition & KubeObject>(resourcePath(CRDS)))
-    if (items.some((crd) => usesWebhook(crd) && !freed.includes(crd.metadata.name))) return false
-  return true
+  const freed = removals.filter(({ result }) => result !== 'kept').map(({ name }) => name)
+  return (await webhookUsers(kube)).every((name) => freed.includes(name))
 }
 
 /** Whether install() has applied the object, and others need it. */

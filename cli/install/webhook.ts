@@ -134,18 +134,9 @@ export async function proveWebhook(
   const resources = convertedResources(functions)
   const crd = WebhookProbe.crd(client)
   await kube.apply(pathOf(crd.kind, undefined, crd.metadata.name), crd, { fieldManager: FIELD_MANAGER, force: true })
-  const { group, resource, kind } = WebhookProbe
-  const path = resourcePath({ group, version: 'v1beta1', resource })
-  const body = { apiVersion: `${group}/v1beta1`, kind, metadata: { name: 'probe' }, spec: {} }
   const deadline = performance.now() + REACHED_WITHIN_MS
   for (let proved = 0; proved < PROBES; ) {
-    const because = await kube
-      .request<KubeObject>({ method: 'POST', path, body, query: { dryRun: 'All' }, alone: true })
-      .then((probe) => otherThan(resources, probe))
-      .catch((error: Error) => {
-        if (isForbidden(error)) throw error
-        return error.message
-      })
+    const because = await probed(kube, resources)
     proved = because === undefined ? proved + 1 : 0
     if (because === undefined) continue
     waits(because)
@@ -155,6 +146,25 @@ export async function proveWebhook(
       )
     await sleep(ASK_AGAIN_MS)
   }
+}
+
+/** Returns why the API server does not convert with these functions at this moment, if one has conversions. */
+export async function webhookFails(kube: KubeClient, functions: readonly Reconciler[]): Promise<string | undefined> {
+  const resources = convertedResources(functions)
+  return resources.length === 0 ? undefined : probed(kube, resources)
+}
+
+function probed(kube: KubeClient, resources: readonly Resource[]): Promise<string | undefined> {
+  const { group, resource, kind } = WebhookProbe
+  const path = resourcePath({ group, version: 'v1beta1', resource })
+  const body = { apiVersion: `${group}/v1beta1`, kind, metadata: { name: 'probe' }, spec: {} }
+  return kube
+    .request<KubeObject>({ method: 'POST', path, body, query: { dryRun: 'All' }, alone: true })
+    .then((probe) => otherThan(resources, probe))
+    .catch((error: Error) => {
+      if (isForbidden(error)) throw error
+      return error.message
+    })
 }
 
 function otherThan(resources: readonly Resource[], probe: KubeObject): string | undefined {

@@ -12,6 +12,7 @@ import type {
 import type { ImageCommandOptions } from '../commands/image.ts'
 import type { InstallOptions } from '../commands/install.ts'
 import type { UninstallCommandOptions } from '../commands/uninstall.ts'
+import type { VersionsOptions } from '../commands/versions.ts'
 import {
   builtinOption,
   type CommandContext,
@@ -30,6 +31,7 @@ import {
 export function installCommands(program: Command, context: CommandContext): void {
   program.commandsGroup('Install:')
   installCommand(program, context)
+  versionsCommand(program, context)
   uninstallCommand(program, context)
   generateCommands(program, context)
   imageCommand(program, context)
@@ -70,6 +72,22 @@ function installCommand(program: Command, context: CommandContext): void {
     .action(async (options: InstallOptions) => {
       const { installFunctions } = await import('../commands/install.ts')
       await installFunctions(options, context)
+    })
+}
+
+function versionsCommand(program: Command, context: CommandContext): void {
+  program
+    .command('versions')
+    .argument('[resource]', 'Resource of the functions, e.g. websites or websites.example.com', objectName)
+    .description('Show the versions of resources in the cluster, and the next step to those that functions declare')
+    .addOption(functionOption())
+    .addOption(builtinOption())
+    .option('--next', 'Take the next step', false)
+    .option('--back', 'Store in the version of before again, until the migration has ended', false)
+    .addOption(outputOption('table', 'json'))
+    .action(async (resource: string | undefined, options: VersionsOptions) => {
+      const { versions } = await import('../commands/versions.ts')
+      await versions(resource, options, context)
     })
 }
 

@@ -46,6 +46,7 @@ const INNER = [
     status: true,
     validations: true,
     deprecated: true,
+    retired: true,
     convert: true,
   }),
   ...keysOf<sdk.RuleOptions>({ when: true, message: true }),

@@ -304,7 +304,26 @@ it('is waited for while it has another version of the resources than the install
 })
 
 it('is not needed any more after an uninstallation', async () => {
-  const { stdout } = await fairlead('uninstall', '-f', file, '-o', 'json')
+  const owner = {
+    apiVersion: 'pages.test/v1beta1',
+    kind: 'Page',
+    name: 'a',
+    uid: (await kube.get(pathOf('v1', 'a'))).metadata.uid,
+  }
+  const owned = { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'owned', ownerReferences: [owner] } }
+  await kubectl(['apply', '-n', 'default', '-f', '-'], owned)
+  await kube.patch(`${CRD}/status`, { status: { storedVersions: ['v1beta1', 'v1'] } }, 'merge')
+  expect(await fairlead('uninstall', '-f', file)).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('leave the webhook where it is: pages.pages.test need it'),
+  })
+  await kube.patch(`${CRD}/status`, { status: { storedVersions: ['v1'] } }, 'merge')
+  const { stdout, code } = await fairlead('uninstall', '-f', file, '-o', 'json')
+  expect(code).toBe(0)
+  // The garbage collector knows no other version by now.
+  expect((await kube.get('/api/v1/namespaces/default/configmaps/owned')).metadata.ownerReferences).toMatchObject([
+    { apiVersion: 'pages.test/v1', name: 'a' },
+  ])
   expect(JSON.parse(stdout)).toMatchObject({
     removals: expect.arrayContaining([
       expect.objectContaining({ name: 'pages.pages.test', result: 'detached' }),

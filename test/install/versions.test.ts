@@ -1,0 +1,258 @@
+/** A new version without downtime: each step on a real API server, with a client of the old version that never stops. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import type { KubeObject } from '#contracts'
+import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
+import { isResource, type Resource } from '#sdk'
+import { migrate } from '../../cli/install/migration.ts'
+import { webhookCertificates } from '../../cli/install/webhook-certificates.ts'
+import { loadFunctions } from '../../cli/process/functions.ts'
+import { freePorts } from '../../packages/lab/ports.ts'
+import { borrowCluster } from '../support/borrowed.ts'
+import { command } from '../support/command.ts'
+import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
+import { until } from '../support/wait.ts'
+
+const SDK = new URL('../../sdk/index.ts', import.meta.url).href
+const OLD = 'z.object({ url: z.string(), note: z.string().optional() })'
+const NOW = 'z.object({ http: z.object({ url: z.string() }), note: z.string().optional() })'
+/** Which versions each release declares; `bad` does not convert. */
+const release = (
+  version: string,
+  spec: string,
+  served = '',
+) => `import { mapped, reconciler, resource, z } from '${SDK}'
+const up = (url: string) => { if (url === 'bad') throw new Error('bad is no address'); return url }
+export const Page = resource({
+  group: 'pages.test', version: '${version}', kind: 'Page', plural: 'pages', spec: ${spec}, status: z.object({}),
+  served: [${served}],
+})
+export const page = reconciler({ name: 'page', for: Page, reconcile: () => ({}) })
+`
+const old = (more: string) =>
+  `{ version: 'v1beta1', spec: ${OLD}, convert: [mapped('.spec.url', '.spec.http.url', up, up)], ${more} }`
+const RELEASES = {
+  first: release('v1beta1', OLD),
+  second: release('v1', NOW, old('')),
+  deprecated: release('v1', NOW, old(`deprecated: 'use v1'`)),
+  retired: release('v1', NOW, old(`retired: true`)),
+  last: release('v1', NOW),
+}
+const NAMESPACE = 'fairlead-system'
+const CRD = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions/pages.pages.test'
+const OBJECTS = 60
+
+let cluster: Awaited<ReturnType<typeof borrowCluster>>
+let kube: KubeClient
+let dir: string
+let port: number
+let webhook: FairleadProcess | undefined
+const file = (name: keyof typeof RELEASES) => join(dir, `${name}.ts`)
+const env = () => ({ KUBECONFIG: cluster.kubeconfig, LOG_LEVEL: 'silent' })
+const fairlead = (...args: string[]) => command(args, env())
+const versions = (name: keyof typeof RELEASES, ...args: string[]) => fairlead('versions', '-f', file(name), ...args)
+const pathOf = (version: string, name?: string) =>
+  resourcePath({ group: 'pages.test', version, resource: 'pages' }, 'default', name)
+const pageOf = (name: string, url: string) => ({
+  apiVersion: 'pages.test/v1beta1',
+  kind: 'Page',
+  metadata: { name },
+  spec: { url },
+})
+
+/** `VERSION served|unserved`, a star for the stored one; then status.storedVersions. */
+async function definition(): Promise<string> {
+  const { spec, status } = await kube.get<{
+    spec: { versions: { name: string; served: boolean; storage: boolean }[] }
+    status: { storedVersions: string[] }
+  }>(CRD)
+  const names = spec.versions.map(
+    ({ name, served, storage }) => `${name}${storage ? '*' : ''}${served ? '' : ' unserved'}`,
+  )
+  return `${names.toSorted().join(', ')}; ${status.storedVersions.join(', ')}`
+}
+
+async function pages(version: string): Promise<KubeObject[]> {
+  const all: KubeObject[] = []
+  for await (const { items } of kube.list(pathOf(version))) all.push(...items)
+  return all
+}
+
+async function restartWebhook(name: keyof typeof RELEASES): Promise<void> {
+  webhook?.kill('SIGKILL')
+  await webhook?.exited
+  webhook = startFairlead(['admit', '-f', file(name), '--tls', dir, '--address', `127.0.0.1:${port}`], {})
+  await webhook.logged(({ msg }) => msg === 'serving')
+}
+
+async function resourceOf(name: keyof typeof RELEASES): Promise<Resource> {
+  const [one] = await loadFunctions({ function: [file(name)], builtin: [] })
+  if (one === undefined || !isResource(one.for)) throw new Error('no resource')
+  return one.for
+}
+
+beforeAll(async () => {
+  cluster = await borrowCluster()
+  kube = createKubeClient({ ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })), userAgent: 'test' })
+  dir = await mkdtemp(join(tmpdir(), 'fl-versions-'))
+  for (const [name, text] of Object.entries(RELEASES)) await writeFile(join(dir, `${name}.ts`), text)
+  ;[port = 0] = await freePorts(1)
+  await fairlead('install', '-f', file('first'))
+  const { authority, leaf } = webhookCertificates(new Map(), new Date())
+  for (const one of [authority, leaf]) if (one) await kube.create(`/api/v1/namespaces/${NAMESPACE}/secrets`, one)
+  for (const key of ['tls.crt', 'tls.key'] as const)
+    await writeFile(join(dir, key), Buffer.from(leaf?.data[key] ?? '', 'base64'))
+  // The API server of this machine has no route to pods.
+  await kube.create(`/api/v1/namespaces/${NAMESPACE}/services`, {
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: { name: 'fairlead-webhooks' },
+    spec: { type: 'ExternalName', externalName: 'localhost', ports: [{ port }] },
+  })
+  for (let index = 0; index < OBJECTS; index++) await kube.create(pathOf('v1beta1'), pageOf(`p${index}`, `u${index}`))
+  await kube.apply(pathOf('v1beta1', 'applied'), pageOf('applied', 'u'), { fieldManager: 'gitops' })
+  const { metadata } = await kube.get<KubeObject>(pathOf('v1beta1', 'p0'))
+  await kube.create('/api/v1/namespaces/default/configmaps', {
+    apiVersion: 'v1',
+    kind: 'ConfigMap',
+    metadata: {
+      name: 'owned',
+      ownerReferences: [{ apiVersion: 'pages.test/v1beta1', kind: 'Page', name: 'p0', uid: metadata.uid ?? '' }],
+    },
+  })
+  await restartWebhook('second')
+}, 120_000)
+afterAll(async () => {
+  await webhook?.[Symbol.asyncDispose]()
+  await kube?.close()
+  await cluster?.[Symbol.asyncDispose]()
+  await rm(dir, { recursive: true, force: true })
+})
+
+it('shows what is next, and changes nothing; an installation does not store another version at once', async () => {
+  const before = await definition()
+  const shown = await versions('second')
+  expect(shown).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining('--next: serve: serve v1, v1beta1 as declared'),
+  })
+  expect(shown.stdout).toMatch(/pages\.pages\.test +v1beta1 +yes +now +no +served +61/)
+  expect(await fairlead('install', '-f', file('second'))).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('fairlead versions --next goes there step by step'),
+  })
+  expect(await definition()).toBe(before)
+})
+
+it('serves no version in which an object cannot be read, then both, while it stores the old one', async () => {
+  await kube.create(pathOf('v1beta1'), pageOf('odd', 'bad'))
+  expect(await versions('second', '--next')).toMatchObject({
+    code: 2,
+    stderr: expect.stringMatching(
+      /1 objects of pages\.pages\.test cannot be read as v1, and nothing is changed.*default\/odd: .*bad is no address/,
+    ),
+  })
+  expect(await definition()).toBe('v1beta1*; v1beta1')
+  await kube.delete(pathOf('v1beta1', 'odd'))
+  expect(await versions('second', '--next')).toMatchObject({ code: 0 })
+  expect(await definition()).toBe('v1, v1beta1*; v1beta1')
+  expect((await kube.get(pathOf('v1', 'p1'))).spec).toEqual({ http: { url: 'u1' } })
+})
+
+it('stores the new version, and the old one again', async () => {
+  expect(await versions('second', '--next')).toMatchObject({ code: 0 })
+  expect(await definition()).toBe('v1*, v1beta1; v1beta1, v1')
+  expect(await versions('second', '--back')).toMatchObject({ code: 0 })
+  expect(await definition()).toBe('v1, v1beta1*; v1beta1, v1')
+  await versions('second', '--next')
+  expect(await definition()).toBe('v1*, v1beta1; v1beta1, v1')
+})
+
+it('says what to do for a release that does not know a version in which objects may be stored', async () => {
+  expect(await versions('last', '--next')).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining(
+      'objects may be stored as v1beta1, which these functions do not declare: add it to "served", with its "convert"',
+    ),
+  })
+})
+
+it('migrates each object, also after it was killed, while an old client edits and creates', async () => {
+  const edits = new Map<string, string>()
+  const over = new AbortController()
+  const editing = (async () => {
+    for (let index = 0; !over.signal.aborted; index++) {
+      const name = index % 5 === 0 ? `new${index}` : `p${OBJECTS / 2 + ((index * 7) % (OBJECTS / 2))}`
+      if (name.startsWith('new')) await kube.create(pathOf('v1beta1'), pageOf(name, `edit${index}`))
+      else await kube.patch(pathOf('v1beta1', name), { spec: { url: `edit${index}` } }, 'merge')
+      edits.set(name, `edit${index}`)
+    }
+  })()
+  const versionOf = async (name: string) => (await kube.get(pathOf('v1', name))).metadata.resourceVersion
+  const [first, last] = [await versionOf('applied'), await versionOf('p9')]
+  const killed = startFairlead(['versions', '-f', file('second'), '--next'], env())
+  await until(async () => (await versionOf('applied')) !== first)
+  killed.kill('SIGKILL')
+  await killed.exited
+  expect(await versionOf('p9')).toBe(last)
+  expect(await definition()).toBe('v1*, v1beta1; v1beta1, v1')
+  const resource = await resourceOf('second')
+  await migrate(kube, resource, { storage: 'v1', going: [], says: () => undefined, settleMs: 0 })
+  over.abort()
+  await editing
+  expect(await definition()).toBe('v1*, v1beta1; v1')
+  // What is stored as v1 needs no webhook to be read as v1.
+  webhook?.kill('SIGKILL')
+  await webhook?.exited
+  const all = await pages('v1')
+  expect(all.length).toBeGreaterThan(OBJECTS)
+  const urlOf = (name: string) => edits.get(name) ?? `u${name.slice(1).replace('pplied', '')}`
+  expect(all.map(({ metadata, spec }) => [metadata.name, spec])).toEqual(
+    all.map(({ metadata: { name } }) => [name, { http: { url: urlOf(name) } }]),
+  )
+}, 120_000)
+
+it('deprecates, takes the old version from clients, and gives it back', async () => {
+  await restartWebhook('deprecated')
+  await versions('deprecated', '--next')
+  expect((await versions('deprecated')).stdout).toMatch(/v1beta1 +yes +no +yes +served/)
+  await restartWebhook('retired')
+  await versions('retired', '--next')
+  expect(await definition()).toBe('v1*, v1beta1 unserved; v1')
+  await expect(kube.get(pathOf('v1beta1', 'p1'))).rejects.toThrow('not found')
+  await restartWebhook('deprecated')
+  await versions('deprecated', '--next')
+  expect(await definition()).toBe('v1*, v1beta1; v1')
+  await restartWebhook('retired')
+  await versions('retired', '--next')
+  expect(await definition()).toBe('v1*, v1beta1 unserved; v1')
+})
+
+it('removes a version that nothing names any more, and managers keep their fields', async () => {
+  expect((await versions('retired')).stdout).toMatch(/--next: clean: take v1beta1 out of managedFields/)
+  expect(await versions('retired', '--next')).toMatchObject({ code: 0 })
+  for (const one of await pages('v1')) expect(JSON.stringify(one.metadata)).not.toContain('v1beta1')
+  const { metadata } = await kube.get<KubeObject>('/api/v1/namespaces/default/configmaps/owned')
+  expect(metadata.ownerReferences).toMatchObject([{ apiVersion: 'pages.test/v1', name: 'p0' }])
+  const body = {
+    apiVersion: 'pages.test/v1',
+    kind: 'Page',
+    metadata: { name: 'applied' },
+    spec: { http: { url: 'other' } },
+  }
+  await expect(kube.apply(pathOf('v1', 'applied'), body, { fieldManager: 'another' })).rejects.toThrow(
+    'conflict with "gitops"',
+  )
+  expect((await versions('retired')).stdout).toContain('there is no next step')
+  webhook?.kill('SIGKILL')
+  expect(await versions('last', '--next')).toMatchObject({ code: 0 })
+  expect(await definition()).toBe('v1*; v1')
+  expect(await fairlead('install', '-f', file('last'))).toMatchObject({ code: 0 })
+  await kube.apply(
+    pathOf('v1', 'applied'),
+    { ...body, spec: { http: { url: 'u' }, note: 'n' } },
+    { fieldManager: 'gitops' },
+  )
+})
