@@ -1,10 +1,10 @@
 import { setTimeout } from 'node:timers'
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import type { StoredEvent } from '#events'
-import { Wake } from '#primitives'
+import { NameIndex, Wake } from '#primitives'
 import { isKindNamed, isNamedInBody, type RelatedResource } from '#spec'
 import { hasKey, type Reconciler } from './reconcilers.ts'
-import { type InitialRead, type InitialReadDeps, InitialReads, NameIndex } from './relation.ts'
+import { type InitialRead, type InitialReadDeps, InitialReads } from './relation.ts'
 import type { Routes } from './routing.ts'
 
 /** A field that changes back and forth must not cause a list each time. */

@@ -8,6 +8,7 @@ import {
   isOfMetadata,
   isRefused,
   keepsFinalizer,
+  namesInBody,
   type ObjectSelector,
   type ReconcilerSpec,
   type Refused,
@@ -75,6 +76,7 @@ export function asksOf(
     ...related.filter(isWatched).map((one) => ({
       ...selectorsOf(one),
       metadataOnly: one.metadataOnly,
+      namesInBody: namesInBody(one),
       namespaces: crossesNamespaces(one) ? undefined : namespaces,
       ref: one,
     })),
@@ -90,7 +92,7 @@ const selectorsOf = ({ selector, fieldSelector }: Pick<ResourceAsk, 'selector' |
 export interface ResourceAsk extends SelectedResource {
   ref: ResourceRef & { kind: string }
   metadataOnly?: boolean
-  /** The names of related objects are in fields outside of the metadata. */
+  /** The names of related objects, or of primaries, are in fields outside of the metadata. */
   namesInBody?: boolean
 }
 

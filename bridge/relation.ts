@@ -1,13 +1,14 @@
 import { type KubeObject, type ResourceRef, type RunLog, resourceName } from '#contracts'
 import { compareVersions, type EventStore, keyOf, parseKey, type StoredEvent } from '#events'
-import { Rounds, retry } from '#primitives'
+import { NameIndex, Rounds, retry } from '#primitives'
 import {
   isByField,
+  isByObjects,
   isNamedInBody,
   namesOf,
   namespacesOf,
   type ObjectSelector,
-  ownersOfKind,
+  primariesIn,
   type RelatedResource,
   selectionOf,
 } from '#spec'
@@ -26,8 +27,8 @@ export class Relation {
   readonly primaries: NamingPrimaries | undefined
   /** Undefined: changes of objects that the selector does not match concern no primary. */
   readonly members: Members | undefined
-  /** Undefined: owner references do not matter. */
-  readonly owners: Owners | undefined
+  /** Undefined: the related objects do not name their primaries. */
+  readonly named: NamedPrimaries | undefined
   /** Rounds for all primaries that name a namespace. */
   readonly fanOuts = new FanOuts()
   readonly #selects: ObjectSelector
@@ -41,7 +42,7 @@ export class Relation {
     this.to = to
     this.#selects = selectionOf(related)
     this.primaries = isByField(related) ? new NamingPrimaries(reconciler, related, reads) : undefined
-    this.owners = related.byOwner ? new Owners(reconciler, related, reads) : undefined
+    this.named = isByObjects(related) ? new NamedPrimaries(reconciler, related, reads) : undefined
     this.members = isWider && !isByObject(related) ? new Members(this, index, reads) : undefined
   }
 
@@ -50,28 +51,30 @@ export class Relation {
    * matches or not.
    */
   async concerns({ namespace, name, object }: Change): Promise<boolean> {
-    await Promise.all([this.primaries?.ready, this.members?.ready, this.owners?.ready])
+    await Promise.all([this.primaries?.ready, this.members?.ready, this.named?.ready])
     if (isByObject(this.to.related) || object === undefined || this.#selects(object)) return true
     return this.members?.has(keyOf(namespace, name)) ?? false
   }
 }
 
 /** Whether the change of an object finds its primaries by a name, whether its labels match the relation or not. */
-export const isByObject = ({ byName, byOwner }: RelatedResource): boolean => byName !== undefined || byOwner === true
+export const isByObject = (related: RelatedResource): boolean => related.byName !== undefined || isByObjects(related)
 
-/** The owners of related objects, as they were when the keys of these objects were last enqueued. */
-export class Owners {
+/** The primaries that related objects name, as they were when the keys of these objects were last enqueued. */
+export class NamedPrimaries {
   readonly #reconciler: Reconciler
+  readonly #related: RelatedResource
   readonly #names = new Map<string, readonly string[]>()
-  /** Objects whose owners before EVENTS had them are not known: their keys may not have been enqueued. */
+  /** Objects of which it is not known whom they have named: their keys may not have been enqueued, or their fields are not here. */
   readonly #unsure = new Set<string>()
   readonly #initialRead: InitialRead
 
   constructor(reconciler: Reconciler, related: RelatedResource, reads: InitialReads) {
     this.#reconciler = reconciler
-    this.#initialRead = reads.of(related, 'members', (key, { verb, object }, isCovered) => {
+    this.#related = related
+    this.#initialRead = reads.of(related, 'members', (key, { verb, object, referenceOnly }, isCovered) => {
       this.#set(key, verb === 'deleted' ? undefined : object)
-      if (!isCovered) this.#unsure.add(key)
+      if (!isCovered || (referenceOnly && related.naming !== undefined)) this.#unsure.add(key)
     })
   }
 
@@ -79,15 +82,15 @@ export class Owners {
     return this.#initialRead.ready
   }
 
-  /** Returns the names of the primaries that own the object, or did before the change. Undefined: they are not known. */
+  /** Returns the names of the primaries that the object names, or did before the change. Undefined: they are not known. */
   namesOf({ namespace, name, object }: Change): string[] | undefined {
     const key = keyOf(namespace, name)
     const before = this.#names.get(key)
     if (this.#unsure.has(key) || (object === undefined && before === undefined)) return undefined
-    return [...new Set([...(before ?? []), ...(object ? this.#ownersOf(object) : [])])].filter(isPossibleName)
+    return [...new Set([...(before ?? []), ...(object ? this.#namesIn(object) : [])])].filter(isPossibleName)
   }
 
-  /** Must be called after the keys of the owners were enqueued. Until then the former owners still count. */
+  /** Must be called after the keys of the primaries were enqueued. Until then those that it has named still count. */
   observe(key: string, object: KubeObject | undefined): void {
     this.#initialRead.noteObserved(key)
     this.#unsure.delete(key)
@@ -95,13 +98,13 @@ export class Owners {
   }
 
   #set(key: string, object: KubeObject | undefined): void {
-    const names = object === undefined ? [] : this.#ownersOf(object)
+    const names = object === undefined ? [] : this.#namesIn(object)
     if (names.length === 0) this.#names.delete(key)
     else this.#names.set(key, names)
   }
 
-  #ownersOf(object: KubeObject): string[] {
-    return ownersOfKind(object, this.#reconciler.spec.for)
+  #namesIn(object: KubeObject): string[] {
+    return primariesIn(this.#related, object, this.#reconciler.spec.for)
   }
 }
 
@@ -251,55 +254,6 @@ export class NamingPrimaries {
       object === undefined || namespacePath === undefined ? [] : namespacesOf(this.#related, object, namespacePath)
     const changes = [this.#unread.delete(key), this.#names.set(key, names), this.#namespaces.set(key, namespaces)]
     return changes.includes(true)
-  }
-}
-
-/**
- * The names that each key refers to, in both directions. If a key refers to other names, the earlier ones are found
- * too.
- */
-export class NameIndex {
-  readonly #names = new Map<string, readonly string[]>()
-  readonly #keys = new Map<string, string | Set<string>>()
-
-  /** Sets the names that a key refers to. Returns whether they have changed. */
-  set(key: string, names: readonly string[]): boolean {
-    const before = this.#names.get(key) ?? []
-    const kept = new Set(names)
-    for (const name of before) if (!kept.has(name)) this.#remove(name, key)
-    for (const name of names) this.#add(name, key)
-    if (names.length === 0) this.#names.delete(key)
-    else this.#names.set(key, names)
-    return before.length !== names.length || before.some((name, index) => name !== names[index])
-  }
-
-  keysOf(name: string): string[] {
-    const keys = this.#keys.get(name)
-    if (keys === undefined) return []
-    return typeof keys === 'string' ? [keys] : [...keys]
-  }
-
-  /** Whether a key refers to the name. */
-  isNamed(name: string): boolean {
-    return this.#keys.has(name)
-  }
-
-  has(name: string, key: string): boolean {
-    const keys = this.#keys.get(name)
-    return keys === key || (typeof keys === 'object' && keys.has(key))
-  }
-
-  #add(name: string, key: string): void {
-    const keys = this.#keys.get(name)
-    if (keys === undefined || keys === key) this.#keys.set(name, key)
-    else if (typeof keys === 'string') this.#keys.set(name, new Set([keys, key]))
-    else keys.add(key)
-  }
-
-  #remove(name: string, key: string): void {
-    const keys = this.#keys.get(name)
-    if (typeof keys === 'object') keys.delete(key)
-    if (keys === key || (typeof keys === 'object' && keys.size === 0)) this.#keys.delete(name)
   }
 }
 

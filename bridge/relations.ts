@@ -39,7 +39,7 @@ interface RelationsDeps extends InitialReadDeps {
 }
 
 const PROMPT_AT_MOST = 64
-/** The number of owners of an object that are looked up one by one. */
+/** The number of primaries that an object names and that are looked up one by one. */
 const LOOKED_UP_AT_MOST = 64
 /** The number of keys in progress when every key of a Reconciler is enqueued. */
 const KEYS_AT_ONCE = 64
@@ -101,9 +101,9 @@ export class Relations {
   }
 
   observeRelated(ref: ResourceRef, key: string, object: KubeObject | undefined): void {
-    for (const { members, owners } of this.#index.remembering(ref, key, object)) {
+    for (const { members, named } of this.#index.remembering(ref, key, object)) {
       members?.observe(key, object)
-      owners?.observe(key, object)
+      named?.observe(key, object)
     }
   }
 
@@ -156,26 +156,26 @@ export class Relations {
   #enqueueFor(relation: Relation, change: Change, as: As): Promise<void> {
     const { related, reconciler } = relation.to
     const { namespace, name } = change
-    const owners = relation.owners?.namesOf(change)
-    if (owners !== undefined) return this.#owners(reconciler, namespace, owners, as)
-    const named = () => this.#all(reconciler.name, relation.primaries?.keysOf({ namespace, name }) ?? [], as)
-    if (related.byName !== undefined) return named()
-    if (related.namespacePath !== undefined) return relation.fanOuts.run([namespace ?? '', as.lane].join(' '), named)
+    const names = relation.named?.namesOf(change)
+    if (names !== undefined) return this.#named(reconciler, namespace, names, as)
+    const naming = () => this.#all(reconciler.name, relation.primaries?.keysOf({ namespace, name }) ?? [], as)
+    if (related.byName !== undefined) return naming()
+    if (related.namespacePath !== undefined) return relation.fanOuts.run([namespace ?? '', as.lane].join(' '), naming)
     return this.#everyKey(reconciler, related.within === 'Cluster' ? undefined : namespace, as)
   }
 
   /** Enqueues the primaries with these names, in the namespace unless they are cluster-scoped. */
-  async #owners(reconciler: Reconciler, namespace: string | undefined, owners: string[], as: As): Promise<void> {
+  async #named(reconciler: Reconciler, namespace: string | undefined, names: string[], as: As): Promise<void> {
     const { name, spec } = reconciler
-    if (owners.length === 0) return
+    if (names.length === 0) return
     const place = (await this.#deps.isClusterScoped(spec.for)) ? undefined : namespace
     if (!isInNamespaces(spec.for.namespaces, place)) return
-    await this.#all(name, this.#present(reconciler, place, owners), as)
+    await this.#all(name, this.#present(reconciler, place, names), as)
   }
 
   /**
-   * Returns the keys of the primaries with these names that EVENTS has. The API server does not check owner references,
-   * and one object may have thousands. A primary that EVENTS receives later is enqueued then.
+   * Returns the keys of the primaries with these names that EVENTS has. The API server does not check owner references
+   * or names in fields, and one object may have thousands. A primary that EVENTS receives later is enqueued then.
    */
   async *#present(reconciler: Reconciler, namespace: string | undefined, names: string[]): AsyncGenerator<string> {
     const { events } = this.#deps
@@ -220,7 +220,7 @@ interface RelatedKind {
   /** Relations that a change may concern with any labels of the object. */
   byObject: Relation[]
   withMembers: Relation[]
-  withOwners: Relation[]
+  withNamed: Relation[]
 }
 
 const emptyKind = (): RelatedKind => ({
@@ -228,7 +228,7 @@ const emptyKind = (): RelatedKind => ({
   bySelector: new SelectorIndex(),
   byObject: [],
   withMembers: [],
-  withOwners: [],
+  withNamed: [],
 })
 
 /** Finds relations by the contents of a change, so that a change of one object does not check all relations. */
@@ -242,14 +242,14 @@ class RelationIndex {
   constructor(relations: readonly Relation[], members: ReadonlyMap<string, MemberIndex>) {
     this.#members = members
     for (const relation of relations) {
-      const { primaries, members, owners, to } = relation
+      const { primaries, members, named, to } = relation
       const { related, reconciler } = to
       const kind = this.#open(related)
       kind.all.push(relation)
       if (isByObject(related)) kind.byObject.push(relation)
       else kind.bySelector.add(relation, related.selector)
       if (members) kind.withMembers.push(relation)
-      if (owners) kind.withOwners.push(relation)
+      if (named) kind.withNamed.push(relation)
       if (primaries === undefined) continue
       append(this.#byPrimary, resourceName(reconciler.spec.for), primaries)
       append(this.#byCoverage, `${resourceName(reconciler.spec.for)} ${reconciler.coverageId}`, primaries)
@@ -270,9 +270,9 @@ class RelationIndex {
 
   /** Returns the relations that had this object or may match it. */
   remembering(ref: ResourceRef, key: string, object: KubeObject | undefined): readonly Relation[] {
-    const { bySelector, withMembers, withOwners } = this.#kind(ref)
+    const { bySelector, withMembers, withNamed } = this.#kind(ref)
     const matching = object === undefined ? [] : bySelector.candidates(object)
-    return unique([...matching, ...withOwners, ...this.#having(ref, key, withMembers)])
+    return unique([...matching, ...withNamed, ...this.#having(ref, key, withMembers)])
   }
 
   /** Returns the relations that the change may concern. Some of them may not be concerned. */

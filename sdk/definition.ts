@@ -95,6 +95,14 @@ export interface RelatedKind extends Kind<unknown> {
    */
   readonly byOwner?: RelatedResource['byOwner']
   /**
+   * The path, in objects of this kind, of the field with the name or the names of your object: `spec.nodeName`,
+   * `spec.parentRefs[*].name`. Only objects that name it are given, and a change runs all that the changed one names and
+   * named before. Not with `byName`, `byOwner`, `namespacePath`, `metadataOnly` or `within: 'Cluster'`.
+   *
+   * @default any object
+   */
+  readonly naming?: RelatedResource['naming']
+  /**
    * A label selector as text.
    *
    * @default all objects

@@ -78,6 +78,7 @@ export const RELATED_OPTIONS = keysOf<Omit<RelatedKind, keyof Kind>>({
   byName: true,
   kindPath: true,
   byOwner: true,
+  naming: true,
   namespacePath: true,
   within: true,
   metadataOnly: true,

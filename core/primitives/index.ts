@@ -1,5 +1,6 @@
 export { BoundedMap } from './bounded-map.ts'
 export { CompactMap } from './compact-map.ts'
 export { Budget, forEachAtMost, type Grant, mapAtMost, TokenBucket } from './limits.ts'
+export { NameIndex } from './name-index.ts'
 export { allEnded, doubling, endedWithin, pause, repeat, retry, unlessAborted } from './retry.ts'
 export { KeyedSerial, Rounds, Serial, Wake } from './turns.ts'

@@ -2,10 +2,8 @@ import { z } from 'zod'
 import type { KubeObject } from '#contracts'
 import { acted } from './acts.ts'
 import { configured } from './config.ts'
-import { accountName, NAMESPACE_NAME, namespace, resourceRef } from './forms.ts'
+import { accountName, namespace, resourceRef } from './forms.ts'
 import { metrics } from './metrics.ts'
-import { relationValues } from './named-kinds.ts'
-import { recordedNames } from './patch-record.ts'
 import { FIELD_PATH, type Labels, type ObjectSelector, parseFieldSelector, parseSelector } from './selector.ts'
 
 /** The API of the Reconciler resource (cluster-scoped). */
@@ -21,6 +19,8 @@ const metadataOnly = z
 const someInvoke = 'give http or pull'
 const byOwnerAlone =
   'an owner is in the namespace of the object, or has none: leave out byName, namespacePath and "Cluster"'
+const namingAlone =
+  'the object is named by a field of objects in its namespace: leave out byName, byOwner, namespacePath, metadataOnly and "Cluster"'
 const eitherPlace = 'leave out "Cluster" beside namespacePath, which names the namespaces'
 const byNameToo = 'give byName beside kindPath: a kind without names would be read whole'
 
@@ -82,8 +82,19 @@ const related = z
       .boolean()
       .optional()
       .describe('Only objects that name the primary in an owner reference, whether it is their controller or not.'),
+    naming: z
+      .string()
+      .max(1000)
+      .regex(FIELD_PATH, 'write a path such as spec.nodeName or spec.parentRefs[*].name')
+      .optional()
+      .describe('Path in the related object of the name, or the names, of primaries: only of those is it related.'),
     metadataOnly,
   })
+  .refine(
+    ({ naming, byName, namespacePath, byOwner, metadataOnly, within }) =>
+      naming === undefined || (!byName && !namespacePath && !byOwner && !metadataOnly && within === 'Namespace'),
+    { path: ['naming'], message: namingAlone },
+  )
   .refine(
     ({ byOwner, byName, namespacePath, within }) => !byOwner || (!byName && !namespacePath && within === 'Namespace'),
     {
@@ -111,6 +122,10 @@ const related = z
         message: byOwnerAlone,
       },
       { rule: '!has(self.kindPath) || has(self.byName)', message: byNameToo },
+      {
+        rule: "!has(self.naming) || !(has(self.byName) || has(self.namespacePath) || (has(self.byOwner) && self.byOwner) || (has(self.metadataOnly) && self.metadataOnly) || (has(self.within) && self.within == 'Cluster'))",
+        message: namingAlone,
+      },
     ],
   })
 
@@ -390,93 +405,3 @@ export const indexedSelection = ({ selector = '', fieldSelector = '' }: Omit<Sel
     return (labels: Labels, object?: KubeObject) => labelsMatch(labels) && (object === undefined || fieldsMatch(object))
   },
 })
-
-/** Where to look for the objects related to one primary. relation() decides which of them count. */
-export interface RelatedLookup {
-  /** Undefined: all namespaces. */
-  namespaces: string[] | undefined
-  /** Whether cluster-scoped objects are related too. */
-  clusterScoped: boolean
-  /** Undefined: any name. */
-  names: string[] | undefined
-}
-
-/** Whether fields of the primary name the related objects or their namespaces. */
-export const isByField = ({ byName, namespacePath }: RelatedResource): boolean =>
-  byName !== undefined || namespacePath !== undefined
-
-export function relatedLookup(related: RelatedResource, primary: KubeObject): RelatedLookup {
-  const { byName, namespacePath } = related
-  return {
-    namespaces:
-      namespacePath === undefined
-        ? namespacesNear(related, primary.metadata.namespace)
-        : namespacesOf(related, primary, namespacePath),
-    clusterScoped: namespacePath === undefined,
-    names: byName === undefined ? undefined : namesOf(related, primary, byName),
-  }
-}
-
-/** Returns the namespaces of the related objects if no field of the primary names them. Undefined: all namespaces. */
-export const namespacesNear = ({ within }: RelatedResource, namespace: string | undefined): string[] | undefined =>
-  within === 'Cluster' || namespace === undefined ? undefined : [namespace]
-
-/** Whether objects outside the primary's namespace may be related to it. */
-export const crossesNamespaces = ({ within, namespacePath }: RelatedResource): boolean =>
-  within === 'Cluster' || namespacePath !== undefined
-
-/** Whether the two versions of the primary name different related objects, or different namespaces of them. */
-export const namesOthers = (related: readonly RelatedResource[], before: KubeObject, after: KubeObject): boolean =>
-  related.filter(isByField).some((one) => lookupText(one, before) !== lookupText(one, after))
-
-const lookupText = (related: RelatedResource, primary: KubeObject): string =>
-  JSON.stringify(relatedLookup(related, primary))
-
-/**
- * Whether the primary names its related objects in what a reference to it does not have: outside of its metadata, or in
- * a record.
- */
-export const isNamedInBody = ({ record, ...related }: RelatedResource): boolean => {
-  const { byName = 'metadata', namespacePath = 'metadata', kindPath = 'metadata' } = related
-  return record !== undefined || [byName, namespacePath, kindPath].some((path) => !/^metadata\b/.test(path))
-}
-
-/**
- * Returns the predicate in two steps: the selector is parsed once per declaration, and the names are looked up once per
- * primary. Throws SelectorError.
- */
-export function relation(related: RelatedResource): (primary: KubeObject) => ObjectSelector {
-  const selects = selectionOf(related)
-  return (primary) => {
-    const { namespaces, clusterScoped, names } = relatedLookup(related, primary)
-    const isNamed = names && new Set(names)
-    const isInside = namespaces && new Set<string | undefined>(clusterScoped ? [...namespaces, undefined] : namespaces)
-    return (object) =>
-      (isInside?.has(object.metadata.namespace) ?? true) &&
-      (isNamed?.has(object.metadata.name) ?? true) &&
-      (!related.byOwner || isReferredTo(object, primary)) &&
-      selects(object)
-  }
-}
-
-/** Whether an owner reference of the object names this owner, be it as its controller or not. */
-const isReferredTo = (child: KubeObject, { metadata: { uid } }: KubeObject): boolean =>
-  uid !== undefined && (child.metadata.ownerReferences ?? []).some((reference) => reference.uid === uid)
-
-/** Returns the names of the related objects that the primary gives. `path`: `byName` of the relation. */
-export const namesOf = (related: RelatedResource, primary: KubeObject, path: string): string[] =>
-  related.record === undefined
-    ? namesIn(relationValues(related, primary, path))
-    : recordedNames(primary, related.record, related)
-
-/**
- * Returns the namespaces that the primary gives. `path`: `namespacePath` of the relation. Skips a text that is not a valid
- * name of a namespace.
- */
-export const namespacesOf = (related: RelatedResource, primary: KubeObject, path: string): string[] =>
-  namesIn(relationValues(related, primary, path)).filter((name) => NAMESPACE_NAME.test(name))
-
-/** A field has one name, or a list of them. */
-const namesIn = (values: readonly unknown[]): string[] => [
-  ...new Set(values.filter((value) => typeof value === 'string' && value !== '') as string[]),
-]

@@ -17,7 +17,6 @@ import { isGivingBack, KindNotListedError, type OwnedObject, sameJson, TooMuchSt
 import {
   coverageId,
   crossesNamespaces,
-  indexedSelection,
   isByField,
   isKindNamed,
   isOwnedBy,
@@ -32,6 +31,7 @@ import {
   type RelatedResource,
   readReconciler,
   relatedLookup,
+  relatedSelection,
   relation,
   shardOf,
 } from '#spec'
@@ -104,7 +104,7 @@ async function observeAll(
   const first = await view.observe(events, {
     primary: key,
     owned: spec.owns,
-    related: queriesNear(near, namespace),
+    related: queriesNear(near, key),
     news: reconcilerVersion?.news,
     ...terms,
   })
@@ -241,9 +241,11 @@ const mayBeRetained = ({ referenceOnly, object }: StoredObject): boolean =>
 const MOST_LOOKUPS = 64
 
 /** Returns the queries of relations that do not depend on fields of the primary. */
-const queriesNear = (related: readonly RelatedResource[], namespace: string | undefined): RelatedQuery[] =>
+const queriesNear = (related: readonly RelatedResource[], { namespace, name }: Primary): RelatedQuery[] =>
   related.flatMap((one) =>
-    queriesOf(one, { namespaces: namespacesNear(one, namespace), clusterScoped: true, names: undefined }),
+    queriesOf(one, { namespaces: namespacesNear(one, namespace), clusterScoped: true, names: undefined }).map(
+      (query) => (one.naming === undefined ? query : { ...query, naming: name }),
+    ),
   )
 
 /** Returns the queries of relations that fields of the primary name. */
@@ -288,12 +290,12 @@ function queriesOf(related: RelatedResource, lookup: RelatedLookup): RelatedQuer
     namespaces && clusterScoped ? [...near, { ref, clusterScoped }] : near
   if (names !== undefined) return places.flatMap((place) => names.map((name) => ({ ...place, name })))
   if (byName !== undefined) return places
-  const selection = indexedSelection(related)
+  const selection = relatedSelection(related)
   return places.map((place) => ({ ...place, selection }))
 }
 
 /**
- * Returns each object once, even if several declarations select it. Field selectors need the object, not a reference.
+ * Returns each object once, even if several declarations select it. Fields need the object, not a reference.
  */
 async function relatedTo(
   primary: KubeObject,
@@ -302,7 +304,7 @@ async function relatedTo(
   resolve: Resolve,
 ): Promise<StoredObject[]> {
   const isNear = anyRelation(
-    related.map((one) => ({ ...one, fieldSelector: undefined })),
+    related.map((one) => ({ ...one, fieldSelector: undefined, naming: undefined })),
     primary,
   )
   const isRelated = anyRelation(related, primary)

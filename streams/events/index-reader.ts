@@ -1,6 +1,6 @@
 import type { KubeObject } from '#contracts'
 import type { PageFrom, StoredMessage } from '#nats'
-import { BoundedMap, Rounds } from '#primitives'
+import { BoundedMap, NameIndex, Rounds } from '#primitives'
 import type { DeadLettering } from './dead-letters.ts'
 import { copyFrom, expiryOf, storedEventFrom } from './event.ts'
 import { LARGEST_MESSAGE_BYTES, NEXT_PAGE_BYTES, type PagesDeps } from './pages.ts'
@@ -209,7 +209,12 @@ interface Selected {
    * fields do not match.
    */
   keys: Set<string>
+  /** The names in these objects; UNKNOWN if only the labels are known. Undefined: no query asks by name. */
+  names: NameIndex | undefined
 }
+
+/** No field counts as a name if it is empty. */
+const UNKNOWN = ''
 
 /** One or more copies of an object. Almost every object has one. */
 type Entry = IndexedCopy | readonly IndexedCopy[]
@@ -218,6 +223,8 @@ const ENTRY_BYTES = 96
 const COPY_BYTES = 136
 const LABEL_BYTES = 40
 const MEMBER_BYTES = 48
+/** A name of an object, in both directions, and the object's place among those with the name. */
+const NAME_BYTES = 384
 /** The size of an index without objects. */
 const INDEX_BYTES = 4096
 /** V8 copies a part of a string that is shorter than this, instead of referring to the whole string. */
@@ -263,8 +270,12 @@ export class ObjectIndex {
   /** The upper limit of the used heap in bytes. */
   get bytes(): number {
     let members = 0
-    for (const { keys } of this.#selections.values()) members += keys.size
-    return INDEX_BYTES + this.#presentBytes + this.#gone.weight + members * MEMBER_BYTES
+    let named = 0
+    for (const { keys, names } of this.#selections.values()) {
+      members += keys.size
+      named += names?.size ?? 0
+    }
+    return INDEX_BYTES + this.#presentBytes + this.#gone.weight + members * MEMBER_BYTES + named * NAME_BYTES
   }
 
   /**
@@ -281,11 +292,16 @@ export class ObjectIndex {
     this.#set(key, others.length === 0 ? kept : copies)
     const holder = holderOf(copies)
     let isSelected = false
-    for (const { holds, keys } of this.#selections.values()) {
-      if (holder && isPresent(holder) && holds(holder.labels, holder === kept ? object : undefined)) {
+    const known = holder === kept ? object : undefined
+    for (const { selection, holds, keys, names } of this.#selections.values()) {
+      if (holder && isPresent(holder) && holds(holder.labels, known)) {
         keys.add(key)
+        names?.set(key, known === undefined ? [UNKNOWN] : (selection.namesIn?.(known) ?? []))
         isSelected = true
-      } else keys.delete(key)
+      } else {
+        keys.delete(key)
+        names?.set(key, [])
+      }
     }
     return isSelected
   }
@@ -316,10 +332,15 @@ export class ObjectIndex {
     return selected
   }
 
-  /** Returns the places of the selected objects, in the order of the stream. */
-  locate(selection: Selection): Located[] {
+  /**
+   * Returns the places of the selected objects, in the order of the stream. `name`: of those that may have it, by `namesIn` of
+   * the selection.
+   */
+  locate(selection: Selection, name?: string): Located[] {
     const located: Located[] = []
-    for (const key of this.select(selection).keys) {
+    const { keys, names } = this.select(selection)
+    const wanted = names && name !== undefined ? [...names.keysOf(name), ...names.keysOf(UNKNOWN)] : keys
+    for (const key of wanted) {
       const holder = holderOf(this.#copiesOf(key))
       if (holder) located.push({ subject: this.#subjectOf(key, holder.owner), sequence: holder.sequence })
     }
@@ -334,11 +355,14 @@ export class ObjectIndex {
   #selectAll(selection: Selection): Selected {
     const holds = selection.matcher()
     const keys = new Set<string>()
+    const names = selection.namesIn && new NameIndex()
     for (const key of this.#present.keys()) {
       const holder = holderOf(this.#copiesOf(key))
-      if (holder && isPresent(holder) && holds(holder.labels, undefined)) keys.add(key)
+      if (!holder || !isPresent(holder) || !holds(holder.labels, undefined)) continue
+      keys.add(key)
+      names?.set(key, [UNKNOWN])
     }
-    return { selection, holds, keys }
+    return { selection, holds, keys, names }
   }
 
   #copiesOf(key: string): readonly IndexedCopy[] {

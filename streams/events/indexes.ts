@@ -68,11 +68,11 @@ export class SelectedReader {
     return clusterScoped === true && this.#indexes.isNamespaced(ref)
   }
 
-  async #select({ selection, ...filter }: SelectedQuery, terms: ReadTerms): Promise<StoredObject[]> {
+  async #select({ selection, naming, ...filter }: SelectedQuery, terms: ReadTerms): Promise<StoredObject[]> {
     const place = objectFilter(filter)
     for (let isRepeated = false; ; isRepeated = true) {
       const index = await this.#indexes.upToDate(place, selection, terms.signal)
-      const found = await this.#objectsAt(index.locate(selection), terms)
+      const found = await this.#objectsAt(index.locate(selection, naming), terms)
       if (found) return found
       // An object has moved to another owner since, or the index holds an object that EVENTS no longer has.
       if (isRepeated) this.#indexes.drop(place)

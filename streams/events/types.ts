@@ -291,6 +291,8 @@ export interface Selection {
    * fields do not match.
    */
   matcher: () => (labels: Readonly<Record<string, string>>, object?: KubeObject) => boolean
+  /** Returns the names in the object by which queries ask for it. Left out: a query asks for all selected objects. */
+  namesIn?: (object: KubeObject) => readonly string[]
 }
 
 /**
@@ -303,6 +305,8 @@ export type RelatedQuery = ObjectFilter | SelectedQuery
 export interface SelectedQuery extends Omit<ObjectFilter, 'name'> {
   ref: ResourceRef
   selection: Selection
+  /** With `namesIn` of the selection: only objects that have this name there. */
+  naming?: string
 }
 
 export const isSelected = (query: RelatedQuery): query is SelectedQuery =>

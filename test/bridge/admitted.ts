@@ -36,6 +36,7 @@ const LIKELY: Record<string, readonly string[]> = {
   selector: ['a=b', 'a in (b,c)', '!a', 'a>1'],
   fieldSelector: ['metadata.name=a', 'status.phase=Running', 'a'],
   byName: ['spec.name', "metadata.annotations['a/b']", 'spec.volumes[*].name'],
+  naming: ['spec.nodeName', 'spec.parentRefs[*].name'],
   url: ['http://fn.default.svc', 'ftp://fn'],
 }
 
@@ -49,7 +50,7 @@ interface Sampled {
 }
 
 /** Rules refuse these fields beside most values of others, and parsers most values of selectors. */
-const DIFFICULT = ['adopt', 'byOwner', 'within', 'namespacePath', 'selector', 'fieldSelector']
+const DIFFICULT = ['adopt', 'byOwner', 'naming', 'within', 'namespacePath', 'selector', 'fieldSelector']
 const easy = (one: object) => Object.fromEntries(Object.entries(one).filter(([field]) => !DIFFICULT.includes(field)))
 
 /** Each has a name of its own, which says whether it is a Counter. */

@@ -343,6 +343,54 @@ describe('a change of a related object runs', () => {
     await kube.delete(resourcePath(CLASSES, undefined, 'owns'))
   })
 
+  it('each primary that its field names and did name, of that namespace or of none, also after a restart', async () => {
+    const naming = (name: string) => ({ ...configMaps, naming: name })
+    for (const name of ['a', 'b', 'c']) await createWidget(name)
+    await createWidget('b', {}, 'one')
+    await kube.create(resourcePath(CLASSES), {
+      apiVersion: 'storage.k8s.io/v1',
+      kind: 'StorageClass',
+      metadata: { name: 'names' },
+      provisioner: 'example.com/none',
+    })
+    await createMap('default', 'lone')
+    await createMap('default', 'm')
+    const names = (data: object, annotation: string | null = null) =>
+      kube.patch(
+        resourcePath(configMaps, 'default', 'm'),
+        { metadata: { annotations: { of: annotation } }, data },
+        'merge',
+      )
+    await names({ widget: 'a', class: 'names' }, 'c')
+    await createReconciler(kube, 'widget', { for: widgets, related: [naming('data.widget')] })
+    await createReconciler(kube, 'noted', { for: widgets, related: [naming("metadata.annotations['of']")] })
+    await createReconciler(kube, 'class', { for: CLASSES, related: [naming('data.class')] })
+    const prefix = freshPrefix()
+    const runs = async (bridge: Started, act: () => Promise<unknown>) => {
+      await enqueuedBy(bridge, 'widget', act)
+      return ['widget', 'noted', 'class'].map((name) => bridge.keysOf(name))
+    }
+    {
+      await using bridge = await start(prefix)
+      await untilCovered(bridge, ['widget', 'noted'])
+      await untilCovered(bridge, ['class'], [CLASSES])
+      expect(await runs(bridge, () => change('default', 'm'))).toEqual([['default.a'], ['default.c'], ['_.names']])
+      expect(await runs(bridge, () => change('default', 'lone'))).toEqual([[], [], []])
+      await bridge.rested()
+    }
+    await using bridge = await start(prefix)
+    await bridge.synced(resourceName(configMaps))
+    const both = [['default.a', 'default.b'], ['default.c'], ['_.names']]
+    expect(await runs(bridge, () => names({ widget: 'b' }, 'c')), 'a loses it').toEqual(both)
+    expect(await runs(bridge, () => names({ widget: '../b', class: null }))).toEqual([
+      ['default.b'],
+      ['default.c'],
+      ['_.names'],
+    ])
+    expect(await runs(bridge, () => kube.delete(resourcePath(configMaps, 'default', 'm')))).toEqual([[], [], []])
+    await kube.delete(resourcePath(CLASSES, undefined, 'names'))
+  })
+
   it.each([3, 2000])('of %i owners that it names, those that exist', async (count) => {
     const owner = await createWidget('a')
     await createWidget('b')

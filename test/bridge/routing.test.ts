@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { KubeObject, ResourceRef } from '#contracts'
-import { Rounds } from '#primitives'
+import { NameIndex, Rounds } from '#primitives'
 import { finalizerOf, isRefused, parseSelector, RECONCILERS, RETAINED_FOR, readReconciler } from '#spec'
 import {
   askedNamespaces,
@@ -12,7 +12,7 @@ import {
   widest,
 } from '../../bridge/reconcilers.ts'
 import { Registry } from '../../bridge/registry.ts'
-import { FanOuts, NameIndex } from '../../bridge/relation.ts'
+import { FanOuts } from '../../bridge/relation.ts'
 import { type Owner, Routes } from '../../bridge/routing.ts'
 import { silent } from '../support/silent.ts'
 import { configMaps, controlledBy, object, pods, reconciler, reconcilerObject, widgets } from './objects.ts'

@@ -1,7 +1,9 @@
-import { ConfigMap, reconciler, resource, z } from 'fairlead'
+import { ConfigMap, Pod, reconciler, resource, z } from 'fairlead'
 import { type RunningOperators, runOperators } from 'fairlead/testing/cluster'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
+import { resourcePath } from '#kube'
+import { until } from './world.ts'
 
 const Shop = resource({
   group: 'example.com',
@@ -28,9 +30,27 @@ const shops = reconciler({
   reconcile: ({ related }) => ({ status: { shared: related(Shared).map(({ metadata }) => metadata.name) } }),
 })
 
+const Gate = resource({
+  group: 'example.com',
+  version: 'v1',
+  kind: 'Gate',
+  plural: 'gates',
+  scope: 'Cluster',
+  spec: z.object({}),
+  status: z.object({ pods: z.array(z.string()).optional() }),
+})
+/** Those that run on the Node with the name of the gate, in all namespaces. */
+const OnNode = { ...Pod, naming: 'spec.nodeName', selector: 'in=business' } as const
+const gates = reconciler({
+  name: 'gates',
+  for: Gate,
+  related: [OnNode],
+  reconcile: ({ related }) => ({ status: { pods: related(OnNode).map(({ metadata }) => metadata.name) } }),
+})
+
 let operators: RunningOperators
 beforeAll(async () => {
-  operators = await runOperators([shops], { controllers: true, timeoutSeconds: 120 })
+  operators = await runOperators([shops, gates], { controllers: true, timeoutSeconds: 120 })
 })
 afterAll(() => operators?.[Symbol.asyncDispose]())
 
@@ -53,6 +73,40 @@ it('a function is given the objects that name its object as an owner, and runs w
   await sees('b', 'm')
   const map = await operators.get(ConfigMap, 'm')
   expect(map?.metadata.ownerReferences).toMatchObject([{ name: 'b' }])
+})
+
+it('a function is given the objects that name its object in a field, and runs when they do and when they leave it', async () => {
+  const holds = (name: string, ...pods: string[]) =>
+    until(async () => {
+      const { status } = await operators.kube.get<{ status?: { pods: string[] } }>(resourcePath(Gate, undefined, name))
+      return status?.pods.toSorted().join() === pods.join()
+    })
+  for (const name of ['g', 'h'])
+    await operators.kube.create(resourcePath(Gate), Gate.of({ metadata: { name }, spec: {} }))
+  const pod = (name: string, more: object = {}) =>
+    operators.create(
+      Pod,
+      Pod.of({ metadata: { name, labels }, spec: { containers: [{ name: 'c', image: 'none' }], ...more } }),
+    )
+  await holds('g')
+  await pod('early', { nodeName: 'g' })
+  await pod('late')
+  await pod('elsewhere', { nodeName: 'h' })
+  await holds('g', 'early')
+  await holds('h', 'elsewhere')
+  const path = `${resourcePath(Pod, 'default', 'late')}/binding`
+  await operators.kube.create(path, {
+    apiVersion: 'v1',
+    kind: 'Binding',
+    metadata: { name: 'late' },
+    target: { apiVersion: 'v1', kind: 'Node', name: 'g' },
+  })
+  await holds('g', 'early', 'late')
+  await operators.patch(Pod, 'early', { metadata: { labels: { in: null } } })
+  await holds('g', 'late')
+  await operators.kube.delete(resourcePath(Pod, 'default', 'late'), { gracePeriodSeconds: 0 })
+  await holds('g')
+  await holds('h', 'elsewhere')
 })
 
 const isGone = (found: unknown): boolean => found === undefined

@@ -2,7 +2,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { expect, it } from 'vitest'
 import type { Selection } from '#events'
-import { parseSelector } from '#spec'
+import { parseSelector, relatedSelection } from '#spec'
 import { type IndexedCopy, ObjectIndex } from '../../streams/events/index-reader.ts'
 
 const PREFIX = 'k8s._.v1.pods'
@@ -69,6 +69,37 @@ it('fields count where the object is known, and whatever has the labels may be w
   }
   expect([apply('p', 1, 'Pending'), apply('q', 2, 'Running'), apply('r', 3, undefined)]).toEqual([false, true, true])
   expect(found(index, running).map(([, sequence]) => sequence)).toEqual([2, 3])
+})
+
+const PODS = { group: '', version: 'v1', resource: 'pods', kind: 'Pod', within: 'Namespace' } as const
+const onNode = relatedSelection({ ...PODS, selector: 'app=mine', naming: 'spec.nodeName' })
+
+it('an object is found by each name in its field, by no name that it has lost, and by any name while its fields are not known', () => {
+  const index = new ObjectIndex(PREFIX)
+  const apply = (name: string, sequence: number, nodeName: string | undefined, isKnown = true, app = 'mine') => {
+    const copy = { owner: '_', verb: 'modified', labels: { app }, until: undefined } as const
+    const object = { apiVersion: 'v1', kind: 'Pod', metadata: { name }, spec: { nodeName } }
+    index.apply(
+      `${PREFIX}.ns._.${name}`,
+      { ...copy, sequence, resourceVersion: `${sequence}` },
+      isKnown ? object : undefined,
+      0,
+    )
+  }
+  const on = (node: string | undefined) => index.locate(onNode, node).map(({ sequence }) => sequence)
+  apply('old', 1, 'n1')
+  expect(on('n2'), 'applied before the selection').toEqual([1])
+  for (const [at, node] of ['n1', 'n2', 'n1', undefined].entries()) apply(`p${at}`, at + 2, node)
+  apply('old', 6, 'n1')
+  apply('reference', 7, 'n2', false)
+  apply('other', 8, 'n1', true, 'other')
+  expect([on('n1'), on('n2'), on('n3'), on(undefined)]).toEqual([[2, 4, 6, 7], [3, 7], [7], [2, 3, 4, 5, 6, 7]])
+  apply('p0', 9, 'n2')
+  apply('p2', 10, 'n1', true, 'other')
+  expect([on('n1'), on('n2')]).toEqual([
+    [6, 7],
+    [3, 7, 9],
+  ])
 })
 
 it('100,000 objects take no more of the heap than the index says, 0.5 KiB each; and deletions no more than 16 MiB', () => {

@@ -2,7 +2,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { describe, expect, it, vi } from 'vitest'
 import type { EventStore, Selection, Verb } from '#events'
-import { parseSelector } from '#spec'
+import { parseSelector, relatedSelection } from '#spec'
 import { DeadLettering } from '../../streams/events/dead-letters.ts'
 import { Indexes } from '../../streams/events/indexes.ts'
 import { streamNames } from '../../streams/events/stream.ts'
@@ -229,6 +229,28 @@ describe('objects that a selection selects', () => {
       expect(await found(inPhase('Pending'))).toEqual(['q', 'r'])
     })
     expect(bytes.messages).toBeLessThanOrEqual(2 * 2 + 2 + 1)
+  })
+
+  it('by a name in their field are read again once, for whatever name, and each read has those with the name only', async () => {
+    await using store = await open(fresh())
+    await store.put(ATS, 'added', object('a', 1))
+    const named = relatedSelection({ ...PODS, kind: 'Pod', within: 'Namespace', naming: 'spec.nodeName' })
+    const on = async (naming: string) => {
+      const related = [{ ref: PODS, namespace: NS, selection: named, naming }]
+      return (await store.observe({ primary: PRIMARY, related })).related[0]!.map(({ key }) => key.name)
+    }
+    const put = (verb: Verb, at: number, version: number, nodeName: string) =>
+      putPod(store, verb, `p${at}`, version, 'mine', { spec: { nodeName } })
+    expect(await selected(store, '')).toEqual([])
+    await inChunks(200, (at) => put('added', at, at + 2, `n${at % 50}`))
+    expect(await on('n7')).toEqual(['p7', 'p57', 'p107', 'p157'])
+    await put('modified', 57, 300, 'n8')
+    const bytes = await received(store, async () => {
+      expect(await on('n7')).toEqual(['p7', 'p107', 'p157'])
+      expect(await on('n8')).toEqual(['p8', 'p58', 'p108', 'p158', 'p57'])
+      expect(await on('none')).toEqual([])
+    })
+    expect(bytes.messages).toBeLessThan(30)
   })
 
   it('without a namespace are found where the kind has none, and not asked for where it has', async () => {

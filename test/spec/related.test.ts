@@ -77,6 +77,26 @@ describe('an object is related', () => {
       named('x', ownedBy('uid-p')),
       false,
     ],
+    ['by its own field', related({ naming: 'spec.nodeName' }), named('x', {}, { spec: { nodeName: 'p' } }), true],
+    [
+      'by each in its list',
+      related({ naming: 'spec.of[*].name' }),
+      named('x', {}, { spec: { of: [{}, { name: 'p' }] } }),
+      true,
+    ],
+    [
+      'not by the name of another',
+      related({ naming: 'spec.nodeName' }),
+      named('x', {}, { spec: { nodeName: 'q' } }),
+      false,
+    ],
+    ['not where its field is missing', related({ naming: 'spec.nodeName' }), named('x'), false],
+    [
+      'not by its field in another namespace',
+      related({ naming: 'spec.nodeName' }),
+      named('x', { namespace: 'other' }, { spec: { nodeName: 'p' } }),
+      false,
+    ],
     ['by a field', related({ fieldSelector: 'status.phase!=Done' }), named('x', {}, { status: {} }), true],
   ])('%s', (_name, declared, object, expected) => {
     expect(relation(declared)(primary)(object)).toBe(expected)
