@@ -210,10 +210,16 @@ const FIRST_UNLISTED_RETRY_MS = 5000
 /** At the end of the list a bridge runs the object at once. */
 const UNLISTED_RETRY_MS = 60_000
 
-/** Returns the error of an object that names a kind that its Reconciler does not have. A change of one of both runs it. */
+/**
+ * Returns the error of an object that names a kind that its Reconciler does not have. A change of one of both runs it, also
+ * while it is being deleted.
+ */
 export function notGranted(spec: ReconcilerSpec, object: KubeObject): TerminalError | undefined {
   const fault = kindNotGranted(spec, object)
-  return fault === undefined ? undefined : new TerminalError(fault, { reason: 'KindNotGranted' })
+  if (fault === undefined) return undefined
+  const isGoing = object.metadata.deletionTimestamp !== undefined
+  const wait = isGoing ? '. Its deletion waits for this, or until the object names a kind that is granted, or none' : ''
+  return new TerminalError(`${fault}${wait}`, { reason: 'KindNotGranted' })
 }
 
 /** The object names a kind whose objects a bridge has not listed completely. */

@@ -111,6 +111,26 @@ it('a kind that is not granted is a condition that names it, whether any kind is
   expect(calls).toEqual([])
 })
 
+it('an object that is being deleted says that it waits for a grant, and goes when it names no such kind any more', async () => {
+  const spec = { finalize: true, related: [CONFIG_MAPS].map(onDemand) }
+  await using scene = await fixture.scene('going', { spec })
+  const calls = await noting(scene)
+  calls.length = 0
+  await target(scene, ['Secret', 'm'])
+  await fixture.kube.delete(resourcePath(WIDGETS, scene.name, 'w'))
+  await scene.see(WIDGETS, 'w')
+  expect(await scene.run('w')).toMatchObject({ result: 'terminal' })
+  const message = String((await scene.condition('w'))?.['message'])
+  expect(message).toMatch(
+    /names Secret\.v1,.* --kinds Secret\.v1=PLURAL\. Its deletion waits for this, or until the object/,
+  )
+  expect(calls).toEqual([])
+  await target(scene)
+  expect(await scene.run('w')).toMatchObject({ result: 'success' })
+  expect(calls[0]).toEqual({ 'ConfigMap.v1': [] })
+  expect(await scene.get(WIDGETS, 'w')).toBeUndefined()
+})
+
 it('names of one kind do not count for another, and a kind that is not named is not read', async () => {
   const related = [CONFIG_MAPS, SECRETS].map(onDemand)
   await using scene = await fixture.scene('paired', { spec: { related } })

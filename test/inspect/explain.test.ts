@@ -435,6 +435,8 @@ const SITUATIONS: Record<string, Row> = {
       ['TooMuchState', 'FAIRLEAD_MAX_STATE_MIB'],
       ['AnswerTooLarge', 'fewer or smaller objects'],
       ['RequestTooLarge', 'fewer related objects'],
+      ['KindNotGranted', 'have an administrator grant this one'],
+      ['KindNotListed', 'Install the definition'],
       ['UnsettledError', 'must not depend on its own writes'],
       ['RunTimeoutError', 'timeoutSeconds'],
       ['ExternalReadFailed', 'external system'],
@@ -460,6 +462,14 @@ describe('explain', () => {
       expect(`${step?.say} ${step?.command ?? ''}`).toContain(next)
     },
   )
+
+  it('ends with the command that grants the kind that an object names', () => {
+    const message =
+      'spec.target names Lease.v1.a.io: an administrator grants it by fairlead install --kinds Lease.v1.a.io=PLURAL'
+    const object = website({}, [['Reconciled', 'False', 'KindNotGranted', `${message}. Its deletion waits`]])
+    const { next } = explain(situation({ object }))
+    expect(next?.command).toBe('fairlead install -f FILE --kinds Lease.v1.a.io=PLURAL')
+  })
 
   it('knows at least 40 situations', () => expect(Object.keys(SITUATIONS).length).toBeGreaterThanOrEqual(40))
 

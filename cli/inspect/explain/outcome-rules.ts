@@ -78,6 +78,13 @@ const REFUSALS: Record<string, ToStep> = {
       : step('Free the name, or hand the object over:', command)
   },
   FieldConflict: thenRetry('Have one of the two reconcilers return other keys'),
+  KindNotGranted: ({ message = '' }) =>
+    step(
+      'Name another kind, or have an administrator grant this one together with those that are granted. The object then runs:',
+      /fairlead install --kinds \S+=PLURAL/.exec(message)?.[0]?.replace('install', 'install -f FILE'),
+    ),
+  KindNotListed: () =>
+    step('Install the definition, or give bridges the right, that the message names. The object then runs.', INSTALL),
   TooMuchState: () =>
     step(
       'Let the function ask for fewer related objects (a selector, byName), or raise FAIRLEAD_MAX_STATE_MIB of the dispatchers.',
