@@ -1,5 +1,5 @@
-import { ConflictError } from '#contracts'
-import { backoffMs, dueDate, type Finish } from '#queue/terms'
+import { ConflictError, RetryAfterError } from '#contracts'
+import { backoffMs, type Due, dueDate, type Finish } from '#queue/terms'
 import { keepsStatus } from '#spec'
 import { withheld } from './confidential.ts'
 import { type Consequence, consequenceOf, ExternalError, GoneError, gravest, UnsettledError } from './errors.ts'
@@ -7,6 +7,9 @@ import { type Asking, attempt, type End, endsNow, isLastPass, type Pass, type Ru
 import { type Failure, failurePatch } from './status.ts'
 import type { Failed } from './vocabulary.ts'
 
+/** The shortest pause after a failed run whose outcome asks for an earlier run than the failure. */
+const SHORTEST_PAUSE_MS = 60_000
+const OWN_TIMES = [ExternalError, UnsettledError, RetryAfterError] as const
 /** The longest time for which a run that never settles keeps its key. */
 const LONGEST_WAIT_MS = 10_000
 
@@ -20,7 +23,7 @@ export function* fail(run: Run, pass: Pass | undefined, given: Failed | undefine
   const soon = soonAfter(run, error)
   if (soon !== undefined) return soon
   const { finish: due, report: own, readyUnknown, shown } = withheld(run, error, consequenceIn(run, failure))
-  const finish = atRequeue(run, pass, failure, due)
+  const finish = atRequeue(pass, [failure], due)
   run.tell({ note: 'failed', error, shown, finish })
   const refusal = refusalOf(pass)
   const report = own ?? refusal
@@ -31,7 +34,7 @@ export function* fail(run: Run, pass: Pass | undefined, given: Failed | undefine
     const patch = keepsStatus(run.of.spec) && failurePatch(object, report, pass.now, also)
     if (patch) {
       const answer = yield* attempt({ do: 'writeStatus', object, patch, mayBeDropped: false })
-      if ('failed' in answer) return unreported(run, pass, answer)
+      if ('failed' in answer) return unreported(run, pass, answer, failure)
     }
   }
   if (error instanceof UnsettledError) yield { do: 'wait', ms: waitMs(run) }
@@ -48,32 +51,35 @@ export function refusalOf(pass: Pass | undefined): Failure | undefined {
 
 const refusalsIn = (pass: Pass | undefined): Failed[] => pass?.unresolved.map(({ error }) => ({ failed: error })) ?? []
 
-/** Ends a pass whose failure could not be written to the object. */
-function unreported(run: Run, pass: Pass, failure: Failed): End {
+/** Ends a pass in which the failure `cause` could not be written to the object, because of `failure`. */
+function unreported(run: Run, pass: Pass, failure: Failed, cause: Failed): End {
   const { failed: error } = failure
   const soon = soonAfter(run, error)
   if (soon !== undefined) return soon
   const { finish, shown } = withheld(run, error, consequenceIn(run, failure))
   run.tell({ note: 'unreported', error, shown })
-  return endsNow(atRequeue(run, pass, failure, finish))
+  return endsNow(atRequeue(pass, [cause, failure], finish))
 }
 
 /**
  * Returns the end at the time that the outcome asks for, if that is earlier: what is planned for this time does not wait for the
- * failed write. It is no sooner than the first retry, and a time that is past does not count, so that no run follows another at once.
+ * failed write. It is no sooner than a minute after the run, so that a failed run is never repeated more often than with the
+ * backoff alone, up to one that waits a minute. An outcome that is not valid writes nothing,
+ * and is not counted.
  */
-function atRequeue(run: Run, pass: Pass | undefined, { failed, server }: Failed, finish: Finish): Finish {
-  if (pass?.requeue === undefined || !('message' in finish)) return finish
-  const isOfEffect = failed instanceof ExternalError
-  if (isOfEffect || failed instanceof UnsettledError || server?.retryAfterSeconds !== undefined) return finish
+function atRequeue(pass: Pass | undefined, failures: readonly Failed[], finish: Finish): Finish {
+  if (pass?.requeue === undefined || !('message' in finish) || failures.some(hasOwnTime)) return finish
   const { requeue, now } = pass
-  const askedMs = dueDate(requeue, now).getTime() - now.getTime()
-  const firstMs = backoffMs(0, run.of.spec.backoff, () => run.random)
-  const retryMs = finish.kind === 'error' ? dueDate(finish.retryAt, now).getTime() - now.getTime() : Infinity
-  if (askedMs <= 0 || Math.max(askedMs, firstMs) >= retryMs) return finish
-  const retryAt = askedMs < firstMs ? { afterMs: firstMs } : requeue
-  return { ...(finish.kind === 'error' && finish), kind: 'error', message: finish.message, retryAt }
+  const inMs = (due: Due) => dueDate(due, now).getTime() - now.getTime()
+  // A delay counts from the end of the run. A date could have come by then.
+  const retryAt = { afterMs: Math.max(inMs(requeue), SHORTEST_PAUSE_MS) }
+  if (finish.kind === 'terminal') return { kind: 'error', message: finish.message, retryAt, isCounted: false }
+  return retryAt.afterMs < inMs(finish.retryAt) ? { ...finish, retryAt } : finish
 }
+
+/** Whether the time of the next run follows from the failure alone. */
+const hasOwnTime = ({ failed, server }: Failed): boolean =>
+  server?.retryAfterSeconds !== undefined || OWN_TIMES.some((error) => failed instanceof error)
 
 /** Returns the end of a pass whose error is no failure: its object is gone, or has changed. */
 function soonAfter(run: Run, error: unknown): End | undefined {

@@ -390,7 +390,8 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
     this.failure = failure
     const isMistake = failure instanceof TerminalError && MISTAKES.includes(failure.reason)
     this.#isMeant = !isMistake && MEANT.some((meant) => failure instanceof meant)
-    this.#attempt = finish.kind === 'error' || finish.kind === 'terminal' ? this.#attempt + 1 : 0
+    if (finish.kind !== 'error') this.#attempt = 0
+    else if (finish.isCounted !== false) this.#attempt++
     if (finish.kind === 'requeue') this.timer = dueDate(finish.at, this.now)
     if (finish.kind === 'error') this.timer = dueDate(finish.retryAt, this.now)
   }

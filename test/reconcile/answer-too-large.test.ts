@@ -17,7 +17,7 @@ it.each([
   ['too many small objects', { apply: maps(1000, 0) }, '1.1 MiB in 1000 objects'],
   ['a status over the limit', { status: { text: 'ä'.repeat(600 * 1024) } }, '1.2 MiB in 0 objects'],
 ])('nothing of an outcome with %s is written, and its object says what to do', (_, outcome, found) => {
-  const steps = drive({ call: [returns(outcome)] }, small)
+  const steps = drive({ call: [returns({ ...outcome, requeueAfterSeconds: 1 })] }, small)
   const asks = steps.map(({ ask }) => ask)
   expect(asks.map((ask) => ask.do)).toEqual(['observe', 'call', 'writeStatus', 'finish'])
   const said = JSON.stringify(asks[2])

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { ConflictError, RetryAfterError, TerminalError } from '#contracts'
-import { GoneError, RefusedError, run } from '#reconcile'
+import { type Failed, GoneError, NamespaceTerminatingError, RefusedError, run } from '#reconcile'
 import { PAUSED_ANNOTATION } from '#spec'
 import { child, PODS, WIDGETS, widget } from '../dispatch/objects.ts'
 import {
@@ -359,36 +359,66 @@ describe('a run ends', () => {
     const refused: Script['write'] = [
       { did: 'write', results: [{ failed: new RefusedError('no', { reason: 'Forbidden' }) }] },
     ]
-    const RETRY = { afterMs: 32_000 }
     const invalid = { apply: [{ ...MAP, kind: 'Stranger' }] }
-    const broken: Script['write'] = [
-      { did: 'write', results: [fails(new Error('500'), { retryAfterSeconds: undefined }) as never] },
-    ]
-    it.each<[what: string, outcome: object, retryAt: object | undefined, writes?: Script['write']]>([
-      ['at the time of the outcome', { apply: [MAP], requeueAt: at(5).toISOString() }, at(5)],
-      ['after the seconds of the outcome', { apply: [MAP], requeueAfterSeconds: 5 }, { afterMs: 5000 }],
-      ['with the backoff, if it is earlier', { apply: [MAP], requeueAt: at(40).toISOString() }, RETRY],
-      ['with the backoff, if the time has come already', { apply: [MAP], requeueAt: at(-1).toISOString() }, RETRY],
-      ['with the backoff, if the outcome asks for the same moment', { apply: [MAP], requeueAfterSeconds: 0 }, RETRY],
-      ['not sooner than the first retry', { apply: [MAP], requeueAt: at(0.01).toISOString() }, { afterMs: 1000 }],
+    const failing = (failure: Failed): Script['write'] => [{ did: 'write', results: [failure] }]
+    const of = widgets({ backoff: { initialSeconds: 1, maxSeconds: 1000, jitter: 0 } })
+    const BACKOFF = { kind: 'error', retryAt: { afterMs: 512_000 } }
+    const after = (seconds: number) => ({ kind: 'error', retryAt: { afterMs: seconds * 1000 } })
+    const uncounted = (seconds: number) => ({ ...after(seconds), isCounted: false })
+    const applying = (requeue: object) => ({ apply: [MAP], ...requeue })
+    it.each<[what: string, outcome: object, end: object, writes?: Script['write']]>([
+      // A delay counts from the end of the run, so that there is a pause after a run of any length.
+      ['at the time of the outcome', applying({ requeueAt: at(100).toISOString() }), after(100)],
+      ['after the seconds of the outcome', applying({ requeueAfterSeconds: 100 }), after(100)],
+      ['with the backoff, if it is earlier', applying({ requeueAt: at(600).toISOString() }), BACKOFF],
+      ['no sooner than after a minute', applying({ requeueAfterSeconds: 1 }), after(60)],
+      ['after a minute, if the time has come already', applying({ requeueAt: at(-1).toISOString() }), after(60)],
       [
         'at the time of the outcome, if the API server fails',
-        { apply: [MAP], requeueAfterSeconds: 5 },
-        { afterMs: 5000 },
-        broken,
+        applying({ requeueAfterSeconds: 100 }),
+        after(100),
+        failing({ failed: new Error('500'), server: { isAway: false, retryAfterSeconds: undefined } }),
       ],
-      ['at the time of an outcome that is not valid', { ...invalid, requeueAt: at(500).toISOString() }, at(500)],
-      ['at the time of an outcome that is none', { events: 'all', requeueAfterSeconds: 500 }, { afterMs: 500_000 }],
-      ['never, if an outcome that is not valid names no time', invalid, undefined],
-      ['never, if it names one that has come already', { ...invalid, requeueAt: at(-1).toISOString() }, undefined],
-    ])('%s', (_, outcome, retryAt, write = refused) => {
-      const end = endOf(drive({ call: [returns(outcome)], write }, widgets(), { attempt: 5 }))
-      expect(end).toMatchObject(retryAt === undefined ? { kind: 'terminal' } : { kind: 'error', retryAt })
+      [
+        'after a minute, if the namespace of the object is being deleted',
+        applying({ requeueAfterSeconds: 1 }),
+        after(60),
+        failing({ failed: new NamespaceTerminatingError('it goes') }),
+      ],
+      [
+        'when the API server wants to be asked again',
+        applying({ requeueAfterSeconds: 100 }),
+        after(300),
+        failing({ failed: new Error('429'), server: { isAway: false, retryAfterSeconds: 300 } }),
+      ],
+      [
+        'at the time of an outcome that is not valid, and does not count',
+        { ...invalid, requeueAt: at(500).toISOString() },
+        uncounted(500),
+      ],
+      [
+        'at the time of an outcome that is none, and does not count',
+        { events: 'all', requeueAfterSeconds: 500 },
+        uncounted(500),
+      ],
+      [
+        'after a minute, if an outcome that is not valid asks for one sooner',
+        { ...invalid, requeueAfterSeconds: 0 },
+        uncounted(60),
+      ],
+      ['never, if an outcome that is not valid names no time', invalid, { kind: 'terminal' }],
+    ])('%s', (_, outcome, end, write = refused) => {
+      expect(endOf(drive({ call: [returns(outcome)], write }, of, { attempt: 9 }))).toMatchObject(end)
+    })
+
+    it.each([0, 3, 5])('with the backoff while it is less than a minute: after %i failures', (attempt) => {
+      const call = [returns(applying({ requeueAfterSeconds: 0.001 }))]
+      expect(endOf(drive({ call, write: refused }, of, { attempt }))).toMatchObject(after(2 ** attempt))
     })
 
     it('with the backoff, if the function throws when it is told of the refusal', () => {
-      const call = [returns({ apply: [MAP], requeueAfterSeconds: 5 }), fails(new Error('no'))]
-      expect(endOf(drive({ call, write: refused }, widgets(), { attempt: 5 }))).toMatchObject({ retryAt: RETRY })
+      const call = [returns(applying({ requeueAfterSeconds: 100 })), fails(new Error('no'))]
+      expect(endOf(drive({ call, write: refused }, of, { attempt: 9 }))).toMatchObject(BACKOFF)
     })
   })
 

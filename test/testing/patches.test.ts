@@ -342,9 +342,33 @@ describe('fields of others', () => {
     await world.runUntilIdle()
     await world.advance(6 * 3600 - 1)
     expect(cordoned(world)).toEqual(['a'])
-    await world.advance(1)
+    // A failed run is followed by a pause of a minute at most.
+    await world.advance(60)
     expect(cordoned(world)).toEqual([])
   })
+
+  it.each([1, 0.001])(
+    'that are refused are not sent more often because the function asks to run after %s s',
+    async (seconds) => {
+      const polling = reconciler({
+        name: 'polling',
+        for: Drain,
+        patches: [Node],
+        reconcile: () => ({
+          patch: [fieldsOf(Node, { metadata: { name: 'a' }, spec: { unschedulable: true } })],
+          requeueAfter: seconds,
+        }),
+      })
+      const world = simulate(polling, { objects: [object(), node('a')] }) as Simulation
+      world.refuse(Node)
+      let tries = 0
+      world.before = ({ verb }) => void (tries += verb === 'setFields' ? 1 : 0)
+      await world.run()
+      await world.advance(3600)
+      expect(tries).toBeLessThan(75)
+      expect(tries).toBeGreaterThan(50)
+    },
+  )
 
   it('are not recorded for a copy of the object', async () => {
     const world = await started()
