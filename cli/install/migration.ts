@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject } from '#contracts'
-import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
+import { isConflict, isExpired, isNotFound, type KubeClient, resourcePath } from '#kube'
 import type { Resource } from '#sdk'
 import { CRDS, titleOf } from './installed-objects.ts'
 import { managedFieldsWithout } from './managed-fields.ts'
@@ -53,15 +53,17 @@ export async function migrate(kube: KubeClient, resource: Resource, migration: M
 async function untilWritten(kube: KubeClient, resource: Resource, migration: Migration): Promise<void> {
   const { says, settleMs = SETTLED_MS } = migration
   const began = performance.now()
-  for (;;) {
+  for (let refused = Number.POSITIVE_INFINITY; ; ) {
     const left = settleMs - (performance.now() - began)
     const { objects, changed, again, failed } = await pass(kube, resource, migration)
     says(`${nameOf(resource)}: ${changed} of ${objects} objects were written again`)
-    if (failed.length > 0 && changed === 0)
+    // Some may have been refused for a moment only.
+    if (failed.length > 0 && failed.length >= refused)
       throw new MigrationError(
         `${failed.length} objects of ${nameOf(resource)} cannot be written again, such as ${failed.slice(0, SHOWN).join('; ')}: mend or delete them, then repeat the command, which goes on where it was`,
       )
-    if (again + failed.length > 0) continue
+    refused = failed.length
+    if (again + refused > 0) continue
     if (left <= 0) return
     says(`waits ${Math.ceil(left / 1000)} s for requests that began before, then looks again`)
     await sleep(Math.max(0, began + settleMs - performance.now()))
@@ -71,7 +73,7 @@ async function untilWritten(kube: KubeClient, resource: Resource, migration: Mig
 interface Pass {
   objects: number
   changed: number
-  /** Others have written them between the reading and the write. */
+  /** What others have written between the reading and the write, and pages that are too old to go on. */
   again: number
   failed: string[]
 }
@@ -79,17 +81,22 @@ interface Pass {
 async function pass(kube: KubeClient, resource: Resource, { storage, going, says }: Migration): Promise<Pass> {
   const done: Pass = { objects: 0, changed: 0, again: 0, failed: [] }
   const stored = { ...resource, version: storage }
-  for await (const { items } of kube.list(resourcePath(stored))) {
-    for (const object of items) {
-      const { namespace, name } = object.metadata
-      const path = resourcePath(stored, namespace, name)
-      done.objects++
-      const managedFields = managedFieldsWithout(resource, going, object)
-      const outcome = await rewritten(kube, path, object, managedFields && { managedFields })
-      if (outcome === 'changed' || outcome === 'again') done[outcome]++
-      else if (outcome !== 'unchanged') done.failed.push(`${titleOf(object)}: ${outcome}`)
+  try {
+    for await (const { items } of kube.list(resourcePath(stored))) {
+      for (const object of items) {
+        const { namespace, name } = object.metadata
+        const path = resourcePath(stored, namespace, name)
+        done.objects++
+        const managedFields = managedFieldsWithout(resource, going, object)
+        const outcome = await rewritten(kube, path, object, managedFields && { managedFields })
+        if (outcome === 'changed' || outcome === 'again') done[outcome]++
+        else if (outcome !== 'unchanged') done.failed.push(`${titleOf(object)}: ${outcome}`)
+      }
+      if (done.changed > 0) says(`${nameOf(resource)}: ${done.changed} of ${done.objects} objects were written again`)
     }
-    if (done.changed > 0) says(`${nameOf(resource)}: ${done.changed} of ${done.objects} objects were written again`)
+  } catch (error) {
+    if (!isExpired(error)) throw error
+    done.again++
   }
   return done
 }

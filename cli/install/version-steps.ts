@@ -5,7 +5,7 @@ import { UsageError } from '#process/exit'
 import type { CustomResourceDefinition, Reconciler, Resource } from '#sdk'
 import { refuseBreaking } from './install.ts'
 import { CRDS, FIELD_MANAGER } from './installed-objects.ts'
-import { migrate, type Says } from './migration.ts'
+import { migrate, renameOwners, type Says } from './migration.ts'
 import {
   goingOf,
   nameOf,
@@ -44,7 +44,7 @@ export const STEPS: Record<VersionStep['kind'], (versions: string) => { does: st
     back: 'no',
   }),
   unserve: (versions) => ({
-    does: `let no client use ${versions} any more; objects stay as they are`,
+    does: `let no client use ${versions} any more, after owner references name the stored version; objects stay as they are`,
     back: 'yes: --next with the functions of before',
   }),
   clean: (versions) => ({
@@ -113,6 +113,7 @@ export async function takeStep(
   { waits, says, settleMs }: StepOptions,
 ): Promise<void> {
   const { resource, definition } = state
+  const { resourceVersion } = definition.metadata
   const now = storageOf(definition)
   const apply = async (crd: CustomResourceDefinition): Promise<void> => {
     if (crd.spec.conversion?.strategy === 'Webhook') {
@@ -120,10 +121,11 @@ export async function takeStep(
       await proveWebhook(kube, client, functions, waits)
       crd.spec.conversion.webhook.clientConfig = client
     }
-    const { resourceVersion } = definition.metadata
     const body = { ...crd, metadata: { ...crd.metadata, resourceVersion } }
     await kube.apply(pathOf(resource), body, { fieldManager: FIELD_MANAGER, force: true })
   }
+  const merge = (spec: object) =>
+    kube.patch(pathOf(resource), { metadata: { resourceVersion }, spec }, 'merge', { fieldManager: FIELD_MANAGER })
   switch (kind) {
     case 'serve': {
       const crd = definitionStoring(resource, now, definition)
@@ -149,14 +151,18 @@ export async function takeStep(
         settleMs: kind === 'clean' ? 0 : settleMs,
       })
     case 'unserve': {
+      await renameOwners(kube, resource, { storage: now, going: versions, says })
       const off = definition.spec.versions.map((one) => (versions.includes(one.name) ? { ...one, served: false } : one))
-      const patch = { metadata: { resourceVersion: definition.metadata.resourceVersion }, spec: { versions: off } }
-      await kube.patch(pathOf(resource), patch, 'merge', { fieldManager: FIELD_MANAGER })
+      await merge({ versions: off })
       return untilShown(kube, resource, now)
     }
-    case 'remove':
-      await apply(resource.crd(NOWHERE))
+    case 'remove': {
+      const crd = resource.crd(NOWHERE)
+      // To apply it would leave the authority of the webhook, which has been patched.
+      if (crd.spec.conversion !== undefined) await apply(crd)
+      else await merge({ versions: crd.spec.versions, conversion: { strategy: 'None', webhook: null } })
       return untilShown(kube, resource, now)
+    }
   }
 }
 

@@ -43,6 +43,7 @@ const RELEASES = {
 const NAMESPACE = 'fairlead-system'
 const CRD = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions/pages.pages.test'
 const OBJECTS = 60
+const says = () => undefined
 
 let cluster: Awaited<ReturnType<typeof borrowCluster>>
 let kube: KubeClient
@@ -62,16 +63,16 @@ const pageOf = (name: string, url: string) => ({
   spec: { url },
 })
 
-/** `VERSION served|unserved`, a star for the stored one; then status.storedVersions. */
+/** Its versions, a star for the stored one; status.storedVersions; the webhook. */
 async function definition(): Promise<string> {
   const { spec, status } = await kube.get<{
-    spec: { versions: { name: string; served: boolean; storage: boolean }[] }
+    spec: { conversion: { strategy: string }; versions: { name: string; served: boolean; storage: boolean }[] }
     status: { storedVersions: string[] }
   }>(CRD)
   const names = spec.versions.map(
     ({ name, served, storage }) => `${name}${storage ? '*' : ''}${served ? '' : ' unserved'}`,
   )
-  return `${names.toSorted().join(', ')}; ${status.storedVersions.join(', ')}`
+  return `${names.toSorted().join(', ')}; ${status.storedVersions.join(', ')}; ${spec.conversion.strategy}`
 }
 
 async function pages(version: string): Promise<KubeObject[]> {
@@ -91,6 +92,41 @@ async function resourceOf(name: keyof typeof RELEASES): Promise<Resource> {
   const [one] = await loadFunctions({ function: [file(name)], builtin: [] })
   if (one === undefined || !isResource(one.for)) throw new Error('no resource')
   return one.for
+}
+
+/** A policy refuses writes of the page while something happens. */
+async function refusing(name: string, happens: () => Promise<void>): Promise<void> {
+  const path = '/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic'
+  const resourceRules = [
+    {
+      apiGroups: ['pages.test'],
+      apiVersions: ['*'],
+      resources: ['pages'],
+      operations: ['UPDATE'],
+      resourceNames: [name],
+    },
+  ]
+  await kube.create(`${path}ies`, {
+    apiVersion: 'admissionregistration.k8s.io/v1',
+    kind: 'ValidatingAdmissionPolicy',
+    metadata: { name: 'frozen' },
+    spec: { matchConstraints: { resourceRules }, validations: [{ expression: 'false', message: 'not now' }] },
+  })
+  await kube.create(`${path}ybindings`, {
+    apiVersion: 'admissionregistration.k8s.io/v1',
+    kind: 'ValidatingAdmissionPolicyBinding',
+    metadata: { name: 'frozen' },
+    spec: { policyName: 'frozen', validationActions: ['Deny'] },
+  })
+  const isRefused = async () =>
+    kube.patch(pathOf('v1beta1', name), {}, 'merge', { dryRun: true }).then(
+      () => false,
+      () => true,
+    )
+  await until(isRefused)
+  await happens()
+  await kube.delete(`${path}ybindings/frozen`)
+  await until(async () => !(await isRefused()))
 }
 
 beforeAll(async () => {
@@ -154,21 +190,44 @@ it('serves no version in which an object cannot be read, then both, while it sto
       /1 objects of pages\.pages\.test cannot be read as v1, and nothing is changed.*default\/odd: .*bad is no address/,
     ),
   })
-  expect(await definition()).toBe('v1beta1*; v1beta1')
+  expect(await definition()).toBe('v1beta1*; v1beta1; None')
   await kube.delete(pathOf('v1beta1', 'odd'))
   expect(await versions('second', '--next')).toMatchObject({ code: 0 })
-  expect(await definition()).toBe('v1, v1beta1*; v1beta1')
+  expect(await definition()).toBe('v1, v1beta1*; v1beta1; Webhook')
   expect((await kube.get(pathOf('v1', 'p1'))).spec).toEqual({ http: { url: 'u1' } })
 })
 
-it('stores the new version, and the old one again', async () => {
+it('stores the new version, goes back to the old release, and comes again', async () => {
   expect(await versions('second', '--next')).toMatchObject({ code: 0 })
-  expect(await definition()).toBe('v1*, v1beta1; v1beta1, v1')
+  expect(await definition()).toBe('v1*, v1beta1; v1beta1, v1; Webhook')
+  await kube.patch(pathOf('v1', 'p1'), { spec: { note: 'n' } }, 'merge', { fieldManager: 'new' })
   expect(await versions('second', '--back')).toMatchObject({ code: 0 })
-  expect(await definition()).toBe('v1, v1beta1*; v1beta1, v1')
+  expect(await definition()).toBe('v1, v1beta1*; v1beta1, v1; Webhook')
+  const back = async () =>
+    migrate(kube, await resourceOf('second'), { storage: 'v1beta1', going: [], says, settleMs: 0 })
+  await refusing('p2', async () =>
+    expect(back()).rejects.toThrow(
+      /^1 objects of pages\.pages\.test cannot be written again, such as default\/p2: .*not now/,
+    ),
+  )
+  expect(await definition()).toBe('v1, v1beta1*; v1beta1, v1; Webhook')
+  await back()
+  expect(await definition()).toBe('v1, v1beta1*; v1beta1; Webhook')
+  expect(await versions('second', '--back')).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('every object is stored as v1beta1: there is no step back'),
+  })
+  await versions('first', '--next')
+  expect(await definition()).toBe('v1 unserved, v1beta1*; v1beta1; Webhook')
+  await versions('first', '--next')
+  for (const one of await pages('v1beta1')) expect(JSON.stringify(one.metadata)).not.toContain('pages.test/v1"')
+  await versions('first', '--next')
+  expect(await definition()).toBe('v1beta1*; v1beta1; None')
+  expect(await fairlead('install', '-f', file('first'))).toMatchObject({ code: 0 })
   await versions('second', '--next')
-  expect(await definition()).toBe('v1*, v1beta1; v1beta1, v1')
-})
+  await versions('second', '--next')
+  expect(await definition()).toBe('v1*, v1beta1; v1beta1, v1; Webhook')
+}, 60_000)
 
 it('says what to do for a release that does not know a version in which objects may be stored', async () => {
   expect(await versions('last', '--next')).toMatchObject({
@@ -197,12 +256,12 @@ it('migrates each object, also after it was killed, while an old client edits an
   killed.kill('SIGKILL')
   await killed.exited
   expect(await versionOf('p9')).toBe(last)
-  expect(await definition()).toBe('v1*, v1beta1; v1beta1, v1')
+  expect(await definition()).toBe('v1*, v1beta1; v1beta1, v1; Webhook')
   const resource = await resourceOf('second')
-  await migrate(kube, resource, { storage: 'v1', going: [], says: () => undefined, settleMs: 0 })
+  await migrate(kube, resource, { storage: 'v1', going: [], says, settleMs: 0 })
   over.abort()
   await editing
-  expect(await definition()).toBe('v1*, v1beta1; v1')
+  expect(await definition()).toBe('v1*, v1beta1; v1; Webhook')
   // What is stored as v1 needs no webhook to be read as v1.
   webhook?.kill('SIGKILL')
   await webhook?.exited
@@ -210,7 +269,7 @@ it('migrates each object, also after it was killed, while an old client edits an
   expect(all.length).toBeGreaterThan(OBJECTS)
   const urlOf = (name: string) => edits.get(name) ?? `u${name.slice(1).replace('pplied', '')}`
   expect(all.map(({ metadata, spec }) => [metadata.name, spec])).toEqual(
-    all.map(({ metadata: { name } }) => [name, { http: { url: urlOf(name) } }]),
+    all.map(({ metadata: { name } }) => [name, { http: { url: urlOf(name) }, ...(name === 'p1' && { note: 'n' }) }]),
   )
 }, 120_000)
 
@@ -220,14 +279,14 @@ it('deprecates, takes the old version from clients, and gives it back', async ()
   expect((await versions('deprecated')).stdout).toMatch(/v1beta1 +yes +no +yes +served/)
   await restartWebhook('retired')
   await versions('retired', '--next')
-  expect(await definition()).toBe('v1*, v1beta1 unserved; v1')
+  expect(await definition()).toBe('v1*, v1beta1 unserved; v1; Webhook')
   await expect(kube.get(pathOf('v1beta1', 'p1'))).rejects.toThrow('not found')
   await restartWebhook('deprecated')
   await versions('deprecated', '--next')
-  expect(await definition()).toBe('v1*, v1beta1; v1')
+  expect(await definition()).toBe('v1*, v1beta1; v1; Webhook')
   await restartWebhook('retired')
   await versions('retired', '--next')
-  expect(await definition()).toBe('v1*, v1beta1 unserved; v1')
+  expect(await definition()).toBe('v1*, v1beta1 unserved; v1; Webhook')
 })
 
 it('removes a version that nothing names any more, and managers keep their fields', async () => {
@@ -246,10 +305,16 @@ it('removes a version that nothing names any more, and managers keep their field
     'conflict with "gitops"',
   )
   expect((await versions('retired')).stdout).toContain('there is no next step')
+  // As the keeper does with a new authority.
+  const { spec } = await kube.get<{ spec: { conversion: { webhook: { clientConfig: { caBundle: string } } } } }>(CRD)
+  const caBundle = btoa(`${atob(spec.conversion.webhook.clientConfig.caBundle)}\n`)
+  const trust = { spec: { conversion: { webhook: { clientConfig: { caBundle } } } } }
+  await kube.patch(CRD, trust, 'merge', { fieldManager: 'fairlead-install' })
   webhook?.kill('SIGKILL')
   expect(await versions('last', '--next')).toMatchObject({ code: 0 })
-  expect(await definition()).toBe('v1*; v1')
+  expect(await definition()).toBe('v1*; v1; None')
   expect(await fairlead('install', '-f', file('last'))).toMatchObject({ code: 0 })
+  expect(await definition()).toBe('v1*; v1; None')
   await kube.apply(
     pathOf('v1', 'applied'),
     { ...body, spec: { http: { url: 'u' }, note: 'n' } },
