@@ -7,7 +7,7 @@ import type { KeyRecord } from './record.ts'
 import { type TakeInput, take } from './take.ts'
 import { endingOf, messageOf, timely } from './terms.ts'
 import { backoffMs, DEFAULT_BACKOFF, type Finish, type HandBack, type ServeOptions } from './types.ts'
-import { dueOf, hasBegun, isWatchdog } from './wire.ts'
+import { dueOf, hasBegun, isWatchdog, ownerOf } from './wire.ts'
 
 const HANDBACK: HandBack = { kind: 'handback' }
 
@@ -46,6 +46,14 @@ export class HandlerRuns {
     return this.#current.get(key)
   }
 
+  /**
+   * Whether this token counts a run as cut short. Not if that run lives in this process and only NATS was late.
+   */
+  counts(key: string, message: StoredMessage): boolean {
+    const run = this.#current.get(key)
+    return !run?.isUnanswered || run.owner !== ownerOf(message)
+  }
+
   takeBack(): void {
     for (const run of this.#leased) run.takeBack()
   }
@@ -56,7 +64,8 @@ export class HandlerRuns {
     const enqueuedAt = this.#deps.clock.dateOf(queuedAt(this.#deps, claim))
     const fired = dueAt(claim) !== undefined
     const run = new LeasedKey(this.#deps, this.#options.reconciler, key, held, { fired, enqueuedAt })
-    if (message && isWatchdog(message) && run.suspect) return this.#postpone(run, message)
+    if (message && isWatchdog(message) && run.suspect)
+      return this.#postpone(run, claim.counts !== false && hasBegun(message))
     this.#leased.add(run)
     this.#current.set(key, run)
     try {
@@ -83,17 +92,16 @@ export class HandlerRuns {
    * Delays a suspect whose lease has ended, so that it does not crash one process after the other. A lease under which no
    * run began adds the shortest wait only: the wait for a run before it may have ended in that lease.
    */
-  async #postpone(run: LeasedKey, watchdog: StoredMessage): Promise<void> {
+  async #postpone(run: LeasedKey, isCounted: boolean): Promise<void> {
     const { reconciler, key, cuts, losses } = run
     const { clock, log } = this.#deps
-    const isVain = !hasBegun(watchdog)
     const fields = { reconciler, key, cuts, losses }
-    if (isVain) log.warn(fields, 'the lease of a suspect ended before its run began: the key waits for a moment')
-    else log.warn(fields, 'run cut short again, its process was lost: the key waits')
+    if (isCounted) log.warn(fields, 'run cut short again, its process was lost: the key waits')
+    else log.warn(fields, 'the lease of a suspect was lost in vain: the key waits for a moment')
     await run.end(() => ({
       kind: 'postponed',
-      at: clock.now() + this.#backoffMs(isVain ? 0 : countedLosses(cuts, losses)),
-      message: isVain ? 'its lease ended before its run began' : lostMessage(cuts),
+      at: clock.now() + this.#backoffMs(isCounted ? countedLosses(cuts, losses) : 0),
+      message: isCounted ? lostMessage(cuts) : 'its lease was lost in vain',
     }))
   }
 
@@ -125,6 +133,8 @@ export interface KeyClaim {
   freshMs: number
   /** The delivery of the token. Undefined: the token was not delivered. */
   delivery: Delivery | undefined
+  /** False: `message` follows from a lease whose end does not count. */
+  counts?: boolean
   /** True: a token of the key with a count of failures may exist although none was delivered. It is looked up first. */
   mayBeQueued?: boolean
   onOccupied?: () => void

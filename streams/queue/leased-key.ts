@@ -46,6 +46,7 @@ export class LeasedKey implements Lease {
   #progressed = false
   #begun = false
   #lost = false
+  #isUnanswered = false
   #takenBack = false
   #ended = false
 
@@ -117,6 +118,14 @@ export class LeasedKey implements Lease {
     return !this.signal.aborted && record.begun === true && !nearlyOver(record, terms, clock.now())
   }
 
+  /**
+   * True: the lease is over because NATS did not answer a renewal, although this process had sent it in time and waited for
+   * the answer without a pause. So the function is not the cause.
+   */
+  get isUnanswered(): boolean {
+    return this.#isUnanswered
+  }
+
   /** True: the result of the run is not stored, and its key is queued as it was. */
   get isTakenBack() {
     return this.#takenBack
@@ -176,14 +185,15 @@ export class LeasedKey implements Lease {
 
   async #conclude(endingNow: () => Ending): Promise<FinishResult> {
     const result = await this.#stop(endingNow)
-    if (result.kind !== 'fenced' && result.kind !== 'unclear') return result
+    if (result.kind !== 'fenced' && result.kind !== 'unclear' && result.kind !== 'handed back') return result
     this.#lose('it was lost before the run ended')
     this.#deps.observer.onFenced?.(this.reconciler)
     this.#deps.log.warn(
       { reconciler: this.reconciler, key: this.key, result: result.kind },
       'run fenced: its key is queued again',
     )
-    await enqueueKey(this.#deps, this, { lane: this.lane, attempt: 0, ...withCauses(this.#causes) })
+    if (result.kind !== 'handed back')
+      await enqueueKey(this.#deps, this, { lane: this.lane, attempt: 0, ...withCauses(this.#causes) })
     return { kind: 'fenced' }
   }
 
@@ -195,14 +205,20 @@ export class LeasedKey implements Lease {
     this.#abortBecause('the worker shuts down')
   }
 
-  async #stop(endingNow: () => Ending): Promise<FinishResult> {
+  async #stop(endingNow: () => Ending): Promise<FinishResult | { kind: 'handed back' }> {
     this.#ended = true
     clearTimeout(this.#timer)
     this.#timer = undefined
     await this.#renewal
-    if (this.#lost) return { kind: 'fenced' }
     if (this.#deps.clock.sure() === undefined) await measured(this.#deps)
-    return operate(this.#deps, finish, { held: this.#held, ending: endingNow() }, this)
+    const ending = endingNow()
+    if (!this.#lost || ending.kind === 'postponed')
+      return operate(this.#deps, finish, { held: this.#held, ending }, this)
+    if (!this.#isUnanswered && ending.kind !== 'handback') return { kind: 'fenced' }
+    // The record may still stand, also renewed by a request whose answer did not come. Then a token takes its place, so that
+    // its end does not count as a run that was cut short.
+    const result = await operate(this.#deps, finish, { held: this.#held, ending: { kind: 'handback' } }, this)
+    return result.kind === 'queued' ? { kind: 'handed back' } : result
   }
 
   get #end(): number {
@@ -222,11 +238,13 @@ export class LeasedKey implements Lease {
 
   async #renew(): Promise<void> {
     const { terms, log } = this.#deps
+    const answered = this.#watchForAnswer()
     try {
       const input = { held: this.#held, terms, progressed: this.#progressed, begins: this.#begun }
       const result = await operate(this.#deps, renew, input, this, { until: this.#end })
       if (result.kind === 'lost') return this.#lose('another worker may own the key')
       this.#held = result.held
+      if (!this.#lost) this.#isUnanswered = false
       log.debug({ reconciler: this.reconciler, key: this.key, leaseUntil: this.until }, 'lease renewed')
     } catch (error) {
       log.error(
@@ -234,8 +252,31 @@ export class LeasedKey implements Lease {
         'lease not renewed: the run ends if it cannot finish in time',
       )
       if (this.#deps.clock.now() > this.#end) return this.#lose('it could not be renewed')
+    } finally {
+      answered()
     }
     if (!this.#ended) this.#renewInTime()
+  }
+
+  /**
+   * Notes if the lease ends before NATS answers a renewal that is sent now. Not if it is sent late, or if the event loop
+   * pauses meanwhile: then the answer may have waited for this process. Returns what to call when the answer has come.
+   */
+  #watchForAnswer(): () => void {
+    const { terms, clock } = this.#deps
+    const endsAt = this.#end
+    let timer: NodeJS.Timeout | undefined
+    const watch = () => {
+      const waitMs = Math.min(endsAt - clock.now(), terms.leaseMs / 5)
+      const dueAt = performance.now() + waitMs
+      timer = setTimeout(() => {
+        if (performance.now() - dueAt > terms.leaseMs / 5) return
+        if (clock.now() >= endsAt) this.#isUnanswered = true
+        else watch()
+      }, waitMs)
+    }
+    if (clock.now() < endsAt - terms.leaseMs / 2) watch()
+    return () => clearTimeout(timer)
   }
 
   #resolveNotes(stored: boolean): void {

@@ -254,7 +254,7 @@ export interface RenewInput {
   begins?: boolean
 }
 
-/** lost: another process may own the key by now. Write nothing more. */
+/** lost: another process may own the key by now. Write nothing more, except what expects the record as this process knows it. */
 export type RenewResult = { kind: 'held'; held: HeldKey } | { kind: 'lost' }
 
 export interface RenewStep extends RenewInput {

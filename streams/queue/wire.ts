@@ -325,10 +325,11 @@ function reasonFrom(header: string | undefined): Pick<KeyRecord, 'reason'> {
 export const errorFrom = ({ data }: StoredMessage): { error?: string } =>
   data.length === 0 ? {} : { error: new TextDecoder().decode(data) }
 
-export function tokenFrom(message: StoredMessage, lane: Token['lane']): Token {
+/** `counts`: false if the token follows from a lease whose end does not count. */
+export function tokenFrom(message: StoredMessage, lane: Token['lane'], counts = true): Token {
   const failures = failuresFrom(message)
   const token = { lane, sequence: message.sequence, cutShort: isCutShort(message), ...failures, ...causesFrom(message) }
-  return isWatchdog(message) ? { ...token, ...afterLease(token, hasBegun(message)), cutShort: true } : token
+  return counts && isWatchdog(message) ? { ...token, ...afterLease(token, hasBegun(message)), cutShort: true } : token
 }
 
 /** Whether a run is known to have begun under the lease of this message. */
@@ -350,6 +351,9 @@ const isCutShort = ({ headers }: StoredMessage): boolean => headers['Fairlead-Re
 
 /** Whether the lease of the key has expired: the server made this token from a running record whose run never ended. */
 export const isWatchdog = ({ headers }: StoredMessage): boolean => headers['Fairlead-State'] === 'running'
+
+/** Returns the owner of the record that the server made this token from. */
+export const ownerOf = ({ headers }: StoredMessage): string | undefined => headers['Fairlead-Owner']
 
 /** Whether a timer came due: the server made this token from a waiting record and kept its headers. */
 const isFired = ({ headers }: StoredMessage): boolean => headers['Fairlead-State'] === 'waiting'

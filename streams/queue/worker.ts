@@ -173,8 +173,10 @@ export class QueueWorker implements Worker, Sharer {
     const { clock, ackWaitMs } = this.#deps
     inHand.delivered(place.key, delivery)
     this.#lastLane = inHand.lane
+    const counts = this.#runs.counts(place.key, delivery)
     const claim: KeyClaim = {
-      input: { token: tokenFrom(delivery, inHand.lane) },
+      input: { token: tokenFrom(delivery, inHand.lane, counts) },
+      counts,
       message: delivery,
       cameAt: clock.moment(),
       freshMs: ackWaitMs / 2,

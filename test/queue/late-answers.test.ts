@@ -51,7 +51,7 @@ async function endedLease(js: JetStream, prefix: string, headers: Record<string,
 
 it.each([
   ['grows with', 'a run had begun', '1', 3200, 'its process was lost again, during 6 runs in a row'],
-  ['is the shortest after', 'no run had begun', '', 100, 'its lease ended before its run began'],
+  ['is the shortest after', 'no run had begun', '', 100, 'its lease was lost in vain'],
 ])('the wait of a suspect %s a lease under which %s', async (_, __, begun, seconds, error) => {
   const prefix = freshPrefix()
   await using test = await open(prefix)
@@ -117,6 +117,61 @@ it('a run of a key that was cut short does not begin after its worker has begun 
   expect(world.starts).toEqual([])
   expect(await statesOf(steady.queue)).toEqual(['n.a queued'])
 })
+
+/** Two leases that end during a run make a suspect. */
+const LOST = 2
+
+it('a run whose lease ends because NATS answers late, in a process that lives, makes its key no suspect', async () => {
+  const prefix = freshPrefix()
+  await using proxy = await startLossyProxy(nats().url)
+  await using steady = await open(prefix, SHORT)
+  await using late = await openTestQueue(proxy.url, prefix, SHORT)
+  const world = new World()
+  const worker = world.serve(late.queue, async (lease) => {
+    if (world.leases.length > LOST) return DONE
+    proxy.delay(LEASE_MS)
+    await until(() => expect(isOver(lease)).toBe(true))
+    proxy.delay(0)
+    return DONE
+  })
+  await world.change(steady.queue, 'n.a')
+  await until(() => expect(world.dealtWith).toEqual(world.versions))
+  await until(async () => expect(await statesOf(steady.queue)).toEqual([]))
+  expect(world.leases.map(({ suspect }) => suspect)).toEqual(world.leases.map(() => false))
+  expect(late.logged.filter((line) => line.startsWith('run cut short again'))).toEqual([])
+  await worker.drain(1000)
+})
+
+it('a run that blocks its process until its lease is over makes its key a suspect, although the process lives', async () => {
+  const prefix = freshPrefix()
+  await using proxy = await startLossyProxy(nats().url, { delayMs: WAY_MS })
+  let blocked: PromiseWithResolvers<void> | undefined
+  const onIo: QueueOptions['onIo'] = (io) => {
+    const isRenewal = io.do === 'publish' && io.message.role === 'record' && io.message.record.begun
+    if (isRenewal && blocked !== undefined) setTimeout(block, WAY_MS * 1.5, blocked.resolve)
+  }
+  await using test = await openTestQueue(proxy.url, prefix, { ...SHORT, onIo })
+  const world = new World()
+  const worker = world.serve(test.queue, async () => {
+    if (world.leases.length > LOST) return DONE
+    blocked = Promise.withResolvers()
+    await blocked.promise
+    blocked = undefined
+    return DONE
+  })
+  await world.change(test.queue, 'n.a')
+  await until(() => expect(world.dealtWith).toEqual(world.versions))
+  expect(world.leases.at(-1)).toMatchObject({ suspect: true })
+  await worker.drain(1000)
+})
+
+const WAY_MS = 50
+
+/** Blocks the event loop while the answer to a renewal waits in a socket, for longer than a request waits for its answer. */
+function block(then: () => void): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, LEASE_MS * 2)
+  then()
+}
 
 function isOver(lease: { hold(): void }): boolean {
   try {

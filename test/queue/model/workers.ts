@@ -311,7 +311,7 @@ function ownMoves(state: State, process: Process, subject: Subject, config: Conf
   if (process.phase === 'running') return runMoves(state, process, subject, config)
   if (process.phase === 'requeueing') return requeue(state, process, subject, config)
   if (process.phase === 'absorbing' && process.overdue)
-    return [...ioMoves(state, process, subject, config), seesItsEnd(state, process)]
+    return [...ioMoves(state, process, subject, config), ...seesItsEnd(state, process, subject)]
   return ioMoves(state, process, subject, config)
 }
 
@@ -344,14 +344,21 @@ function runMoves(state: State, process: Of<'running'>, subject: Subject, config
     }
     moves.push(...firstIo({ ...state, left }, finishing, subject, config, process, `run ends in ${kind}; `))
   }
-  if (process.overdue) moves.push(seesItsEnd(state, process))
+  if (process.overdue) moves.push(...seesItsEnd(state, process, subject))
   return moves
 }
 
-const seesItsEnd = (state: State, process: Of<'running' | 'absorbing'>): Move => ({
-  label: () => `${process.nonce}: sees that its lease is over`,
-  state: fenced(state, process, process.held.record.lane),
-})
+/** It queues its key, or if only NATS was late, hands it back. */
+const seesItsEnd = (state: State, process: Of<'running' | 'absorbing'>, subject: Subject): Move[] => [
+  {
+    label: () => `${process.nonce}: sees that its lease is over`,
+    state: fenced(state, process, process.held.record.lane),
+  },
+  {
+    label: () => `${process.nonce}: sees that its lease is over, hands back`,
+    state: handingBack(state, process, process.held, subject, true),
+  },
+]
 
 /**
  * The moves of a run with the changes that it has received: it reads again, or gives up a change that has waited too
@@ -528,7 +535,7 @@ function settle(state: State, before: Process, { out }: Advanced, subject: Subje
       if (process.phase === 'renewing' && process.begins) {
         const beginning = { ...process, overdue: isLast && stored.due }
         return beginning.overdue && subject.beginsInTime
-          ? handingBack(state, beginning, result.held, subject)
+          ? handingBack(state, beginning, result.held, subject, false)
           : begin(state, beginning, result.held, subject)
       }
       const { nonce, fresh } = process
@@ -542,10 +549,19 @@ function settle(state: State, before: Process, { out }: Advanced, subject: Subje
       }
       return withProcess(state, process, again)
     }
-    case 'lost':
-      return process.phase === 'renewing' ? fenced(state, process, process.held.record.lane) : state
+    case 'lost': {
+      if (process.phase !== 'renewing') return state
+      const { held, begins = false, overdue } = process
+      // A run that has begun may have lost its lease for another reason than a late answer, also before it ended.
+      return begins || overdue
+        ? handingBack(state, process, held, subject, !begins)
+        : fenced(state, process, held.record.lane)
+    }
+    case 'queued': {
+      const left = withProcess(state, process)
+      return pursueAll('lost' in process && process.lost ? changed(left) : left, unsafe, subject, config)
+    }
     case 'idle':
-    case 'queued':
     case 'waiting':
     case 'parked':
     case 'dirty':
@@ -569,15 +585,16 @@ function beginning(state: State, process: Process, held: HeldKey, { machines }: 
 
 function handingBack(
   state: State,
-  process: Of<'renewing'>,
+  process: Process,
   held: HeldKey,
   { machines, passes: { close } }: Subject,
+  lost: boolean,
 ): State {
   const { nonce, overdue } = process
   const now = overdue ? CLOCKS.overdue : CLOCKS.inTime
   const ending = ENDINGS.handback
   const step = onCoarseClock(begun(machines.finish.start({ held, ending }, now)), now)
-  const finishing = { phase: 'finishing' as const, held, ending, step, passes: close(process.passes) }
+  const finishing = { phase: 'finishing' as const, held, ending, step, lost, passes: close(process.passes) }
   return withProcess(state, process, { ...NEWBORN, ...finishing, nonce, overdue })
 }
 
