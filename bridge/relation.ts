@@ -13,7 +13,7 @@ import {
   selectionOf,
 } from '#spec'
 import { hasKey, type Reconciler } from './reconcilers.ts'
-import { type Change, isPossibleName, type RelatedTo } from './routing.ts'
+import { type Change, type RelatedTo } from './routing.ts'
 
 /**
  * A relation of a Reconciler, with the state that maps related objects back to keys: the names in the fields of
@@ -82,12 +82,12 @@ export class NamedPrimaries {
     return this.#initialRead.ready
   }
 
-  /** Returns the names of the primaries that the object names, or did before the change. Undefined: they are not known. */
+  /** Returns the names that the object gives, or did before the change. Undefined: they are not known. */
   namesOf({ namespace, name, object }: Change): string[] | undefined {
     const key = keyOf(namespace, name)
     const before = this.#names.get(key)
     if (this.#unsure.has(key) || (object === undefined && before === undefined)) return undefined
-    return [...new Set([...(before ?? []), ...(object ? this.#namesIn(object) : [])])].filter(isPossibleName)
+    return [...new Set([...(before ?? []), ...(object ? this.#namesIn(object) : [])])]
   }
 
   /** Must be called after the keys of the primaries were enqueued. Until then those that it has named still count. */

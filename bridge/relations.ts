@@ -13,7 +13,15 @@ import {
   type NamingPrimaries,
   Relation,
 } from './relation.ts'
-import { append, type Change, isInNamespaces, type RelatedTo, Routes, SelectorIndex } from './routing.ts'
+import {
+  append,
+  type Change,
+  isInNamespaces,
+  isPossibleName,
+  type RelatedTo,
+  Routes,
+  SelectorIndex,
+} from './routing.ts'
 
 type Lane = 'high' | 'low'
 /** The Reconcilers, by coverage ID, whose every key a list enqueues, and why, in words. */
@@ -156,9 +164,13 @@ export class Relations {
   #enqueueFor(relation: Relation, change: Change, as: As): Promise<void> {
     const { related, reconciler } = relation.to
     const { namespace, name } = change
-    const names = relation.named?.namesOf(change)
-    if (names !== undefined) return this.#named(reconciler, namespace, names, as)
-    const naming = () => this.#all(reconciler.name, relation.primaries?.keysOf({ namespace, name }) ?? [], as)
+    const { named, primaries } = relation
+    const names = named?.namesOf(change)
+    if (named && names === undefined) return this.#everyKey(reconciler, namespace, as)
+    if (names && primaries === undefined) return this.#named(reconciler, namespace, names.filter(isPossibleName), as)
+    const keysNaming = (name: string) => primaries?.keysOf({ namespace, name }) ?? []
+    if (names) return this.#all(reconciler.name, new Set(names.flatMap(keysNaming)), as)
+    const naming = () => this.#all(reconciler.name, keysNaming(name), as)
     if (related.byName !== undefined) return naming()
     if (related.namespacePath !== undefined) return relation.fanOuts.run([namespace ?? '', as.lane].join(' '), naming)
     return this.#everyKey(reconciler, related.within === 'Cluster' ? undefined : namespace, as)

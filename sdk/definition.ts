@@ -97,7 +97,8 @@ export interface RelatedKind extends Kind<unknown> {
   /**
    * The path, in objects of this kind, of the field with the name or the names of your object: `spec.nodeName`,
    * `spec.parentRefs[*].name`. Only objects that name it are given, and a change runs all that the changed one names and
-   * named before. Not with `byName`, `byOwner`, `namespacePath`, `metadataOnly` or `within: 'Cluster'`.
+   * named before. With `byName`, the name is that in the field of your object. Not with `byOwner`, `namespacePath`, `kindPath`,
+   * `metadataOnly` or `within: 'Cluster'`.
    *
    * @default any object
    */

@@ -20,7 +20,7 @@ const someInvoke = 'give http or pull'
 const byOwnerAlone =
   'an owner is in the namespace of the object, or has none: leave out byName, namespacePath and "Cluster"'
 const namingAlone =
-  'the object is named by a field of objects in its namespace: leave out byName, byOwner, namespacePath, metadataOnly and "Cluster"'
+  'a field of objects in the namespace of the object has the name: leave out byOwner, namespacePath, kindPath, metadataOnly and "Cluster"'
 const eitherPlace = 'leave out "Cluster" beside namespacePath, which names the namespaces'
 const byNameToo = 'give byName beside kindPath: a kind without names would be read whole'
 
@@ -87,12 +87,14 @@ const related = z
       .max(1000)
       .regex(FIELD_PATH, 'write a path such as spec.nodeName or spec.parentRefs[*].name')
       .optional()
-      .describe('Path in the related object of the name, or the names, of primaries: only of those is it related.'),
+      .describe(
+        'Path in the related object of the name, or the names, of primaries; with byName: of names that a primary has in that field. Left out: byName is for the name of the related object.',
+      ),
     metadataOnly,
   })
   .refine(
-    ({ naming, byName, namespacePath, byOwner, metadataOnly, within }) =>
-      naming === undefined || (!byName && !namespacePath && !byOwner && !metadataOnly && within === 'Namespace'),
+    ({ naming, kindPath, namespacePath, byOwner, metadataOnly, within }) =>
+      naming === undefined || (!kindPath && !namespacePath && !byOwner && !metadataOnly && within === 'Namespace'),
     { path: ['naming'], message: namingAlone },
   )
   .refine(
@@ -123,7 +125,7 @@ const related = z
       },
       { rule: '!has(self.kindPath) || has(self.byName)', message: byNameToo },
       {
-        rule: "!has(self.naming) || !(has(self.byName) || has(self.namespacePath) || (has(self.byOwner) && self.byOwner) || (has(self.metadataOnly) && self.metadataOnly) || (has(self.within) && self.within == 'Cluster'))",
+        rule: "!has(self.naming) || !(has(self.kindPath) || has(self.namespacePath) || (has(self.byOwner) && self.byOwner) || (has(self.metadataOnly) && self.metadataOnly) || (has(self.within) && self.within == 'Cluster'))",
         message: namingAlone,
       },
     ],

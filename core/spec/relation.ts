@@ -12,7 +12,7 @@ export interface RelatedLookup {
   namespaces: string[] | undefined
   /** Whether cluster-scoped objects are related too. */
   clusterScoped: boolean
-  /** Undefined: any name. */
+  /** The names of the objects, or with `naming` those in their field. Undefined: any name. */
   names: string[] | undefined
 }
 
@@ -28,9 +28,13 @@ export function relatedLookup(related: RelatedResource, primary: KubeObject): Re
         ? namespacesNear(related, primary.metadata.namespace)
         : namespacesOf(related, primary, namespacePath),
     clusterScoped: namespacePath === undefined,
-    names: byName === undefined ? undefined : namesOf(related, primary, byName),
+    names: byName === undefined ? nameOf(related, primary.metadata) : namesOf(related, primary, byName),
   }
 }
+
+/** Returns the name of the primary, if the related objects give it. */
+const nameOf = ({ naming }: RelatedResource, { name }: KubeObject['metadata']): string[] | undefined =>
+  naming === undefined ? undefined : [name]
 
 /** Returns the namespaces of the related objects if no field of the primary names them. Undefined: all namespaces. */
 export const namespacesNear = ({ within }: RelatedResource, namespace: string | undefined): string[] | undefined =>
@@ -68,12 +72,15 @@ export function relation(related: RelatedResource): (primary: KubeObject) => Obj
     const isInside = namespaces && new Set<string | undefined>(clusterScoped ? [...namespaces, undefined] : namespaces)
     return (object) =>
       (isInside?.has(object.metadata.namespace) ?? true) &&
-      (isNamed?.has(object.metadata.name) ?? true) &&
+      (isNamed === undefined || namesFor(related, object).some((name) => isNamed.has(name))) &&
       (!related.byOwner || isReferredTo(object, primary)) &&
-      (related.naming === undefined || valuesAt(object, related.naming).includes(primary.metadata.name)) &&
       selects(object)
   }
 }
+
+/** Returns the names by which the object is related. */
+const namesFor = ({ naming }: RelatedResource, object: KubeObject): string[] =>
+  naming === undefined ? [object.metadata.name] : namesAt(object, naming)
 
 /** Whether an owner reference of the object names this owner, be it as its controller or not. */
 const isReferredTo = (child: KubeObject, { metadata: { uid } }: KubeObject): boolean =>
@@ -82,7 +89,7 @@ const isReferredTo = (child: KubeObject, { metadata: { uid } }: KubeObject): boo
 /** Whether the related object names its primaries, by owner references or in a field. */
 export const isByObjects = ({ byOwner, naming }: RelatedResource): boolean => byOwner === true || naming !== undefined
 
-/** Returns the names of the primaries that a related object names. `of`: the kind of the primaries. */
+/** Returns the names of the primaries, or with `byName` the names in their fields, that a related object names. `of`: the kind of the primaries. */
 export const primariesIn = (
   { naming }: RelatedResource,
   object: KubeObject,
@@ -91,7 +98,7 @@ export const primariesIn = (
 
 const LONGEST_NAME = 253
 
-/** Returns the names of primaries in the field of a related object. No primary has a longer name. */
+/** Returns the names in the field of a related object. No object has a longer name. */
 const namesAt = (object: KubeObject, naming: string): string[] =>
   namesIn(valuesAt(object, naming)).filter(({ length }) => length <= LONGEST_NAME)
 

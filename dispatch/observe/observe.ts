@@ -243,9 +243,11 @@ const MOST_LOOKUPS = 64
 /** Returns the queries of relations that do not depend on fields of the primary. */
 const queriesNear = (related: readonly RelatedResource[], { namespace, name }: Primary): RelatedQuery[] =>
   related.flatMap((one) =>
-    queriesOf(one, { namespaces: namespacesNear(one, namespace), clusterScoped: true, names: undefined }).map(
-      (query) => (one.naming === undefined ? query : { ...query, naming: name }),
-    ),
+    queriesOf(one, {
+      namespaces: namespacesNear(one, namespace),
+      clusterScoped: true,
+      names: one.naming === undefined ? undefined : [name],
+    }),
   )
 
 /** Returns the queries of relations that fields of the primary name. */
@@ -282,16 +284,18 @@ const sum = (counts: readonly number[]): number => counts.reduce((total, count) 
  * has.
  */
 function queriesOf(related: RelatedResource, lookup: RelatedLookup): RelatedQuery[] {
-  const { group, version, resource, byName } = related
+  const { group, version, resource, byName, naming } = related
   const { namespaces, clusterScoped, names } = lookup
   const ref = { group, version, resource }
   const near = namespaces?.map((namespace) => ({ ref, namespace })) ?? [{ ref }]
   const places: { ref: ResourceRef; namespace?: string; clusterScoped?: boolean }[] =
     namespaces && clusterScoped ? [...near, { ref, clusterScoped }] : near
-  if (names !== undefined) return places.flatMap((place) => names.map((name) => ({ ...place, name })))
-  if (byName !== undefined) return places
   const selection = relatedSelection(related)
-  return places.map((place) => ({ ...place, selection }))
+  if (names !== undefined)
+    return places.flatMap((place) =>
+      names.map((name) => (naming === undefined ? { ...place, name } : { ...place, selection, naming: name })),
+    )
+  return byName !== undefined && naming === undefined ? places : places.map((place) => ({ ...place, selection }))
 }
 
 /**

@@ -365,29 +365,35 @@ describe('a change of a related object runs', () => {
     await createReconciler(kube, 'widget', { for: widgets, related: [naming('data.widget')] })
     await createReconciler(kube, 'noted', { for: widgets, related: [naming("metadata.annotations['of']")] })
     await createReconciler(kube, 'class', { for: CLASSES, related: [naming('data.class')] })
+    const shared = { ...naming('data.widget'), byName: "metadata.annotations['like']" }
+    await createReconciler(kube, 'shared', { for: widgets, related: [shared] })
+    await patchWidget('c', { metadata: { annotations: { like: 'a' } } })
     const prefix = freshPrefix()
     const runs = async (bridge: Started, act: () => Promise<unknown>) => {
       await enqueuedBy(bridge, 'widget', act)
-      return ['widget', 'noted', 'class'].map((name) => bridge.keysOf(name))
+      return ['widget', 'noted', 'class', 'shared'].map((name) => bridge.keysOf(name))
     }
     {
       await using bridge = await start(prefix)
-      await untilCovered(bridge, ['widget', 'noted'])
+      await untilCovered(bridge, ['widget', 'noted', 'shared'])
       await untilCovered(bridge, ['class'], [CLASSES])
-      expect(await runs(bridge, () => change('default', 'm'))).toEqual([['default.a'], ['default.c'], ['_.names']])
-      expect(await runs(bridge, () => change('default', 'lone'))).toEqual([[], [], []])
+      expect(await runs(bridge, () => change('default', 'm'))).toEqual([
+        ['default.a'],
+        ['default.c'],
+        ['_.names'],
+        ['default.c'],
+      ])
+      expect(await runs(bridge, () => change('default', 'lone'))).toEqual([[], [], [], []])
       await bridge.rested()
     }
     await using bridge = await start(prefix)
     await bridge.synced(resourceName(configMaps))
-    const both = [['default.a', 'default.b'], ['default.c'], ['_.names']]
+    await untilKnown(bridge, widgets, await patchWidget('b', { metadata: { annotations: { like: 'b' } } }))
+    const both = [['default.a', 'default.b'], ['default.c'], ['_.names'], ['default.b', 'default.c']]
     expect(await runs(bridge, () => names({ widget: 'b' }, 'c')), 'a loses it').toEqual(both)
-    expect(await runs(bridge, () => names({ widget: '../b', class: null }))).toEqual([
-      ['default.b'],
-      ['default.c'],
-      ['_.names'],
-    ])
-    expect(await runs(bridge, () => kube.delete(resourcePath(configMaps, 'default', 'm')))).toEqual([[], [], []])
+    const other = [['default.b'], ['default.c'], ['_.names'], ['default.b']]
+    expect(await runs(bridge, () => names({ widget: '../b', class: null }))).toEqual(other)
+    expect(await runs(bridge, () => kube.delete(resourcePath(configMaps, 'default', 'm')))).toEqual([[], [], [], []])
     await kube.delete(resourcePath(CLASSES, undefined, 'names'))
   })
 

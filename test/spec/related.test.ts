@@ -97,6 +97,18 @@ describe('an object is related', () => {
       named('x', { namespace: 'other' }, { spec: { nodeName: 'p' } }),
       false,
     ],
+    [
+      'by a field of both',
+      related({ naming: 'spec.of[*].name', byName: 'spec.config' }),
+      named('x', {}, { spec: { of: [{ name: 'one' }] } }),
+      true,
+    ],
+    [
+      'not by a field of both, if it has the name of the primary',
+      related({ naming: 'spec.nodeName', byName: 'spec.config' }),
+      named('one', {}, { spec: { nodeName: 'p' } }),
+      false,
+    ],
     ['by a field', related({ fieldSelector: 'status.phase!=Done' }), named('x', {}, { status: {} }), true],
   ])('%s', (_name, declared, object, expected) => {
     expect(relation(declared)(primary)(object)).toBe(expected)

@@ -60,12 +60,12 @@ describe('objects that name the object in a field', () => {
     }),
   )('%s', async (_, holds) => holds())
 
-  it.each([{ byName: 'spec.name' }, { byOwner: true }, { metadataOnly: true }, { within: 'Cluster' as const }])(
+  it.each([{ namespacePath: 'spec.name' }, { byOwner: true }, { metadataOnly: true }, { within: 'Cluster' as const }])(
     'are named in one way: not with %j',
     (more) => {
       const related = [{ ...Here, ...more }]
       const declared = () => reconciler({ name: 'wrong', for: Host, related, reconcile: () => ({}) })
-      expect(declared).toThrow('the object is named by a field of objects in its namespace: leave out byName')
+      expect(declared).toThrow('a field of objects in the namespace of the object has the name: leave out byOwner')
     },
   )
 })

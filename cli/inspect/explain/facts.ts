@@ -233,6 +233,7 @@ export async function namedIn(
 ): Promise<Relative[]> {
   const patched = patchedBy(object, identity).map(({ namespace, name, ...related }) => ({ related, namespace, name }))
   const named = spec.related.flatMap((related) => {
+    if (related.naming !== undefined) return []
     const { names, namespaces, clusterScoped } = relatedLookup(related, object)
     const places = namespaces ?? (clusterScoped ? [undefined] : [])
     return (names ?? []).flatMap((name) => places.map((namespace) => ({ related, namespace, name })))

@@ -39,6 +39,8 @@ export const NodeMaintenance = resource({
 })
 
 const Target = { ...Node, byName: 'spec.nodeName' } as const
+/** The Pods on that Node. */
+const OnNode = { ...Pod, naming: 'spec.nodeName', byName: 'spec.nodeName' } as const
 
 /** The same label as that of the other operator: remediation leaves the Node alone. */
 const EXCLUDED = { 'remediation.medik8s.io/exclude-from-remediation': 'true' }
@@ -56,7 +58,7 @@ const readyAs = (status: 'True' | 'False', reason: string, message: string): Con
 export const nodeMaintenance = reconciler({
   name: 'node-maintenance',
   for: NodeMaintenance,
-  related: [Target, Pod],
+  related: [Target, OnNode],
   patches: [Node],
   acts: [{ ...Pod, act: 'Evict', within: 'Cluster' }],
   reconcile({ object: { spec, status }, related, refused }) {
@@ -73,11 +75,11 @@ export const nodeMaintenance = reconciler({
       metadata: { name: spec.nodeName, labels: EXCLUDED },
       spec: { unschedulable: true },
     })
-    const here = related(Pod).filter((pod) => pod.spec?.nodeName === spec.nodeName)
+    const here = related(OnNode)
     const pending = here.filter(hasToGo)
     const isFirst = status.evictionPods === undefined
     const evictionPods = status.evictionPods ?? pending.length
-    const [lastError] = refused(Pod)
+    const [lastError] = refused(OnNode)
       .map(({ message }) => message)
       .sort()
     const gone = Math.max(0, evictionPods - pending.length)
