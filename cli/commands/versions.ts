@@ -80,7 +80,7 @@ async function step(
   const name = nameOf(state.resource)
   if ('blocked' in found) throw new UsageError(`${name}: ${found.blocked}`)
   says(`${name}: ${found.kind}: ${STEPS[found.kind](found.versions.join(', ')).does}`)
-  await takeStep(kube, functions, state, found, { says, waits: (why) => says(`waits for the webhook: ${why}`) })
+  await takeStep(kube, functions, state, found, says)
 }
 
 const asJson = (state: ResourceVersions) => {

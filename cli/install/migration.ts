@@ -21,7 +21,7 @@ interface Migration {
   /** Versions that nothing may name afterwards. */
   going: readonly string[]
   says: Says
-  settleMs?: number | undefined
+  settleMs?: number
 }
 
 /** Some objects cannot be written again, so they may still be stored in a former version. */

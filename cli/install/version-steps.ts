@@ -14,7 +14,7 @@ import {
   storageOf,
   storedVersionsOf,
 } from './versions.ts'
-import { certifiedWebhook, NOWHERE, proveWebhook, type Waits } from './webhook.ts'
+import { certifiedWebhook, NOWHERE, proveWebhook } from './webhook.ts'
 
 export type Direction = 'next' | 'back'
 
@@ -97,20 +97,13 @@ function isChanged({ name, deprecationWarning }: CrdVersion, { spec }: CustomRes
   return there?.served !== true || there.deprecationWarning !== deprecationWarning
 }
 
-export interface StepOptions {
-  waits?: Waits
-  says: Says
-  /** How long the API server may be busy with a write that has begun in the version of before. */
-  settleMs?: number
-}
-
 /** Takes a step, and resolves when its proof holds. Rejects if the definition has changed since the state was read. */
 export async function takeStep(
   kube: KubeClient,
   functions: readonly Reconciler[],
   state: ResourceVersions,
   { kind, versions }: VersionStep,
-  { waits, says, settleMs }: StepOptions,
+  says: Says,
 ): Promise<void> {
   const { resource, definition } = state
   const { resourceVersion } = definition.metadata
@@ -118,7 +111,7 @@ export async function takeStep(
   const apply = async (crd: CustomResourceDefinition): Promise<void> => {
     if (crd.spec.conversion?.strategy === 'Webhook') {
       const { client } = await certifiedWebhook(kube)
-      await proveWebhook(kube, client, functions, waits)
+      await proveWebhook(kube, client, functions, (why) => says(`waits for the webhook: ${why}`))
       crd.spec.conversion.webhook.clientConfig = client
     }
     const body = { ...crd, metadata: { ...crd.metadata, resourceVersion } }
@@ -148,7 +141,7 @@ export async function takeStep(
         storage: now,
         going: kind === 'clean' ? versions : [],
         says,
-        settleMs: kind === 'clean' ? 0 : settleMs,
+        ...(kind === 'clean' && { settleMs: 0 }),
       })
     case 'unserve': {
       await renameOwners(kube, resource, { storage: now, going: versions, says })

@@ -321,3 +321,39 @@ it('removes a version that nothing names any more, and managers keep their field
     { fieldManager: 'gitops' },
   )
 })
+
+it('needs no webhook for versions with the same fields, and lets nobody take one away at once', async () => {
+  const note = (version: string, served = '') => `import { reconciler, resource, z } from '${SDK}'
+const spec = z.object({ text: z.string() })
+export const Note = resource({
+  group: 'notes.test', version: '${version}', kind: 'Note', plural: 'notes', spec, status: z.object({}), served: [${served}],
+})
+export const note = reconciler({ name: 'note', for: Note, reconcile: () => ({}) })
+`
+  const files = { first: note('v1beta1'), both: note('v1', `{ version: 'v1beta1', spec }`), last: note('v1') }
+  const fileOf = (name: keyof typeof files) => join(dir, `note-${name}.ts`)
+  for (const name of Object.keys(files) as (keyof typeof files)[]) await writeFile(fileOf(name), files[name])
+  await fairlead('install', '-f', fileOf('first'))
+  const notes = resourcePath({ group: 'notes.test', version: 'v1beta1', resource: 'notes' }, 'default')
+  await kube.create(notes, {
+    apiVersion: 'notes.test/v1beta1',
+    kind: 'Note',
+    metadata: { name: 'a' },
+    spec: { text: 'x' },
+  })
+  expect(await fairlead('install', '-f', fileOf('both'))).toMatchObject({ code: 0 })
+  const next = () => fairlead('versions', 'notes', '-f', fileOf('last'), '--next')
+  expect(await fairlead('install', '-f', fileOf('last'))).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('take a version away by fairlead versions --next'),
+  })
+  const [one] = await loadFunctions({ function: [fileOf('last')], builtin: [] })
+  if (one === undefined || !isResource(one.for)) throw new Error('no resource')
+  await migrate(kube, one.for, { storage: 'v1', going: [], says, settleMs: 0 })
+  for (const step of ['unserve', 'clean', 'remove'])
+    expect(await next()).toMatchObject({ code: 0, stderr: expect.stringContaining(`notes.notes.test: ${step}: `) })
+  expect(await next()).toMatchObject({ code: 0, stderr: expect.stringContaining('there is no step to take') })
+  const { spec, metadata } = await kube.get<KubeObject>(notes.replace('v1beta1', 'v1') + '/a')
+  expect([spec, JSON.stringify(metadata).includes('v1beta1')]).toEqual([{ text: 'x' }, false])
+  expect(await fairlead('install', '-f', fileOf('last'))).toMatchObject({ code: 0 })
+}, 60_000)
