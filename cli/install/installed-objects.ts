@@ -14,6 +14,8 @@ import { LABELS, platformRbac, roleNamesOf } from './rbac.ts'
 export const CRDS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'customresourcedefinitions' }
 const RBAC = { group: 'rbac.authorization.k8s.io', version: 'v1' }
 const ADMISSION = { group: 'admissionregistration.k8s.io', version: 'v1' }
+/** By which the API server asks validate. */
+export const CONFIGURATIONS = { ...ADMISSION, resource: 'validatingwebhookconfigurations' }
 export const FIELD_MANAGER = 'fairlead-install'
 
 /** The resources that can be installed, keyed by kind. */

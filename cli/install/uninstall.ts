@@ -5,7 +5,6 @@ import { WebhookProbe } from '#process/webhooks/probe'
 import { type CustomResourceDefinition, manifest, type Reconciler } from '#sdk'
 import { finalizerOf, finalizersWithout, identityOf, patchedBy, SYSTEM_NAMESPACE } from '#spec'
 import {
-  CRDS,
   earlierRights,
   found,
   holders,
@@ -25,7 +24,7 @@ import { functionRbac, platformRbac, teamRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
 import { earlierOfTeam, ofTeam } from './team.ts'
 import { type StoredDefinition, storageOf } from './versions.ts'
-import { NOWHERE, sortedDefinitions, usesWebhook } from './webhook.ts'
+import { callersOfWebhook, NOWHERE, sortedDefinitions, usesWebhook } from './webhook.ts'
 import { WEBHOOK_SECRETS } from './webhook-certificates.ts'
 
 /** An object that install() applies, and its fate in uninstall(). */
@@ -163,15 +162,13 @@ async function detached(kube: KubeClient, removal: Removal): Promise<Removal> {
   return removal
 }
 
-/** Returns the names of the definitions in the cluster that need the webhook. */
+/** Returns the names of the definitions, and the configurations of validate, for which the API server calls the webhook. */
 export async function webhookUsers(kube: KubeClient): Promise<string[]> {
-  const users: string[] = []
-  for await (const { items } of kube.list<CustomResourceDefinition & KubeObject>(resourcePath(CRDS)))
-    users.push(...items.filter(usesWebhook).map(({ metadata }) => metadata.name))
+  const users = await Array.fromAsync(callersOfWebhook(kube), ({ name }) => name)
   return users.filter((name) => name !== WebhookProbe.crd(NOWHERE).metadata.name)
 }
 
-/** Whether no definition of the cluster needs the webhook any more. */
+/** Whether nothing in the cluster needs the webhook any more. */
 async function isWebhookFree(kube: KubeClient, removals: readonly Removal[]): Promise<boolean> {
   const freed = removals.filter(({ result }) => result !== 'kept').map(({ name }) => name)
   return (await webhookUsers(kube)).every((name) => freed.includes(name))
@@ -238,7 +235,7 @@ export async function uninstall(
   for (const one of deleted.filter(isLast)) {
     if (one.kind !== 'Secret') results.set(one, await removedDefinition(kube, one))
     else if (await isWebhookFree(kube, ended())) await deleteInstalled(kube, [one])
-    else results.set(one, { ...one, result: 'kept', because: 'a definition still uses the webhook' })
+    else results.set(one, { ...one, result: 'kept', because: 'the API server still calls the webhook' })
   }
   return ended()
 }

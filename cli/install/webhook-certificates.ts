@@ -1,3 +1,4 @@
+import { X509Certificate } from 'node:crypto'
 import type { KubeObject } from '#contracts'
 import { issueFrom, newAuthority, signCertificate } from '#pki'
 import { SYSTEM_NAMESPACE } from '#spec'
@@ -41,6 +42,8 @@ interface WebhookCertificates {
   bundle: string
   /** The Secret of the webhook, if it has to be written. */
   leaf?: TlsSecret
+  /** Whether a leaf is valid also for who trusts only the authority before this one. */
+  isCrossSigned: boolean
 }
 
 /**
@@ -51,8 +54,8 @@ interface WebhookCertificates {
 export function webhookCertificates(present: ReadonlyMap<string, KubeObject>, now: Date): WebhookCertificates {
   const stored = authorityIn(present.get(WEBHOOK_SECRETS.authority))
   const isKept = stored !== undefined && isGood(stored, now, CA_RENEWED_BEFORE_MS)
-  const authority = isKept ? withoutFormer(stored, now) : newAuthorityAfter(stored, now)
   const leaf = issuedIn(present.get(WEBHOOK_SECRETS.leaf))
+  const authority = isKept ? withoutFormer(stored, now) : newAuthorityAfter(stored, now, trustedFor(leaf))
   const isIssued =
     leaf !== undefined &&
     isGood(leaf, now, LEAF_RENEWED_BEFORE_MS) &&
@@ -60,6 +63,7 @@ export function webhookCertificates(present: ReadonlyMap<string, KubeObject>, no
     leaf.certificate.subjectAltName === NAMES.map((name) => `DNS:${name}`).join(', ')
   return {
     bundle: authority.bundle,
+    isCrossSigned: authority.cross !== '',
     ...(authority !== stored && { authority: secretOfAuthority(authority) }),
     ...(!isIssued && { leaf: newLeaf(authority, now) }),
   }
@@ -78,7 +82,16 @@ function withoutFormer(stored: WebhookAuthority, now: Date): WebhookAuthority {
   return isOverlap || bundle === alone ? stored : { ...stored, bundle: alone, cross: '' }
 }
 
-function newAuthorityAfter(former: WebhookAuthority | undefined, now: Date): WebhookAuthority {
+/** The authority of a certificate in its Secret, which pods use on when the Secret of the authority is lost. */
+function trustedFor(leaf: ReturnType<typeof issuedIn>): string {
+  try {
+    return leaf?.certificate.verify(new X509Certificate(leaf.authority).publicKey) ? leaf.authority : ''
+  } catch {
+    return ''
+  }
+}
+
+function newAuthorityAfter(former: WebhookAuthority | undefined, now: Date, trusted: string): WebhookAuthority {
   const subject = { cn: `${WEBHOOKS}-ca-${now.getTime()}` }
   const authority = newAuthority(subject, { now, days: CA_DAYS })
   const isSigner = former?.certificate.checkPrivateKey(former.privateKey) === true
@@ -95,7 +108,7 @@ function newAuthorityAfter(former: WebhookAuthority | undefined, now: Date): Web
         })
       : ''
   // Pods may still have a certificate of an authority before the former one.
-  const bundle = authority.certificate + (isTrusted ? former.bundle : '')
+  const bundle = authority.certificate + (isTrusted ? former.bundle : trusted)
   return { ...asIssued(authority), bundle, cross }
 }
 

@@ -1,7 +1,8 @@
 import type { KubeObject } from '#contracts'
 import { convertedResources, WebhookProbe } from '#process/webhooks/probe'
-import type { Reconciler, Resource } from '#sdk'
-import { SYSTEM_NAMESPACE } from '#spec'
+import { isResource, type Reconciler, type Resource } from '#sdk'
+import { policyNameOf, SYSTEM_NAMESPACE } from '#spec'
+import { CONFIGURATIONS } from './installed-objects.ts'
 import { LABELS } from './rbac.ts'
 import { WEBHOOK_SECRETS, WEBHOOKS } from './webhook-certificates.ts'
 
@@ -26,7 +27,10 @@ const TLS = '/etc/webhook-tls'
 export function webhookObjects(functions: readonly Reconciler[], image: WebhookImage): KubeObject[] {
   const resources = convertedResources(functions)
   if (resources.length === 0) return []
-  return [...serving(image), ...keeping(image), ...keeperRbac(resources)]
+  const validated = functions
+    .map((one) => one.for)
+    .filter((one) => isResource(one) && one.validate !== undefined) as Resource[]
+  return [...serving(image), ...keeping(image), ...keeperRbac(resources, validated)]
 }
 
 const labelsOf = (name: string) => ({ ...LABELS, 'app.kubernetes.io/name': name.replace('fairlead-', '') })
@@ -185,10 +189,12 @@ const keeperJob = (image: WebhookImage) => ({
 const RBAC = 'rbac.authorization.k8s.io'
 
 /** The CronJob changes Secrets and definitions that are there. To create them takes an installation. */
-function keeperRbac(resources: readonly Resource[]): KubeObject[] {
+function keeperRbac(resources: readonly Resource[], validated: readonly Resource[]): KubeObject[] {
   const names = [...new Set([WebhookProbe, ...resources].map(({ resource, group }) => `${resource}.${group}`))]
   const secrets = Object.values(WEBHOOK_SECRETS)
   const definitions = { apiGroups: ['apiextensions.k8s.io'], resources: ['customresourcedefinitions'] }
+  const { group, resource } = CONFIGURATIONS
+  const configurations = { apiGroups: [group], resources: [resource] }
   const probes = { apiGroups: [WebhookProbe.group], resources: [WebhookProbe.resource], verbs: ['create'] }
   const subjects = [{ kind: 'ServiceAccount', name: KEEPER, namespace: SYSTEM_NAMESPACE }]
   return [
@@ -213,7 +219,16 @@ function keeperRbac(resources: readonly Resource[]): KubeObject[] {
       apiVersion: `${RBAC}/v1`,
       kind: 'ClusterRole',
       metadata: { name: KEEPER, labels: LABELS },
-      rules: [{ ...definitions, verbs: ['list'] }, { ...definitions, resourceNames: names, verbs: ['patch'] }, probes],
+      rules: [
+        { ...definitions, verbs: ['list'] },
+        { ...definitions, resourceNames: names, verbs: ['patch'] },
+        { ...configurations, verbs: ['list'] },
+        // Without names, a rule is for all.
+        ...(validated.length > 0
+          ? [{ ...configurations, resourceNames: validated.map(policyNameOf), verbs: ['patch'] }]
+          : []),
+        probes,
+      ],
     },
     {
       apiVersion: `${RBAC}/v1`,

@@ -11,7 +11,7 @@ import {
 } from '#sdk'
 import { SYSTEM_NAMESPACE } from '#spec'
 import { base64, type TlsSecret } from './certificates.ts'
-import { CRDS, FIELD_MANAGER, found, type Installed, pathOf } from './installed-objects.ts'
+import { CONFIGURATIONS, CRDS, FIELD_MANAGER, found, type Installed, pathOf } from './installed-objects.ts'
 import { WEBHOOK_SECRETS, WEBHOOKS, webhookCertificates } from './webhook-certificates.ts'
 
 /** An address for comparisons of definitions alone. */
@@ -30,18 +30,58 @@ export function sortedDefinitions(functions: readonly Reconciler[], client = NOW
   return { plain, converted: all.filter((one) => !plain.includes(one)) }
 }
 
+const isWebhook = ({ service }: ConversionClient): boolean =>
+  service?.name === WEBHOOKS && service.namespace === SYSTEM_NAMESPACE
+
 /** Whether the API server calls the webhook for the definition. */
 export const usesWebhook = ({ spec: { conversion } }: CustomResourceDefinition): boolean =>
-  conversion?.strategy === 'Webhook' &&
-  conversion.webhook.clientConfig.service?.name === WEBHOOKS &&
-  conversion.webhook.clientConfig.service.namespace === SYSTEM_NAMESPACE
+  conversion?.strategy === 'Webhook' && isWebhook(conversion.webhook.clientConfig)
 
-/** The API server does not reach the webhook, and so no definition was changed. */
+/** An object by which the API server calls the webhook. */
+interface Caller {
+  name: string
+  path: string
+  clients: ConversionClient[]
+  /** The patch by which it trusts these authorities. */
+  trusting: (caBundle: string) => object
+}
+
+interface ValidatingConfiguration extends KubeObject {
+  webhooks?: { clientConfig: ConversionClient }[]
+}
+
+/** Whichever definitions and configurations of validate call the webhook: also those of functions that are not here. */
+export async function* callersOfWebhook(kube: KubeClient): AsyncGenerator<Caller> {
+  for await (const { items } of kube.list<CustomResourceDefinition & KubeObject>(resourcePath(CRDS)))
+    for (const { metadata, spec } of items.filter(usesWebhook))
+      yield {
+        name: metadata.name,
+        path: resourcePath(CRDS, undefined, metadata.name),
+        clients: spec.conversion?.strategy === 'Webhook' ? [spec.conversion.webhook.clientConfig] : [],
+        trusting: (caBundle) => ({ spec: { conversion: { webhook: { clientConfig: { caBundle } } } } }),
+      }
+  for await (const { items } of kube.list<ValidatingConfiguration>(resourcePath(CONFIGURATIONS)))
+    for (const { metadata, webhooks = [] } of items) {
+      const { name, resourceVersion } = metadata
+      const clients = webhooks.map(({ clientConfig }) => clientConfig).filter(isWebhook)
+      const trusting = (caBundle: string) => ({
+        metadata: { resourceVersion },
+        webhooks: webhooks.map(({ clientConfig, ...one }) => ({
+          ...one,
+          clientConfig: isWebhook(clientConfig) ? { ...clientConfig, caBundle } : clientConfig,
+        })),
+      })
+      if (clients.length > 0) yield { name, path: resourcePath(CONFIGURATIONS, undefined, name), clients, trusting }
+    }
+}
+
+/** The API server does not reach the webhook, and so no definition of the functions was applied. */
 class WebhookError extends Error {
   override readonly name = 'WebhookError'
 }
 
-const REACHED_WITHIN_MS = 120_000
+/** Pods that have waited for the Secret look for it each two minutes, and then start. */
+const REACHED_WITHIN_MS = 300_000
 const ASK_AGAIN_MS = 500
 /** Each has connections of its own, so that each of several API servers and processes very probably gets one. */
 const PROBES = 20
@@ -79,15 +119,18 @@ async function certified(kube: KubeClient, tries = TRIES): Promise<{ bundle: str
     const secret = await found<KubeObject>(kube, pathOf('Secret', SYSTEM_NAMESPACE, name))
     if (secret !== undefined) present.set(name, secret)
   }
-  const { authority, bundle, leaf } = webhookCertificates(present, new Date())
+  const { authority, bundle, leaf, isCrossSigned } = webhookCertificates(present, await timeOf(kube))
+  let refused: Error | undefined
   try {
     if (authority !== undefined) await written(kube, authority, present)
-    await trust(kube, base64(bundle))
-    if (leaf !== undefined) await written(kube, leaf, present)
+    refused = await trust(kube, base64(bundle))
+    // Who does not trust a new authority takes its leaf nevertheless, if the former one has signed it.
+    if (leaf !== undefined && (refused === undefined || isCrossSigned)) await written(kube, leaf, present)
   } catch (error) {
     if (tries === 1 || !(isConflict(error) || isAlreadyExists(error))) throw error
     return certified(kube, tries - 1)
   }
+  if (refused !== undefined) throw refused
   const result = (name: string, secret: TlsSecret | undefined): Installed => ({
     kind: 'Secret',
     namespace: SYSTEM_NAMESPACE,
@@ -110,15 +153,26 @@ async function written(kube: KubeClient, secret: TlsSecret, present: ReadonlyMap
 
 const SECRETS = { group: '', version: 'v1', resource: 'secrets' }
 
-/** Whichever definitions call the webhook: also those of functions that are not here. */
-async function trust(kube: KubeClient, caBundle: string): Promise<void> {
-  for await (const { items } of kube.list<CustomResourceDefinition & KubeObject>(resourcePath(CRDS)))
-    for (const { spec, metadata } of items.filter(usesWebhook)) {
-      if (spec.conversion?.strategy !== 'Webhook' || spec.conversion.webhook.clientConfig.caBundle === caBundle)
-        continue
-      const patch = { spec: { conversion: { webhook: { clientConfig: { caBundle } } } } }
-      await kube.patch(resourcePath(CRDS, undefined, metadata.name), patch, 'merge', { fieldManager: FIELD_MANAGER })
-    }
+/** Returns why one of the callers may not be changed. */
+async function trust(kube: KubeClient, caBundle: string): Promise<Error | undefined> {
+  let refused: Error | undefined
+  for await (const { path, clients, trusting } of callersOfWebhook(kube))
+    if (clients.some((one) => one.caBundle !== caBundle))
+      await kube.patch(path, trusting(caBundle), 'merge', { fieldManager: FIELD_MANAGER }).catch((error: Error) => {
+        if (!isForbidden(error)) throw error
+        refused = error
+      })
+  return refused
+}
+
+/** The API server judges the certificates by its clock. That of this machine may be wrong. */
+async function timeOf(kube: KubeClient): Promise<Date> {
+  const review = { apiVersion: 'authentication.k8s.io/v1', kind: 'SelfSubjectReview', metadata: {} }
+  const { metadata } = await kube.create<{ metadata: { creationTimestamp: string } }>(
+    '/apis/authentication.k8s.io/v1/selfsubjectreviews',
+    review,
+  )
+  return new Date(metadata.creationTimestamp)
 }
 
 /**
@@ -142,7 +196,7 @@ export async function proveWebhook(
     waits(because)
     if (performance.now() > deadline)
       throw new WebhookError(
-        `the API server does not reach the webhook ${WEBHOOKS} after ${REACHED_WITHIN_MS / 1000} s, and no definition is changed: ${because}; see kubectl -n ${SYSTEM_NAMESPACE} logs deployment/${WEBHOOKS}`,
+        `the API server does not reach the webhook ${WEBHOOKS} after ${REACHED_WITHIN_MS / 1000} s, and no definition of these functions is applied: ${because}; see kubectl -n ${SYSTEM_NAMESPACE} logs deployment/${WEBHOOKS}`,
       )
     await sleep(ASK_AGAIN_MS)
   }

@@ -75,6 +75,9 @@ it('writes nothing while nothing is due, and heals what is lost or foreign', () 
   expect(installation.run(now)).toEqual([LEAF])
   const [, before] = [installation.secrets.delete(AUTHORITY), installation.bundle]
   expect(installation.run(now)).toEqual([AUTHORITY, LEAF])
+  // Pods use the certificate of before on until they have the new one.
+  expect(installation.bundle).toContain(before)
+  expect(installation.run(new Date(now.getTime() + 92 * DAY_MS))).toContain(AUTHORITY)
   expect(installation.bundle).not.toContain(before)
 })
 

@@ -5,7 +5,7 @@ import { connect, createServer, type Server, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { afterAll, beforeAll, expect, it, vi } from 'vitest'
 import { parseAllDocuments } from 'yaml'
 import type { KubeObject } from '#contracts'
 import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
@@ -25,13 +25,15 @@ const modules = (note: string) => `import { moved, reconciler, resource, z } fro
 export const Page = resource({
   group: 'pages.test', version: 'v1', kind: 'Page', plural: 'pages',
   spec: z.object({ http: z.object({ url: z.string() }), ${note}: z.string().optional() }), status: z.object({}),
+  validate: () => [],
   served: [{ version: 'v1beta1', spec: z.object({ url: z.string() }), convert: [moved('.spec.url', '.spec.http.url')] }],
 })
 export const page = reconciler({ name: 'page', for: Page, reconcile: () => ({}) })
 `
 const DAY_MS = 86_400_000
 const NAMESPACE = 'fairlead-system'
-const CRD = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions/pages.pages.test'
+const CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
+const CRD = `${CRDS}/pages.pages.test`
 const SECRETS = `/api/v1/namespaces/${NAMESPACE}/secrets`
 const KINDS = [
   'Deployment',
@@ -46,6 +48,22 @@ const KINDS = [
   'ClusterRole',
   'ClusterRoleBinding',
 ]
+const CONFIGURATIONS = '/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations'
+/** It asks about a kind that is not there. */
+const configuration = {
+  apiVersion: 'admissionregistration.k8s.io/v1',
+  kind: 'ValidatingWebhookConfiguration',
+  metadata: { name: 'fairlead-pages.pages.test' },
+  webhooks: [
+    {
+      name: 'validate.pages.pages.test',
+      clientConfig: { service: { namespace: NAMESPACE, name: 'fairlead-webhooks', path: '/validate' } },
+      admissionReviewVersions: ['v1'],
+      sideEffects: 'None',
+      rules: [{ apiGroups: ['absent.test'], apiVersions: ['v1'], operations: ['CREATE'], resources: ['pages'] }],
+    },
+  ],
+}
 const REFUSED = { code: 1, stdout: '' }
 
 let cluster: Awaited<ReturnType<typeof borrowCluster>>
@@ -88,6 +106,14 @@ class Front {
     client.once('close', () => server.destroy())
   }
 }
+
+/** A definition of a function that is not in the image. */
+const foreign = ({ apiVersion, kind, spec }: CustomResourceDefinition) => ({
+  apiVersion,
+  kind,
+  metadata: { name: 'others.pages.test' },
+  spec: { ...spec, names: { kind: 'Other', plural: 'others' } },
+})
 
 /** A Secret with another key has to be made again. */
 async function damage(name: string): Promise<void> {
@@ -186,7 +212,11 @@ it('is proved by the API server, which then converts with it', async () => {
     spec: { http: { url: 'x' }, note: 'n' },
   })
   expect((await kube.get(pathOf('v1beta1', 'a'))).spec).toEqual({ url: 'x' })
-  expect(await fairlead('install', '-f', file)).toMatchObject({
+  // On a machine whose clock is 200 days late: that of the API server counts.
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 200 * DAY_MS })
+  const again = await fairlead('install', '-f', file)
+  vi.useRealTimers()
+  expect(again).toMatchObject({
     code: 0,
     stdout: expect.not.stringContaining('configured'),
   })
@@ -251,17 +281,39 @@ it('is kept by a CronJob, whose rights suffice for that and for nothing else', a
   const unserved = versions.map((one) => ({ ...one, served: one.storage }))
   await kube.patch(CRD, { spec: { versions: unserved } }, 'merge')
   await damage('fairlead-webhooks-ca')
+  await kube.create(CONFIGURATIONS, configuration)
   expect(await as(...args)).toMatchObject({ code: 0, stdout: expect.stringMatching(/configured[^]*configured/) })
   const { spec } = await definition()
   expect(spec.versions).toEqual(unserved)
-  expect(spec.conversion).toMatchObject({
-    webhook: { clientConfig: { caBundle: (await secretOf('fairlead-webhooks-ca')).data['ca.crt'] } },
+  const { 'ca.crt': caBundle } = (await secretOf('fairlead-webhooks-ca')).data
+  expect(spec.conversion).toMatchObject({ webhook: { clientConfig: { caBundle } } })
+  expect(await kube.get(`${CONFIGURATIONS}/${configuration.metadata.name}`)).toMatchObject({
+    webhooks: [{ clientConfig: { caBundle } }],
   })
+  // One definition may not be changed: the former authority signs the new one, so that the certificate is renewed.
+  await kube.create(CRDS, foreign(await definition()))
+  const due = webhookCertificates(new Map(), new Date(Date.now() - (3650 - 364) * DAY_MS))
+  for (const { metadata, data } of [due.authority, due.leaf] as TlsSecret[])
+    await kube.patch(`${SECRETS}/${metadata.name}`, { data }, 'merge')
+  expect(await as(...args)).toMatchObject({
+    code: 3,
+    stderr: expect.stringContaining('"others.pages.test" is forbidden'),
+  })
+  const [leaf, authority] = await Promise.all(['tls', 'ca'].map((name) => secretOf(`fairlead-webhooks-${name}`)))
+  expect(leaf?.data['ca.crt']).toBe(authority?.data['ca.crt'])
+  await kube.delete(`${CRDS}/others.pages.test`)
   await kube.delete(`${SECRETS}/fairlead-webhooks-tls`)
   expect(await as(...args)).toMatchObject(forbidden)
   expect(await as('install', '-f', file)).toMatchObject(forbidden)
   expect(await as('uninstall', '-f', file)).toMatchObject(forbidden)
-  expect(await fairlead('install', '-f', file)).toMatchObject({ code: 0 })
+  const installed = fairlead('install', '-f', file)
+  await until(() =>
+    mount().then(
+      () => true,
+      () => false,
+    ),
+  )
+  expect(await installed).toMatchObject({ code: 0 })
 })
 
 it('refuses only what is in flight when one of two processes is killed, and nothing when one is stopped', async () => {
@@ -303,6 +355,11 @@ it('is waited for while it has another version of the resources than the install
   expect(JSON.stringify(await definition())).not.toContain('remark')
 })
 
+async function removals() {
+  const { stdout, ...ended } = await fairlead('uninstall', '-f', file, '-o', 'json')
+  return { ...ended, ...(JSON.parse(stdout) as object) }
+}
+
 it('is not needed any more after an uninstallation', async () => {
   const owner = {
     apiVersion: 'pages.test/v1beta1',
@@ -315,20 +372,22 @@ it('is not needed any more after an uninstallation', async () => {
   await kube.patch(`${CRD}/status`, { status: { storedVersions: ['v1beta1', 'v1'] } }, 'merge')
   expect(await fairlead('uninstall', '-f', file)).toMatchObject({
     code: 1,
-    stderr: expect.stringContaining('leave the webhook where it is: pages.pages.test need it'),
+    stderr: expect.stringContaining('leave the webhook where it is: pages.pages.test, fairlead-'),
   })
   await kube.patch(`${CRD}/status`, { status: { storedVersions: ['v1'] } }, 'merge')
-  const { stdout, code } = await fairlead('uninstall', '-f', file, '-o', 'json')
-  expect(code).toBe(0)
+  expect(await removals()).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining(`leave the webhook where it is: ${configuration.metadata.name} need it`),
+    removals: expect.arrayContaining([expect.objectContaining({ name: 'pages.pages.test', result: 'detached' })]),
+  })
   // The garbage collector knows no other version by now.
   expect((await kube.get('/api/v1/namespaces/default/configmaps/owned')).metadata.ownerReferences).toMatchObject([
     { apiVersion: 'pages.test/v1', name: 'a' },
   ])
-  expect(JSON.parse(stdout)).toMatchObject({
-    removals: expect.arrayContaining([
-      expect.objectContaining({ name: 'pages.pages.test', result: 'detached' }),
-      expect.objectContaining({ name: 'fairlead-webhooks-ca', result: 'deleted' }),
-    ]),
+  await kube.delete(`${CONFIGURATIONS}/${configuration.metadata.name}`)
+  expect(await removals()).toMatchObject({
+    code: 0,
+    removals: expect.arrayContaining([expect.objectContaining({ name: 'fairlead-webhooks-ca', result: 'deleted' })]),
   })
   const { spec } = await definition()
   expect([spec.conversion?.strategy, spec.versions.map(({ name, served }) => [name, served])]).toEqual([
