@@ -37,6 +37,7 @@ export class LaneInHand implements LaneLoad {
   readonly lane: Lane
   readonly puller: Puller
   busy = 0
+  taking = 0
   readonly #deps: QueueDeps
   readonly #options: LaneOptions
   readonly #turns: Turns

@@ -55,6 +55,8 @@ export function allowances({ slots, free, fair, high, low, lastLane }: Load): Al
 
 /** What one lane of a worker takes of the slots of a process. */
 export interface LaneShare extends LaneLoad {
+  /** The number of keys that the worker is taking. They are among the busy ones. */
+  readonly taking: number
   /** The number of existing tokens that are on their way to this worker. */
   readonly promised: number
 }
@@ -77,9 +79,12 @@ export class ProcessSlots {
   readonly #limit: number
   readonly #outbox: Pick<Outbox, 'atEndOfTurn'>
   readonly #lowLimit: LowLimit
+  readonly #takeLimit = new TakeLimit()
   readonly #all: Pool
   /** The slots that low work may take. */
   readonly #low: Pool
+  /** The keys that may be taken at a time. */
+  readonly #takes = new Pool(() => this.#takeLimit.takes)
   readonly #sharers = new Set<Sharer>()
   /** The workers whose share may have changed since it was counted. */
   readonly #changed = new Set<Sharer>()
@@ -95,7 +100,7 @@ export class ProcessSlots {
 
   /** Whether tokens wait for a slot of the process. */
   get areScarce(): boolean {
-    return this.#all.waiting.size > 0
+    return this.#all.waiting.size + this.#takes.waiting.size > 0
   }
 
   join(sharer: Sharer): void {
@@ -106,7 +111,7 @@ export class ProcessSlots {
   leave(sharer: Sharer): void {
     this.#sharers.delete(sharer)
     this.#changed.delete(sharer)
-    for (const pool of [this.#all, this.#low]) pool.leave(sharer)
+    for (const pool of [this.#all, this.#low, this.#takes]) pool.leave(sharer)
     this.#offer()
   }
 
@@ -117,10 +122,16 @@ export class ProcessSlots {
     this.#offer()
   }
 
-  /** Notes that a key was taken between these moments, in milliseconds. */
-  took(from: number, to: number): void {
+  /**
+   * Notes that a worker has taken a key, or could not, between these moments, in milliseconds. Returns the number of keys
+   * that may be taken at a time from now on, if these are fewer than before.
+   */
+  took(by: Sharer, { from, to, leaseMs }: Take): number | undefined {
     this.#lowLimit.took(from, to)
-    this.#offer()
+    const before = this.#takeLimit.takes
+    this.#takeLimit.took({ from, to, leaseMs })
+    this.changed(by)
+    return this.#takeLimit.takes < before ? this.#takeLimit.takes : undefined
   }
 
   /** Returns how many of `wanted` slots this worker can have now, and how many of them for low work. */
@@ -129,7 +140,9 @@ export class ProcessSlots {
     const { high, low } = asker
     const forLow = this.#low.free(wanted, asker, low)
     const promised = high.promised + low.promised
-    const all = this.#all.free(wanted, asker, { promised, backlog: high.backlog + Math.min(low.backlog, forLow) })
+    const load = { promised, backlog: high.backlog + Math.min(low.backlog, forLow) }
+    const slots = this.#all.free(wanted, asker, load)
+    const all = this.#takes.free(slots, asker, load)
     return { high: all, low: Math.min(all, forLow) }
   }
 
@@ -140,7 +153,7 @@ export class ProcessSlots {
 
   /** Releases a slot. When slots are scarce, the other workers are offered the slot before the worker that had it. */
   released(by: Sharer): void {
-    for (const { waiting } of [this.#all, this.#low]) if (waiting.delete(by)) waiting.add(by)
+    for (const { waiting } of [this.#all, this.#low, this.#takes]) if (waiting.delete(by)) waiting.add(by)
     this.changed(by)
     by.poke()
   }
@@ -151,17 +164,19 @@ export class ProcessSlots {
       const ofLow = low.busy + low.promised
       this.#all.count(sharer, high.busy + high.promised + ofLow)
       this.#low.count(sharer, ofLow)
+      this.#takes.count(sharer, high.taking + high.promised + low.taking + low.promised)
     }
     this.#changed.clear()
   }
 
   #offer(): void {
-    if (this.#isOffering || this.#all.waiting.size + this.#low.waiting.size === 0) return
+    if (this.#isOffering || (!this.areScarce && this.#low.waiting.size === 0)) return
     this.#isOffering = true
     this.#outbox.atEndOfTurn(() => {
       this.#isOffering = false
       this.#offerOnce(this.#all)
       this.#offerOnce(this.#low)
+      this.#offerOnce(this.#takes)
     })
   }
 
@@ -215,6 +230,47 @@ class Pool {
     this.count(sharer, 0)
     this.#shares.delete(sharer)
     this.waiting.delete(sharer)
+  }
+}
+
+/** The most keys that a process takes at a time. If it needs 0.1 s for each, it takes more than a thousand a second. */
+const MOST_TAKES = 128
+const LEAST_TAKES = 16
+/** A take that is no longer than this part of a lease is in time. */
+const IN_TIME = 1 / 20
+/** A take that is longer than this part of a lease is late. */
+const LATE = 1 / 5
+
+/** A key that was taken, or could not be. Times are in milliseconds. */
+interface Take {
+  from: number
+  to: number
+  leaseMs: number
+}
+
+/**
+ * The number of keys that a process takes at a time. A key that is taken so late that its lease is nearly over comes back,
+ * and is taken again: without a limit, a NATS that is late because of many takes stays late because of them. Runs in
+ * progress keep their slots.
+ */
+export class TakeLimit {
+  #takes = MOST_TAKES
+  #cutAt = Number.NEGATIVE_INFINITY
+
+  get takes(): number {
+    return Math.floor(this.#takes)
+  }
+
+  /** Takes that began before the limit was cut do not cut it again. Each take ends, so the limit recovers with NATS. */
+  took({ from, to, leaseMs }: Take): void {
+    const isLate = to - from > leaseMs * LATE
+    if (isLate && from >= this.#cutAt) {
+      this.#takes = Math.max(LEAST_TAKES, this.#takes / 2)
+      this.#cutAt = to
+    }
+    // One more for each take that is in time, otherwise for as many as the limit: the way to NATS may be long.
+    if (!isLate)
+      this.#takes = Math.min(MOST_TAKES, this.#takes + (to - from <= leaseMs * IN_TIME ? 1 : 1 / this.#takes))
   }
 }
 

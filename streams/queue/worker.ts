@@ -37,7 +37,7 @@ interface TakenKey {
  *           → HandlerRuns.run   the handler, renewals and the end of the run (handler-runs.ts, finish.ts)
  *     drain              hands back what has not begun, and waits for the rest
  *
- * How many keys: slots of the process (slots.ts), of the lanes (allowances), after lost leases (Capacity), and permits.
+ * How many keys: slots and takes of the process (slots.ts), slots of the lanes (allowances), after lost leases (Capacity), and permits.
  */
 export class QueueWorker implements Worker, Sharer {
   readonly #deps: QueueDeps
@@ -274,16 +274,32 @@ export class QueueWorker implements Worker, Sharer {
   /** Takes the key. If it was taken before its timer is due, resolves when the timer is due. */
   async #take(key: string, claim: KeyClaim): Promise<TakenKey | undefined> {
     const { signal } = this.#abandon
-    const { clock, slots } = this.#deps
+    const { clock } = this.#deps
+    const { reconciler } = this.#options
     const permit = this.#permits && (await this.#permits.take())
     if (this.#permits && permit === undefined) return this.#putBack(claim)
-    const began = performance.now()
-    const held = await takeKey(this.#deps, { reconciler: this.#options.reconciler, key }, claim, signal)
-    slots.took(began, performance.now())
+    const held = await this.#limited(claim, takeKey(this.#deps, { reconciler, key }, claim, signal))
     if (held === undefined) return this.#giveBack(permit)
     const due = dueAt(claim) ?? 0
     for (let early = due - clock.now(); early > 0; early = due - clock.now()) await pause(Math.ceil(early), signal)
     return { held, permit }
+  }
+
+  /** Counts a take while it lasts. */
+  async #limited(claim: KeyClaim, taking: Promise<HeldKey | undefined>): Promise<HeldKey | undefined> {
+    const { slots, log, terms } = this.#deps
+    const inHand = this.#lanes[claim.input.token.lane]
+    const from = performance.now()
+    inHand.taking++
+    slots.changed(this)
+    try {
+      return await taking
+    } finally {
+      inHand.taking--
+      const takes = slots.took(this, { from, to: performance.now(), leaseMs: terms.leaseMs })
+      const { reconciler } = this.#options
+      if (takes !== undefined) log.warn({ reconciler, takes }, 'keys are taken late: fewer at a time from now on')
+    }
   }
 
   #mayBegin(permit: Permit | undefined): boolean | Promise<boolean> {

@@ -7,6 +7,7 @@ import {
   LowLimit,
   ProcessSlots,
   type Sharer,
+  TakeLimit,
 } from '../../streams/queue/slots.ts'
 import {
   DONE,
@@ -202,15 +203,15 @@ it('a permanent stream of changes that take slots without a token leaves the low
   expect(waited).toBeLessThanOrEqual(4 * (12 + 4))
 })
 
-describe('the slots of a process', () => {
-  const outbox = { atEndOfTurn: (task: () => void) => task() }
-  const NONE: LaneShare = { busy: 0, promised: 0, backlog: 0 }
-  interface Worker extends Sharer {
-    high: LaneShare
-    low: LaneShare
-  }
-  const worker = (more: Partial<Worker> = {}): Worker => ({ high: NONE, low: NONE, poke() {}, pull() {}, ...more })
+const outbox = { atEndOfTurn: (task: () => void) => task() }
+const NONE: LaneShare = { busy: 0, taking: 0, promised: 0, backlog: 0 }
+interface Worker extends Sharer {
+  high: LaneShare
+  low: LaneShare
+}
+const worker = (more: Partial<Worker> = {}): Worker => ({ high: NONE, low: NONE, poke() {}, pull() {}, ...more })
 
+describe('the slots of a process', () => {
   it('are the limit of all functions together, and each of them has its turn', async () => {
     await using test = await open(undefined, { slots: 3 })
     const functions = ['a', 'b', 'c']
@@ -344,6 +345,47 @@ describe('the slots of a process', () => {
     await until(async () => expect(await statesOf(test.queue)).toEqual([]))
     expect(held.most).toBeLessThanOrEqual(4)
     await Promise.all(workers.map((one) => one.drain(1000)))
+  })
+})
+
+describe('the limit of takes', () => {
+  const leaseMs = 5000
+  const take = (limit: TakeLimit, from: number, to: number, times = 1): number => {
+    for (let taken = 0; taken < times; taken++) limit.took({ from, to, leaseMs })
+    return limit.takes
+  }
+
+  it('halves when keys are taken late, once for all that came before, and keeps some takes', () => {
+    const limit = new TakeLimit()
+    const most = limit.takes
+    expect(take(limit, 0, 1500, 100)).toBe(most / 2)
+    expect(take(limit, 1500, 3000)).toBe(most / 4)
+    for (let at = 3000; at < 100_000; at += 1500) take(limit, at, at + 1500)
+    expect(limit.takes).toBe(16)
+  })
+
+  it('recovers by each key that is taken in time, and slowly where the way to NATS is long', () => {
+    const limit = new TakeLimit()
+    const most = limit.takes
+    take(limit, 0, 1500)
+    expect(take(limit, 1500, 1700)).toBe(most / 2 + 1)
+    take(limit, 1700, 3200)
+    expect(take(limit, 3200, 3700, most / 2)).toBeLessThanOrEqual(most / 4 + 2)
+    expect(take(limit, 3700, 4200, most * most)).toBe(most)
+  })
+
+  it('is shared by the workers of a process, which are offered the takes that end', () => {
+    const slots = new ProcessSlots(1000, outbox)
+    const { takes } = new TakeLimit()
+    let pulled = 0
+    const first = worker({ high: { ...NONE, busy: takes, taking: takes } })
+    const second = worker({ high: { ...NONE, backlog: 5 }, pull: () => void pulled++ })
+    for (const one of [first, second]) slots.join(one)
+    expect(slots.free(16, second).high).toBe(0)
+    first.high = { ...NONE, busy: takes, taking: takes - 3 }
+    slots.took(first, { from: 0, to: 10, leaseMs })
+    expect(pulled).toBe(1)
+    expect(slots.free(16, second).high).toBe(3)
   })
 })
 

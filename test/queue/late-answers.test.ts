@@ -44,6 +44,26 @@ it('keys that are taken in vain, because NATS answers late, are no suspects, and
   await worker.drain(1000)
 })
 
+/** More than a NATS takes of a process within a lease when all these keys are taken at a time. */
+const MANY = keysNamed('m', 600)
+const BYTES_PER_SECOND = 150_000
+
+it('keys that are taken late, because too many are taken at a time, are taken fewer at a time, and all run', async () => {
+  const prefix = freshPrefix()
+  await using proxy = await startLossyProxy(nats().url)
+  await using steady = await open(prefix, SHORT)
+  await using late = await openTestQueue(proxy.url, prefix, SHORT)
+  const world = new World()
+  for (const key of MANY) await world.change(steady.queue, key)
+  proxy.narrow(BYTES_PER_SECOND)
+  const worker = world.serve(late.queue, () => DONE, MANY.length)
+  await until(() => expect(world.dealtWith).toEqual(world.versions))
+  expect(late.logged.filter((line) => line.startsWith('keys are taken late')).length).toBeGreaterThan(0)
+  expect(late.logged.filter((line) => line.includes('lease nearly over')).length).toBeLessThan(MANY.length)
+  proxy.narrow(Number.POSITIVE_INFINITY)
+  await worker.drain(1000)
+})
+
 /** The token of a key whose lease has ended, as the server makes it from the record. */
 async function endedLease(js: JetStream, prefix: string, headers: Record<string, string>): Promise<void> {
   await js.publish(new Names(prefix).token(FN, 'high', 'n.a'), '', { 'Fairlead-State': 'running', ...headers })

@@ -8,15 +8,21 @@ export interface LossyProxy extends AsyncDisposable {
   lose(what: 'requests' | 'answers'): void
   /** From now on each way takes so many milliseconds. */
   delay(ms: number): void
+  /** From now on so many bytes of requests go on in a second, one after the other. */
+  narrow(bytesPerSecond: number): void
 }
 
 /** Long enough for the server to apply what reached it. */
 const CUT_AFTER_MS = 30
 
+/** Timers are not more exact than this at the rates of the tests. */
+const PART_BYTES = 4096
+
 /** A TCP proxy in front of a server, for answers that never come or come late. Each way takes `delayMs`. */
 export async function startLossyProxy(target: string, { delayMs: firstDelayMs = 0 } = {}): Promise<LossyProxy> {
   let delayMs = firstDelayMs
   const { hostname, port } = new URL(target)
+  let bytesPerSecond = Number.POSITIVE_INFINITY
   let losing: 'requests' | 'answers' | undefined
   let cutting: NodeJS.Timeout | undefined
   const sockets = new Set<Socket>()
@@ -25,6 +31,7 @@ export async function startLossyProxy(target: string, { delayMs: firstDelayMs = 
     let inOrder: Promise<void> | undefined
     from.on('data', (chunk) => {
       if (losing === what) cutting ??= setTimeout(cut, CUT_AFTER_MS)
+      else if (what === 'requests' && bytesPerSecond < Number.POSITIVE_INFINITY) inOrder = pass(chunk, to, inOrder)
       else if (delayMs === 0 && inOrder === undefined) to.write(chunk)
       else inOrder = Promise.all([inOrder, sleep(delayMs)]).then(() => void to.write(chunk))
     })
@@ -33,6 +40,13 @@ export async function startLossyProxy(target: string, { delayMs: firstDelayMs = 
       sockets.delete(from)
       to.destroy()
     })
+  }
+  const pass = async (chunk: Buffer, to: Socket, before: Promise<void> | undefined) => {
+    await before
+    for (let at = 0; at < chunk.length; at += PART_BYTES) {
+      await sleep((1000 * Math.min(PART_BYTES, chunk.length - at)) / bytesPerSecond)
+      to.write(chunk.subarray(at, at + PART_BYTES))
+    }
   }
   const server = createServer((client) => {
     const upstream = connect(Number(port), hostname)
@@ -53,6 +67,9 @@ export async function startLossyProxy(target: string, { delayMs: firstDelayMs = 
     },
     delay(ms) {
       delayMs = ms
+    },
+    narrow(limit) {
+      bytesPerSecond = limit
     },
     async [Symbol.asyncDispose]() {
       cut()
