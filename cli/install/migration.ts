@@ -55,8 +55,7 @@ async function untilWritten(kube: KubeClient, resource: Resource, migration: Mig
   const began = performance.now()
   for (let refused = Number.POSITIVE_INFINITY; ; ) {
     const left = settleMs - (performance.now() - began)
-    const { objects, changed, again, failed } = await pass(kube, resource, migration)
-    says(`${nameOf(resource)}: ${changed} of ${objects} objects were written again`)
+    const { again, failed } = await pass(kube, resource, migration)
     // Some may have been refused for a moment only.
     if (failed.length > 0 && failed.length >= refused)
       throw new MigrationError(
@@ -92,7 +91,7 @@ async function pass(kube: KubeClient, resource: Resource, { storage, going, says
         if (outcome === 'changed' || outcome === 'again') done[outcome]++
         else if (outcome !== 'unchanged') done.failed.push(`${titleOf(object)}: ${outcome}`)
       }
-      if (done.changed > 0) says(`${nameOf(resource)}: ${done.changed} of ${done.objects} objects were written again`)
+      says(`${nameOf(resource)}: ${done.changed} of ${done.objects} objects were written again`)
     }
   } catch (error) {
     if (!isExpired(error)) throw error
