@@ -308,7 +308,11 @@ async function relatedTo(
   resolve: Resolve,
 ): Promise<StoredObject[]> {
   const isNear = anyRelation(
-    related.map((one) => ({ ...one, fieldSelector: undefined, naming: undefined })),
+    related.map((one) => ({
+      ...one,
+      fieldSelector: undefined,
+      ...(one.naming !== undefined && { naming: undefined, byName: undefined }),
+    })),
     primary,
   )
   const isRelated = anyRelation(related, primary)
