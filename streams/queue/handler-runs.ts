@@ -47,18 +47,22 @@ export class HandlerRuns {
   }
 
   /**
-   * Whether this token counts a run as cut short. Not if that run lives in this process and only NATS was late.
+   * Whether this token counts a run as cut short. Not if that run lives in this process, and only NATS was late or its
+   * function was not called yet.
    */
   counts(key: string, message: StoredMessage): boolean {
     const run = this.#current.get(key)
-    return !run?.isUnanswered || run.owner !== ownerOf(message)
+    return run === undefined || run.owner !== ownerOf(message) || (run.isCalled && !run.isUnanswered)
   }
 
   takeBack(): void {
     for (const run of this.#leased) run.takeBack()
   }
 
-  /** Runs a key that this process holds, or queues it again if the run may not begin. `mayBegin` is asked last. */
+  /**
+   * Runs a key that this process holds, or queues it again if the run may not begin. `mayBegin` is asked last, and
+   * the clock after it.
+   */
   async run(key: string, held: HeldKey, claim: KeyClaim, mayBegin: () => boolean | Promise<boolean>): Promise<void> {
     const { message } = claim
     const enqueuedAt = this.#deps.clock.dateOf(queuedAt(this.#deps, claim))
@@ -69,7 +73,7 @@ export class HandlerRuns {
     this.#leased.add(run)
     this.#current.set(key, run)
     try {
-      const mayRun = (await run.begin()) && (await mayBegin()) && !run.signal.aborted
+      const mayRun = (await run.begin()) && (await mayBegin()) && run.isInTime
       await (mayRun ? this.#toItsEnd(run) : run.end(() => HANDBACK))
     } finally {
       this.#leased.delete(run)
@@ -80,6 +84,7 @@ export class HandlerRuns {
   async #toItsEnd(run: LeasedKey): Promise<void> {
     const { reconciler, key } = run
     const began = performance.now()
+    run.isCalled = true
     const finish = await this.#handle(run)
     const result = await run.end(endingOf(finish, this.#deps.clock))
     if (result.kind === 'waiting') this.#timers.remember(key, result.record)

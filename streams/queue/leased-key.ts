@@ -35,6 +35,8 @@ export class LeasedKey implements Lease {
   readonly suspect: boolean
   readonly fired: boolean
   readonly enqueuedAt: Date
+  /** True: the function was called. */
+  isCalled = false
   readonly #deps: QueueDeps
   readonly #abort = new AbortController()
   #held: HeldKey
@@ -106,7 +108,6 @@ export class LeasedKey implements Lease {
    * lease is nearly over.
    */
   async begin(): Promise<boolean> {
-    const { terms, clock } = this.#deps
     this.#begun = true
     if (!wasCut({ ...this.#held.record, cutShort: this.cutShort })) return true
     // A renewal that is under way was sent without the note.
@@ -114,8 +115,13 @@ export class LeasedKey implements Lease {
     clearTimeout(this.#timer)
     this.#timer = undefined
     if (!this.signal.aborted) await (this.#renewal = this.#renew())
-    const { record } = this.#held
-    return !this.signal.aborted && record.begun === true && !nearlyOver(record, terms, clock.now())
+    return this.#held.record.begun === true && this.isInTime
+  }
+
+  /** Whether the function may still be called: the lease is not over, nor nearly. */
+  get isInTime(): boolean {
+    const { terms, clock } = this.#deps
+    return !this.signal.aborted && !nearlyOver(this.#held.record, terms, clock.now())
   }
 
   /**

@@ -1,6 +1,8 @@
-import { expect, it } from 'vitest'
+import { setTimeout as pause } from 'node:timers/promises'
+import { expect, it, vi } from 'vitest'
 import type { JetStream } from '#nats'
-import type { QueueOptions } from '#queue'
+import type { Lease, QueueOptions } from '#queue'
+import { RunPermits } from '../../streams/queue/run-rate.ts'
 import { Names } from '../../streams/queue/wire.ts'
 import { startLossyProxy } from './lossy-proxy.ts'
 import {
@@ -118,6 +120,35 @@ it('a run of a key that was cut short does not begin if the answer to its note c
   clearTimeout(slow)
   await until(async () => expect(await statesOf(steady.queue)).toEqual([]))
   expect(outside).toEqual([])
+  // No function was called in the lease that ended meanwhile.
+  expect(world.leases.filter(({ suspect }) => suspect)).toEqual([])
+  await worker.drain(1000)
+})
+
+it('a run does not begin if its lease ends while it waits for another permit of its rate', async () => {
+  const prefix = freshPrefix()
+  await using proxy = await startLossyProxy(nats().url)
+  await using steady = await open(prefix, SHORT)
+  await using late = await openTestQueue(proxy.url, prefix, SHORT)
+  const exchange = vi.spyOn(RunPermits.prototype, 'mayBegin').mockImplementationOnce(async () => {
+    proxy.delay(LEASE_MS * 2)
+    await pause(LEASE_MS)
+    return true
+  })
+  const outside: string[] = []
+  const handler = (lease: Lease) => {
+    if (isOver(lease)) outside.push(lease.owner)
+    return Promise.resolve(DONE)
+  }
+  const rates = [{ name: 'slow', limits: [FN], perSecond: 100 }]
+  const worker = late.queue.serve({ reconciler: FN, slots: 1, rates, handler })
+  await steady.queue.enqueue(FN, 'n.a')
+  await until(() => expect(exchange).toHaveBeenCalledTimes(1))
+  await pause(LEASE_MS * 1.2)
+  proxy.delay(0)
+  await until(async () => expect(await statesOf(steady.queue)).toEqual([]))
+  expect(outside).toEqual([])
+  expect(exchange.mock.calls.length).toBeGreaterThan(1)
   await worker.drain(1000)
 })
 
