@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { parseAllDocuments } from 'yaml'
 import { apiVersionOf, type KubeObject, type ResourceRef } from '#contracts'
-import type { Condition } from '#inspect'
+import { type Condition, wordsOf } from '#inspect'
 import { type KubeClient, resourcePath, type ServedResource, servedResources } from '#kube'
 import { pause } from '#primitives'
 import { UsageError } from '#process/exit'
@@ -170,5 +170,4 @@ async function follow(
   }
 }
 
-const shown = ({ type, status, reason = '', message = '' }: Condition): string =>
-  `${type}=${status} (${reason}${message === '' ? '' : `: ${message}`})`
+const shown = (condition: Condition): string => `${condition.type}=${condition.status} (${wordsOf(condition)})`

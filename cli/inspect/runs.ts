@@ -60,10 +60,10 @@ export async function runsOf(
 /** Describes why the key of the run was queued. */
 export function becauseOf({ causes = [], fired, cutShort, attempt }: RunRecord): string {
   const texts = causes.length === 0 ? [] : [causesText(causes)]
-  if (fired) texts.unshift('its timer came due')
+  const retry = attempt > 0 && `another try after ${attempt === 1 ? 'a failure' : `${attempt} failures`}`
+  if (fired) texts.unshift(retry || 'its timer came due')
   if (cutShort) texts.unshift('the run before never ended')
-  if (texts.length > 0) return texts.join(', ')
-  return attempt > 0 ? 'another try' : 'not recorded'
+  return texts.length > 0 ? texts.join(', ') : retry || 'not recorded'
 }
 
 export const tookMs = ({ startedAt, endedAt }: RunRecord): number => Date.parse(endedAt) - Date.parse(startedAt)

@@ -12,6 +12,7 @@ export {
   isNamedAs,
   isOwnedBy,
   METADATA_MANAGERS,
+  mayBeRetained,
   metadataManagerOf,
   type Owner,
   ownerOf,

@@ -113,6 +113,13 @@ export const isNamedAs = (owner: Owner, { apiVersion, kind, metadata }: KubeObje
 export const isOwnedBy = (child: KubeObject, { metadata: { uid } }: KubeObject): boolean =>
   uid !== undefined && (controllerOf(child) ?? retainerOf(child))?.uid === uid
 
+/**
+ * Whether the object may be retained: an annotation names the owner of a retained object, and a reference has no
+ * annotations.
+ */
+export const mayBeRetained = ({ referenceOnly, object }: { referenceOnly: boolean; object: KubeObject }): boolean =>
+  referenceOnly && controllerOf(object) === undefined && object.metadata.annotations === undefined
+
 /** Returns the names of all owners of this kind, be they controllers or not. */
 export const ownersOfKind = (object: KubeObject, { group, kind }: Pick<Owner, 'group' | 'kind'>): string[] =>
   (object.metadata.ownerReferences ?? [])

@@ -1,4 +1,4 @@
-import { apiVersionOf, controllerOf, type KubeObject, kindName, type ResourceRef } from '#contracts'
+import { apiVersionOf, type KubeObject, kindName, type ResourceRef } from '#contracts'
 import {
   compareVersions,
   type EventStore,
@@ -20,6 +20,7 @@ import {
   isByField,
   isKindNamed,
   isOwnedBy,
+  mayBeRetained,
   NAMED_KINDS,
   namespacesNear,
   type OwnedResource,
@@ -225,13 +226,6 @@ async function ownedBy(
   })
   return created.filter((child) => child !== undefined)
 }
-
-/**
- * Whether the object may be retained. An annotation names the owner of a retained object, and a reference has no
- * annotations.
- */
-const mayBeRetained = ({ referenceOnly, object }: StoredObject): boolean =>
-  referenceOnly && controllerOf(object) === undefined && object.metadata.annotations === undefined
 
 /**
  * The server compares each filter with each other one (nats-server 2.15: 700 names take four seconds), and users who

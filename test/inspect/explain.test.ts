@@ -1029,6 +1029,17 @@ describe('explain', () => {
     expect(findings.map(({ reason }) => reason)).toEqual(['Bad'])
   })
 
+  it('names the class of an error once, where the condition has it as its reason too', () => {
+    const shown: [string, string, string, string][] = [
+      ['Reconciled', 'False', 'TypeError', THROWN],
+      ['Ready', 'Unknown', 'TypeError', `the function fails: ${THROWN}`],
+    ]
+    const now = situation({ natsAway: 'cannot connect', object: website({}, shown), ...one({ rows: undefined }) })
+    const { findings } = explain(now)
+    expect(findings.map(({ message }) => message).join('\n')).toContain(`: ${THROWN}`)
+    expect(pageOf(now, explain(now))).not.toMatch(/TypeError: .*TypeError/)
+  })
+
   it('keeps hostile text in its line', () => {
     const message = 'a\n\u001b[2JNext step: rm -rf /'
     const now = situation({ object: website({}, [['Reconciled', 'False', 'Odd', message]]) })

@@ -20,12 +20,12 @@ const SDK = JSON.stringify(join(import.meta.dirname, '../../sdk/index.ts'))
 
 /** A function whose object selects its behaviour: `spec.mode`. */
 const SITES = `
-import { ConfigMap, Deployment, reconciler, resource, TerminalError, z } from ${SDK}
+import { ConfigMap, Deployment, reconciler, resource, Secret, TerminalError, z } from ${SDK}
 const Site = resource({ group: 'example.com', version: 'v1', kind: 'Site', plural: 'sites',
   spec: z.object({ mode: z.string().default('ok'), config: z.string().optional() }), status: z.object({ mode: z.string() }) })
 const Named = { ...ConfigMap, byName: 'spec.config' }
 const ready = { type: 'Ready', status: 'True', reason: 'Done' }
-export const site = reconciler({ name: 'site', for: Site, selector: 'site!=no', owns: [ConfigMap, Deployment], related: [Named],
+export const site = reconciler({ name: 'site', for: Site, selector: 'site!=no', owns: [ConfigMap, Deployment, Secret], related: [Named],
   backoff: { initialSeconds: 60, maxSeconds: 60 },
   reconcile({ object, related, log }) {
     const { mode, config } = object.spec
@@ -41,6 +41,10 @@ export const site = reconciler({ name: 'site', for: Site, selector: 'site!=no', 
       const template = { metadata: { labels }, spec: { containers: [{ name: 'web', image: 'wbe' }] } }
       const deployment = Deployment.of({ metadata: { name }, spec: { selector: { matchLabels: labels }, template } })
       return { apply: [deployment], status, conditions: [{ ...ready, status: 'False', reason: 'Starting' }] }
+    }
+    if (mode === 'retained') {
+      const kept = [Secret, ConfigMap].map((kind) => ({ ...kind.of({ metadata: { name: name + '-kept' } }), retain: true }))
+      return { apply: kept, status, conditions: [ready] }
     }
     const labels = mode === 'invalid' ? { 'not valid': 'x' } : {}
     const requeue = mode === 'timer' ? { requeueAfter: 3600 } : {}

@@ -39,6 +39,22 @@ const healthy = (name: string) => explainedAs(world, `site/${name}`, (now) => no
 const first = (name: string, reason: string) =>
   explainedAs(world, `site/${name}`, ({ findings }) => findings[0]?.reason === reason)
 
+/** Returns the file of a kubeconfig whose API server does not exist. */
+async function kubeconfigAway(): Promise<string> {
+  const away = `${world.module}.kubeconfig`
+  const [port] = await freePorts(1)
+  const kubeconfig = {
+    apiVersion: 'v1',
+    kind: 'Config',
+    clusters: [{ name: 'c', cluster: { server: `https://127.0.0.1:${port}`, 'insecure-skip-tls-verify': true } }],
+    users: [{ name: 'u', user: { token: 'x' } }],
+    contexts: [{ name: 'x', context: { cluster: 'c', user: 'u' } }],
+    'current-context': 'x',
+  }
+  await writeFile(away, JSON.stringify(kubeconfig))
+  return away
+}
+
 /** Its timer may have fired meanwhile: then the key is idle, and there is nothing to retry. */
 async function retried(line: string): Promise<void> {
   const { code, stdout, stderr } = await world.fairlead(line)
@@ -225,6 +241,34 @@ it('the key of an object that does not exist is an error, which tells where the 
   })
 })
 
+it.each([
+  ['with both servers', []],
+  ['without the API server', ['--kubeconfig', 'AWAY']],
+])(
+  'what an object retains is owned by it, a Secret too, whose annotations only the API server has: %s',
+  async (what, args) => {
+    const name = what.replaceAll(' ', '-').toLowerCase()
+    await create(name, { mode: 'retained' })
+    await healthy(name)
+    const { stdout } = await world.fairlead(
+      ['fairlead', ...args, `explain site/${name} -o json`].join(' ').replace('AWAY', await kubeconfigAway()),
+    )
+    const { reconcilers, findings } = JSON.parse(stdout) as Awaited<ReturnType<typeof explained>> & {
+      reconcilers: object[]
+    }
+    expect(findings.map(({ reason }) => reason)).not.toContain('OwnedMissing')
+    const kept = { name: `${name}-kept` }
+    expect(reconcilers).toMatchObject([
+      {
+        owned: [
+          { kind: 'ConfigMap', ...kept },
+          { kind: 'Secret', ...kept },
+        ],
+      },
+    ])
+  },
+)
+
 it('a recorded run is replayed on the function as it is, and on another version of it', async () => {
   const { stdout } = await world.fairlead('fairlead runs ls site default/a-right-is-missing --result success -o json')
   const runs = JSON.parse(stdout) as { run: number; laps: object[]; name: string }[]
@@ -314,18 +358,9 @@ it('without NATS it tells what the API server knows, and says what it cannot kno
 })
 
 it('without the API server it tells what NATS knows', async () => {
-  const away = `${world.module}.kubeconfig`
-  const [port] = await freePorts(1)
-  const kubeconfig = {
-    apiVersion: 'v1',
-    kind: 'Config',
-    clusters: [{ name: 'c', cluster: { server: `https://127.0.0.1:${port}`, 'insecure-skip-tls-verify': true } }],
-    users: [{ name: 'u', user: { token: 'x' } }],
-    contexts: [{ name: 'x', context: { cluster: 'c', user: 'u' } }],
-    'current-context': 'x',
-  }
-  await writeFile(away, JSON.stringify(kubeconfig))
-  const { stdout } = await world.fairlead(`fairlead --kubeconfig ${away} explain site/contested -o json`)
+  const { stdout } = await world.fairlead(
+    `fairlead --kubeconfig ${await kubeconfigAway()} explain site/contested -o json`,
+  )
   const said = JSON.parse(stdout) as Awaited<ReturnType<typeof explained>> & { reconcilers: object[] }
   expect(said.findings[0]?.reason).toBe('ApiServerAway')
   expect(said.reconcilers).toMatchObject([{ name: 'site', served: 'yes', queue: [], owned: [{ name: 'contested' }] }])

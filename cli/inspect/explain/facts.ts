@@ -15,10 +15,10 @@ import {
   SubjectError,
 } from '#events'
 import { functionRbac } from '#install'
-import { isForbidden, isNotFound, type KubeClient, type ListOptions, resourcePath } from '#kube'
+import { isForbidden, isNotFound, type KubeClient, type ListOptions, METADATA_ONLY, resourcePath } from '#kube'
 import { mapAtMost } from '#primitives'
 import { markedBy } from '#reconcile'
-import { identityOf, isOwnedBy, patchedBy, type ReconcilerSpec, relatedLookup } from '#spec'
+import { identityOf, isOwnedBy, mayBeRetained, patchedBy, type ReconcilerSpec, relatedLookup } from '#spec'
 import type { ExistingStreams } from '../existing-streams.ts'
 import { keyFor, orphansIn, type Row, toRow, withOrphan } from '../keys.ts'
 import { becauseOf, latestRuns, tookMs, waitedMs, writesIn } from '../runs.ts'
@@ -272,14 +272,37 @@ export async function storedObject(
 const isNewer = (one: StoredEvent, other: StoredEvent): boolean =>
   (compareVersions(one.resourceVersion, other.resourceVersion) ?? one.sequence - other.sequence) >= 0
 
-export async function ownedInEvents(view: EventsView, object: KubeObject, spec: ReconcilerSpec): Promise<KubeObject[]> {
+/** Returns the objects that EVENTS has for this owner. The API server shows whether a reference is that of a retained object. */
+export async function ownedInEvents(
+  view: EventsView,
+  object: KubeObject,
+  spec: ReconcilerSpec,
+  kube: KubeClient | undefined,
+): Promise<KubeObject[]> {
   const { namespace, name } = object.metadata
   const owner: OwnerKey = { resource: spec.for.resource, name }
   const filters = spec.owns.map((ref) => ({ ref, owner, namespace }))
-  const found: KubeObject[] = []
+  const found: StoredEvent[] = []
   for await (const event of view.stored(filters))
-    if (isPresent(event) && isOwnedBy(event.object, object)) found.push(event.object)
-  return found
+    if (isPresent(event) && (isOwnedBy(event.object, object) || mayBeRetained(event))) found.push(event)
+  const owned = await mapAtMost(AT_ONCE, found, async (event) => {
+    const known = mayBeRetained(event) && kube ? await withAnnotations(kube, event) : event.object
+    // If nobody can say for which object of that name it is retained, it is shown rather than called missing.
+    return known && (isOwnedBy(known, object) || mayBeRetained({ ...event, object: known })) ? [known] : []
+  })
+  return owned.flat()
+}
+
+/** Returns the reference with its annotations, without them if the user may not read it, and undefined if it is gone. */
+async function withAnnotations(kube: KubeClient, { key, object }: StoredEvent): Promise<KubeObject | undefined> {
+  const { namespace, name } = object.metadata
+  const path = resourcePath(key.ref, namespace, name)
+  const read = await unlessForbidden(async () => ({
+    found: await kube.get(path, { accept: METADATA_ONLY }).catch(undefinedIfNotFound),
+  }))
+  if (read === undefined) return object
+  const { annotations = {} } = read.found?.metadata ?? {}
+  return read.found && { ...object, metadata: { ...object.metadata, annotations } }
 }
 
 export async function rowsOf({ queue, view }: ExistingStreams, reconciler: string, target: Target): Promise<Row[]> {

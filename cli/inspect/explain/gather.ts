@@ -182,7 +182,7 @@ async function ownedOf(
   streams: ExistingStreams | undefined,
 ): Promise<Relative[]> {
   const found = streams
-    ? await ownedInEvents(streams.view, object, spec)
+    ? await ownedInEvents(streams.view, object, spec, kube)
     : kube
       ? await ownedIn(kube, object, spec)
       : []

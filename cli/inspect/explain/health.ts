@@ -74,5 +74,8 @@ function byConditions(object: KubeObject): Health {
   return { is: ready.status === 'False' ? 'failed' : 'unknown', why: wordsOf(ready) }
 }
 
-export const wordsOf = ({ reason = '', message = '' }: Condition): string =>
-  [reason, message].filter((part) => part !== '').join(': ')
+/** Returns the reason and the message of a condition. A message that names the reason, such as the class of an error, is enough. */
+export function wordsOf({ reason = '', message = '' }: Condition): string {
+  const isNamed = message.split(': ').some((part) => part === reason || part.startsWith(`${reason} at `))
+  return [isNamed ? '' : reason, message].filter((part) => part !== '').join(': ')
+}

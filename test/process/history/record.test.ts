@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from 'vitest'
 import type { RunRecord } from '#contracts'
 import type { EndedRun, TrailWrite } from '#dispatch'
 import { reconciled } from '#reconcile'
-import { inputChanges, writesText } from '../../../cli/inspect/runs.ts'
+import { becauseOf, inputChanges, writesText } from '../../../cli/inspect/runs.ts'
 import { type HistoryDeps, RunHistory } from '../../../cli/process/history.ts'
 import { recordOf, sizeOf } from '../../../cli/process/run-record.ts'
 import { configMap, endedRun, input, logged, round, secret, website } from './runs.ts'
@@ -302,6 +302,19 @@ describe('what differs from the run before', () => {
   it('is nothing where a run has not called the function', () => {
     expect(changesOf(endedRun(), endedRun({ rounds: [] }))).toEqual([])
   })
+})
+
+it.each<[because: string, lease: object]>([
+  ['its timer came due', { fired: true }],
+  ['another try after a failure', { fired: true, attempt: 1 }],
+  ['another try after 2 failures', { attempt: 2 }],
+  ['another try after 2 failures, resync', { fired: true, attempt: 2, causes: ['resync'] }],
+  ['resync', { attempt: 2, causes: ['resync'] }],
+  ['the run before never ended, another try after a failure', { fired: true, attempt: 1, cutShort: true }],
+  ['not recorded', {}],
+])('a run came because: %s', (because, lease) => {
+  const run = endedRun()
+  expect(becauseOf(recordOf({ ...run, lease: { ...run.lease, ...lease } }, FACTS))).toBe(because)
 })
 
 function historyOf(options: Partial<HistoryDeps> = {}) {
