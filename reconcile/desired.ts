@@ -52,14 +52,15 @@ export interface Desired {
 export function completeDesired(owner: KubeObject, owns: readonly OwnedResource[], apply: DesiredInput[]): Desired {
   const objects: DesiredObject[] = []
   const findings: string[] = []
-  const names = new Set<string>()
-  for (const input of apply) {
+  const places = new Map<string, number>()
+  for (const [index, input] of apply.entries()) {
     const object = complete(owner, input)
     const resource = owns.find((owned) => owned.kind === object.kind && apiVersionOf(owned) === object.apiVersion)
     const identity = `${object.apiVersion} ${called(object)}`
+    const first = places.get(identity)
     const fault =
-      faultOf(owner, input, object) ?? (names.has(identity) ? `${called(object)} is there twice` : undefined)
-    names.add(identity)
+      faultOf(owner, input, object) ?? (first === undefined ? undefined : twice(object, apply, [first, index]))
+    places.set(identity, first ?? index)
     if (resource === undefined) findings.push(undeclared(object, owns))
     else if (fault !== undefined) findings.push(fault)
     else objects.push({ resource, object, uid: input.metadata['uid'], stage: input.stage })
@@ -114,6 +115,12 @@ function referenceTo({ apiVersion, kind, metadata }: KubeObject): OwnerReference
 function undeclared(object: KubeObject, owns: readonly OwnedResource[]): string {
   const declared = owns.map((owned) => `${owned.kind} (${apiVersionOf(owned)})`).join(', ') || 'nothing'
   return `${called(object)} is a ${object.apiVersion} ${object.kind}, but the reconciler owns ${declared}: declare it in "owns"`
+}
+
+function twice(object: KubeObject, apply: readonly DesiredInput[], places: readonly number[]): string {
+  const isCopy = (place: number) => apply[place]?.metadata['uid'] !== undefined
+  const named = places.map((place) => `apply.${place}${isCopy(place) ? ' (a copy of the observed one)' : ''}`)
+  return `${called(object)} is returned twice, as ${named.join(' and ')}: return it once`
 }
 
 function faultOf(owner: KubeObject, input: DesiredInput, object: KubeObject): string | undefined {

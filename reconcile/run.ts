@@ -272,7 +272,7 @@ function took(pass: Pass, writes: readonly Write[], results: readonly (Written |
   const refused: RefusedWrite[] = []
   const failures: Failed[] = []
   const events: EventReport[] = []
-  const written: Parameters<typeof withOwned>[1][number][] = []
+  const written: Parameters<typeof withOwned>[2][number][] = []
   for (const [index, write] of writes.entries()) {
     const result = results[index]
     if (result === undefined) continue
@@ -286,7 +286,7 @@ function took(pass: Pass, writes: readonly Write[], results: readonly (Written |
     } else if (result.failed instanceof RefusedError) refused.push(refusedWrite(write, result.failed))
     else failures.push(result)
   }
-  pass.world = withOwned(pass.world, written)
+  pass.world = withOwned(pass.world, run.of.spec.related, written)
   pass.refused = withoutBlocked(
     pass.refused,
     written.map(({ before }) => before),
@@ -365,7 +365,7 @@ function* sendFields(pass: Pass, writes: readonly FieldsWrite[]): Asking<Refused
     else if (result.object !== undefined) {
       const { object } = result
       taken.delete(id)
-      pass.world = withPatched(pass.world, object)
+      pass.world = withPatched(pass.world, pass.run.of.spec.related, object)
       noteNoOp(pass, fieldsTarget(object, write.fields), `${object.metadata.resourceVersion} ${write.fingerprint}`)
     }
   }
@@ -445,7 +445,7 @@ function* writeFinalizers(pass: Pass, finalizers: string[]): Asking<void> {
 }
 
 function present(pass: Pass, { object }: Written): void {
-  if (object !== undefined) pass.world = withObject(pass.world, object)
+  if (object !== undefined) pass.world = withObject(pass.world, pass.run.of.spec.related, object)
 }
 
 /** Observes again in the same pass, because the observation is outdated. */

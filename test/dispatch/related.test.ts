@@ -194,6 +194,24 @@ describe('what is related', () => {
     expect(await scene.get(CONFIG_MAPS, 'theirs')).toBeDefined()
   })
 
+  it('is shown with what the run itself has written, as it is among the owned objects', async () => {
+    const related = [{ ...configMaps, selector: 'letter=a' }]
+    await using scene = await fixture.scene('lettered', { spec: { related, owns: [CONFIG_MAPS] } })
+    const seen: unknown[] = []
+    const listed = (objects: readonly KubeObject[] = []) => objects.map(({ metadata }) => [metadata.name, metadata.uid])
+    await scene.widget('w', ({ owned, related }) => {
+      seen.push([listed(owned['ConfigMap.v1']), listed(related['ConfigMap.v1'])])
+      const { metadata, ...page } = configMap('page')
+      return { apply: [{ ...page, metadata: { ...metadata, labels: { letter: 'a' } } }] }
+    })
+    expect((await scene.ended('w')).result).toBe('success')
+    const page = [['page', (await scene.get(CONFIG_MAPS, 'page'))?.metadata.uid]]
+    expect(seen).toEqual([
+      [[], []],
+      [page, page],
+    ])
+  })
+
   it('gives a run its trace where it has changed last', async () => {
     const traceId = '0af7651916cd43dd8448eb211c80319c'
     const namespace = 'related-trace'

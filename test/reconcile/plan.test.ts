@@ -247,8 +247,14 @@ describe('planning the writes of an outcome', () => {
     expect(planned(world(widget()), { apply: [object] }).findings).toEqual([expect.stringContaining(named)])
   })
 
-  it('refuses one name twice', () => {
-    expect(planned(world(widget()), { apply: [pod('a'), pod('a')] }).findings).toEqual(['Pod default/a is there twice'])
+  it('refuses one name twice, and tells the places, of which a copy of the observed object is one', () => {
+    const findings = (apply: object[]) => planned(world(widget()), { apply }).findings
+    expect(findings([pod('b'), pod('a'), pod('a')])).toEqual([
+      'Pod default/a is returned twice, as apply.1 and apply.2: return it once',
+    ])
+    expect(findings([{ ...pod('a'), metadata: { name: 'a', uid: 'uid-a' } }, pod('a')])).toEqual([
+      'Pod default/a is returned twice, as apply.0 (a copy of the observed one) and apply.1: return it once',
+    ])
   })
 
   it('runs again at the earlier of two times', () => {

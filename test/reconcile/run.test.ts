@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { ConflictError, RetryAfterError, TerminalError } from '#contracts'
+import { ConflictError, type KubeObject, RetryAfterError, TerminalError } from '#contracts'
 import { type Failed, GoneError, NamespaceTerminatingError, RefusedError, run } from '#reconcile'
 import { PAUSED_ANNOTATION } from '#spec'
 import { child, PODS, WIDGETS, widget } from '../dispatch/objects.ts'
@@ -440,6 +440,53 @@ describe('a run ends', () => {
     expect(asksOf(steps).match(/call/g)).toHaveLength(8)
     expect(steps.at(-2)?.ask).toEqual({ do: 'wait', ms: 2000 })
     expect(endOf(steps)).toMatchObject({ kind: 'error', message: expect.stringContaining('8 times in a row') })
+  })
+})
+
+describe('a run shows the function what it has written, among the related objects too', () => {
+  const [labels, ours] = [{ app: 'web' }, { ...MAP, metadata: { name: 'c', labels: { app: 'web' } } }]
+  const theirs = { ...MAP, metadata: { name: 'theirs', namespace: 'default', labels, resourceVersion: '7' } }
+  const there = stored({ ...ours, metadata: { ...ours.metadata, namespace: 'default' } })
+  const MAPS = { group: '', version: 'v1', resource: 'configmaps', kind: 'ConfigMap' }
+  const Web = { ...MAPS, selector: 'app=web' }
+  const GADGETS = { ...MAPS, version: 'v2' }
+
+  /** Returns the related objects of the last call: as they are in its other lists, as they were observed, or as written. */
+  function lastCall(outcome: object, related: readonly KubeObject[], owned: readonly KubeObject[], more: object) {
+    const seen = sees(widget(), ...owned)
+    if (!('did' in seen) || seen.did !== 'observe' || seen.seen === undefined) throw new Error('sees nothing')
+    const observed = { ...seen, seen: { ...seen.seen, world: { ...seen.seen.world, related } } }
+    const steps = drive({ observe: [observed], call: [returns(outcome)] }, widgets(more))
+    const input = steps.findLast(({ ask }) => ask.do === 'call')?.ask
+    if (input?.do !== 'call') throw new Error('calls nothing')
+    const { owned: mine, related: others, object } = input.input
+    const isListed = (one: KubeObject) => one === object || mine['ConfigMap.v1']?.includes(one)
+    const where = (one: KubeObject) =>
+      isListed(one) ? 'as listed' : related.includes(one) ? 'as observed' : 'as written'
+    return Object.values(others).flatMap((all) => all.map((one) => `${one.metadata.name} ${where(one)}`))
+  }
+
+  it.each<[what: string, outcome: object, shown: string[], owned: readonly KubeObject[], more?: object]>([
+    ['a new object', { apply: [ours] }, ['theirs as observed', 'c as listed'], []],
+    [
+      'a changed object, in its place',
+      { apply: [{ ...ours, data: { a: '2' } }] },
+      ['c as listed', 'theirs as observed'],
+      [there],
+    ],
+    ['nothing of a deleted one', { apply: [] }, ['theirs as observed'], [there]],
+    ['nothing of one that is no longer related', { apply: [MAP] }, ['theirs as observed'], [there]],
+    ['nothing of one that never was', { apply: [MAP] }, ['theirs as observed'], []],
+    ['nothing of another version of the kind', { apply: [ours] }, ['theirs as observed'], [], { related: [GADGETS] }],
+    [
+      'the object itself',
+      { status: { phase: 'Up' } },
+      ['w as listed', 'theirs as observed'],
+      [],
+      { related: [WIDGETS] },
+    ],
+  ])('%s', (_, outcome, shown, owned, more = { related: [Web] }) => {
+    expect(lastCall(outcome, [...owned, theirs], owned, more)).toEqual(shown)
   })
 })
 
