@@ -23,7 +23,7 @@ import {
   type World,
 } from '#reconcile'
 import { type Kind, manifest, type ObservedBy, type Reconciler, type Resource, toInvoke } from '#sdk'
-import { identityOf, isOwnedBy, patchRelations, type ReconcilerSpec, relation, retainerOf } from '#spec'
+import { finalizerOf, identityOf, isOwnedBy, patchRelations, type ReconcilerSpec, relation, retainerOf } from '#spec'
 import { changesBetween, LawBroken } from './broken.ts'
 import { asStored } from './memory.ts'
 
@@ -57,7 +57,12 @@ export interface Given {
   external?: unknown
   /** The earlier effect of the run. */
   performed?: Performed
-  /** Default: true if the object is being deleted and has the reconciler's finalizer. */
+  /**
+   * Whether `finalize` is called. An object with a `deletionTimestamp` needs the finalizer: without it, no run calls the
+   * function. A reconciler without `finalize` leaves it alone.
+   *
+   * @default true if the object is being deleted and has the reconciler's finalizer
+   */
   finalizing?: boolean
 }
 
@@ -73,7 +78,7 @@ const quiet = { debug() {}, info() {}, warn() {}, error() {} }
 
 /**
  * Returns the outcome of the function for these objects at this time, as plain data. Rejects with the error that the
- * function throws, and with a RangeError for a `now` that is not a time.
+ * function throws, and with a RangeError for a `now` that is not a time, or for an object that `finalize` cannot get.
  *
  * @example
  * import { outcomeOf } from 'fairlead/testing'
@@ -82,7 +87,7 @@ const quiet = { debug() {}, info() {}, warn() {}, error() {} }
  * const { status } = await outcomeOf(website, { object })
  * status // => { ready: 0 }
  */
-export function outcomeOf(reconciler: Reconciler, given: Given): Promise<Outcome> {
+export async function outcomeOf(reconciler: Reconciler, given: Given): Promise<Outcome> {
   return invokeOf(reconciler)(inputOf(reconciler, given))
 }
 
@@ -193,13 +198,17 @@ export function inputOf(reconciler: Reconciler, given: Given): RunInput {
   const object = given.object && withBirth(withUid(given.object), timeOf(now))
   const { spec } = prepared(reconciler)
   const identity = identityOf(reconciler.name, spec)
+  const finalizing = given.finalizing ?? (object !== null && isFinalizing(object, identity, spec))
+  const isGoing = object?.metadata.deletionTimestamp !== undefined
+  if (isGoing && spec.finalize && given.finalizing === undefined && !finalizing)
+    throw new RangeError(notCalled(object, finalizerOf(identity)))
   const input = {
     object,
     owned: byKind(spec.owns, others, () => (other) => object !== null && isOwned(other, object, identity)),
     related: byKind(spec.related, others, (one) => (object === null ? () => false : relation(one)(object))),
     attempt,
     now: timeOf(now).toISOString(),
-    finalizing: given.finalizing ?? (object !== null && isFinalizing(object, identity, spec)),
+    finalizing,
     ...(given.refused !== undefined && { refused: refusedByKind(given.refused) }),
     ...(reconciler.external !== undefined && { external: given.external ?? null }),
     ...(given.performed !== undefined && { performed: given.performed }),
@@ -207,6 +216,9 @@ export function inputOf(reconciler: Reconciler, given: Given): RunInput {
   // Another input is another run, and each run draws other values.
   return { ...input, seed: JSON.stringify(input) }
 }
+
+const notCalled = (object: KubeObject, finalizer: string): string =>
+  `${nameOf(object)} has a deletionTimestamp without the finalizer ${finalizer}, and no run calls the function for it: give it metadata.finalizers: ['${finalizer}']`
 
 function refusedByKind(given: NonNullable<Given['refused']>): Record<string, Refusal[]> {
   const kinds: Record<string, Refusal[]> = {}

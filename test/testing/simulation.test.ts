@@ -5,7 +5,9 @@ import type { KubeObject } from '#contracts'
 import {
   ConfigMap,
   defaultFrom,
+  fieldsOf,
   immutable,
+  Node,
   notDeletedWhile,
   onlyGroups,
   Pod,
@@ -91,6 +93,27 @@ describe('one decision, as a table row', () => {
     const { metadata, ...others } = corner()
     const old = { ...others, metadata: { ...metadata, creationTimestamp: '2030-01-01T00:00:00Z' } }
     expect(await outcomeOf(ageing, { object: old, now })).toEqual({ status: { phase: '3600 s' } })
+  })
+
+  it('is of an object that a run would call the function with: one that goes has the finalizer', async () => {
+    const going = (finalizers: string[] = []) => {
+      const shop = corner()
+      return { ...shop, metadata: { ...shop.metadata, deletionTimestamp: '2030-01-01T00:00:00Z', finalizers } }
+    }
+    const reconcile = () => undefined
+    const closing = reconciler({
+      name: 'shop',
+      for: Shop,
+      reconcile,
+      finalize: () => ({ status: { phase: 'Closing' } }),
+    })
+    await expect(outcomeOf(closing, { object: going() })).rejects.toThrow(
+      "Shop.example.com default/corner has a deletionTimestamp without the finalizer fairlead.dev/shop, and no run calls the function for it: give it metadata.finalizers: ['fairlead.dev/shop']",
+    )
+    const closed = { status: { phase: 'Closing' } }
+    expect(await outcomeOf(closing, { object: going(['fairlead.dev/shop']) })).toEqual(closed)
+    expect(await outcomeOf(closing, { object: going(), finalizing: true })).toEqual(closed)
+    expect(await outcomeOf(mapper, { object: going() })).toEqual({})
   })
 
   it('is rejected with what the function throws', async () => {
@@ -179,6 +202,31 @@ describe('a simulated cluster', () => {
     await world.runUntilIdle()
     expect(dataOf(world)).toEqual([])
     expect(world.writes.map(({ verb }) => verb)).toEqual(['apply', 'apply', 'delete'])
+  })
+
+  it('shows the function what its run has written, among the related objects too', async () => {
+    const Labelled = { ...ConfigMap, selector: 'shop' } as const
+    const seen = new Set<string>()
+    const shop = reconciler({
+      name: 'shop',
+      for: Shop,
+      owns,
+      related: [Labelled, Node],
+      patches: [Node],
+      reconcile({ owned, related }) {
+        const names = related(Labelled).map(({ metadata }) => metadata.name)
+        seen.add(`${owned(ConfigMap).length} ${names} ${related(Node)[0]?.spec?.unschedulable}`)
+        const map = ConfigMap.of({ metadata: { name: 'map', labels: { shop: 'corner' } }, data: {} })
+        return {
+          apply: names.length === 0 ? [...owned(ConfigMap), map] : owned(ConfigMap),
+          patch: [fieldsOf(Node, { metadata: { name: 'a' }, spec: { unschedulable: true } })],
+        }
+      },
+    })
+    const node = { apiVersion: 'v1', kind: 'Node', metadata: { name: 'a' }, spec: {} }
+    const world = simulate(shop, { objects: [corner(), node] })
+    await world.run()
+    expect([world.failure, [...seen]]).toEqual([undefined, ['0  undefined', '1 map undefined', '1 map true']])
   })
 
   it('repairs drift', async () => {
@@ -377,11 +425,11 @@ describe('a simulated cluster', () => {
   })
 })
 
-it('names a time that is none', () => {
+it('names a time that is none', async () => {
   const message = 'now is "yesterday": give a Date, or a time such as "2030-01-01T00:00:00Z"'
   const given = { objects: [corner()], object: corner(), now: 'yesterday' }
   expect(() => simulate(mapper, given)).toThrow(message)
-  expect(() => outcomeOf(mapper, given)).toThrow(message)
+  await expect(outcomeOf(mapper, given)).rejects.toThrow(message)
 })
 
 describe('a simulated object that fails a check in code', () => {
