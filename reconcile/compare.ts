@@ -109,3 +109,18 @@ const difference = (path: readonly (string | number)[], before: unknown, after: 
 
 const step = (key: string | number): string =>
   typeof key === 'number' ? `[${key}]` : /^[A-Za-z_][A-Za-z0-9_-]*$/.test(key) ? `.${key}` : `['${key}']`
+
+/** Fields that identify an item of a list in most kinds: those of conditions, and of containers. */
+const ITEM_KEYS = ['type', 'name'] as const
+
+/** Returns the field that identifies the items of a list, undefined if they have none. */
+export const itemKeyOf = (list: readonly unknown[]): (typeof ITEM_KEYS)[number] | undefined =>
+  ITEM_KEYS.find((key) => list.length > 0 && list.every((item) => isRecord(item) && typeof item[key] === 'string'))
+
+/** Returns the value with a map in place of each list whose items have a type or a name: others may add items to it. */
+export function keyed(value: unknown): unknown {
+  if (isRecord(value)) return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, keyed(one)]))
+  const key = Array.isArray(value) ? itemKeyOf(value) : undefined
+  if (!Array.isArray(value) || key === undefined) return value
+  return Object.fromEntries(value.map((item: Record<string, unknown>) => [item[key], keyed(item)]))
+}

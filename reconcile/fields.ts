@@ -26,7 +26,7 @@ import {
   missingFields,
   type TakenField,
 } from './brake.ts'
-import { covers, fingerprint, sameJson, sorted } from './compare.ts'
+import { covers, fingerprint, itemKeyOf, keyed, sameJson, sorted } from './compare.ts'
 import { mapFaults } from './metadata.ts'
 import { fieldsTarget, type NoOps } from './no-ops.ts'
 import type { DesiredInput } from './outcome.ts'
@@ -196,6 +196,21 @@ export const sharedWithOurs = ({ alone, manager }: FieldsWrite, holders: (path: 
     return other === undefined || managers.includes(manager) ? [] : [{ field: `.${path}`, manager: other }]
   })
 
+/**
+ * Returns the fields that the manager does not have, and whose value is not that of before: this is that of an earlier object,
+ * or forged. Fields that the API server reports as a conflict are left out. `holders`: the managers of a field.
+ */
+export const withOldBefore = (
+  { alone, before, manager, object }: FieldsWrite,
+  found: KubeObject,
+  holders: (path: string) => string[],
+): TakenField[] =>
+  alone.flatMap((path) => {
+    const [managers, present] = [holders(path), valueAt(found, path) ?? null]
+    if (!(path in before) || before[path] === present || managers.includes(manager)) return []
+    return managers.length > 0 && present !== valueAt(object, path) ? [] : [{ field: `.${path}`, manager: managers[0] }]
+  })
+
 const valueAt = (object: KubeObject, path: string): unknown => valuesAt(object, path)[0]
 
 /** Returns the object with these values, by path. A null leaves its field out. */
@@ -250,6 +265,7 @@ function setting(
     fingerprint: fingerprint([manager, object, before]),
   }
   const returned = Object.keys(returnedBy(write, () => true))
+  const isThere = (object: KubeObject) => observed !== undefined && covers(keyed(contentOf(object)), keyed(observed))
   if (observed !== undefined) {
     const { resourceVersion } = observed.metadata
     if (noOps[fieldsTarget(observed, one)] === `${resourceVersion} ${write.fingerprint}`) {
@@ -257,7 +273,7 @@ function setting(
       const { before: __, ...set } = one
       return { ...set, paths, ...(left.length > 0 && { before: Object.fromEntries(left) }) }
     }
-    if (one.paths === paths && returned.length === 0 && covers(content, keyed(observed))) return one
+    if (one.paths === paths && returned.length === 0 && isThere(write.object)) return one
   }
   const on = world.object.metadata.generation
   const count = (taken: readonly TakenField[]): PatchedFields => {
@@ -280,7 +296,11 @@ function setting(
       return { ...waiting, ...(Object.keys(recorded).length > 0 && { before: recorded }) }
     }
   }
-  const missing = observed !== undefined && one.paths === paths ? missingFields(content, keyed(observed)) : []
+  // Others may have changed or removed the annotation with the values of before, and nothing else.
+  const isNoteLost = isThere(object) && !isThere(write.object)
+  const note: TakenField = { field: `.${noteOf(manager)}`, manager: undefined }
+  const lost = isNoteLost ? [note] : missingFields(content, keyed(observed))
+  const missing = observed !== undefined && one.paths === paths ? lost : []
   // Counted before it is set again: the record is written first.
   if (missing.length > 0 && !isCounted) return count(missing)
   // If the run dies after the apply, the record must not state the paths before it.
@@ -312,8 +332,8 @@ function beforeOf(
   const present = (path: string) => valueAt(observed, path) ?? null
   const known = (path: string) => {
     if (isApplied) return null
-    // The record was lost while the field was set: its present value is ours.
-    const ofObject = present(path) === valueAt(object, path) ? beforeIn(observed, manager)[path] : undefined
+    // If the record was lost while the field was set, its present value is ours.
+    const ofObject = beforeIn(observed, manager, path)
     return ofObject === undefined ? present(path) : ofObject
   }
   const found = fresh
@@ -332,8 +352,9 @@ interface Found {
 }
 
 /** Whether a field, as the API server names it, is the annotation with values of before, which others may have copied. */
-const isBeforeNote = (manager: string, field: string): boolean =>
-  field.startsWith(`.metadata.annotations.${beforeAnnotationOf(manager)}`)
+const isBeforeNote = (manager: string, field: string): boolean => field.startsWith(`.${noteOf(manager)}`)
+
+const noteOf = (manager: string): string => `metadata.annotations.${beforeAnnotationOf(manager)}`
 
 const messageOf = ({ object }: FieldsWrite, { manager, fields }: Contest, until: Date): string =>
   `cannot set fields of ${called(object)}: ${holderOf(manager)} has ${fields.join(', ')}; not tried again before ${until.toISOString()}`
@@ -457,21 +478,6 @@ function contentOf(object: KubeObject): Record<string, unknown> {
   const { labels, annotations } = metadata
   const maps = { ...(labels && { labels }), ...(annotations && { annotations }) }
   return { ...(Object.keys(maps).length > 0 && { metadata: maps }), ...content }
-}
-
-/** Fields that identify an item of a list in most kinds: those of conditions, and of containers. */
-const ITEM_KEYS = ['type', 'name'] as const
-
-/** Returns the field that identifies the items of a list, undefined if they have none. */
-const itemKeyOf = (list: readonly unknown[]): (typeof ITEM_KEYS)[number] | undefined =>
-  ITEM_KEYS.find((key) => list.length > 0 && list.every((item) => isRecord(item) && typeof item[key] === 'string'))
-
-/** Returns the value with a map in place of each list whose items have a type or a name: others may add items to it. */
-function keyed(value: unknown): unknown {
-  if (isRecord(value)) return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, keyed(one)]))
-  const key = Array.isArray(value) ? itemKeyOf(value) : undefined
-  if (!Array.isArray(value) || key === undefined) return value
-  return Object.fromEntries(value.map((item: Record<string, unknown>) => [item[key], keyed(item)]))
 }
 
 /** Returns a digest of the paths of all fields, without their values: it differs if a field is no longer set. */

@@ -23,6 +23,7 @@ export {
   isGivingBack,
   returnedBy,
   sharedWithOurs,
+  withOldBefore,
   withoutKept,
   withValues,
 } from './fields.ts'

@@ -16,6 +16,14 @@ const name = z
 /** What the record holds of a value of before. */
 const value = z.union([z.string().max(1024), z.number(), z.boolean()]).nullable()
 
+/**
+ * What a patched object has of each taken field, by path: the value of before, and the one that was set with it. `set` shows
+ * whether the present value is still that of the function.
+ */
+export const beforeNote = z.record(z.string(), z.object({ before: value, set: z.unknown() }))
+
+export type BeforeNote = z.output<typeof beforeNote>
+
 /** Whether the record can hold the name of an object or of a namespace. A record with another one would not be read. */
 export const isRecordedName = (text: unknown): boolean => name.safeParse(text).success
 

@@ -1,8 +1,9 @@
 import { hash } from 'node:crypto'
-import { isRecord, type KubeObject } from '#contracts'
+import type { KubeObject } from '#contracts'
 import { keyName } from './names.ts'
-import { byPath, type PatchedFields, recordIn, type ValuesBefore } from './patch-record.ts'
+import { type BeforeNote, beforeNote, byPath, type PatchedFields, recordIn, type ValuesBefore } from './patch-record.ts'
 import type { ReconcilerSpec, RelatedResource } from './reconciler.ts'
+import { valuesAt } from './selector.ts'
 
 export type PatchedResource = NonNullable<ReconcilerSpec['patches']>[number]
 
@@ -33,17 +34,29 @@ export function withBefore(
   before: ValuesBefore,
   paths: readonly string[],
 ): KubeObject {
-  const values = byPath(Object.fromEntries(Object.entries(before).filter(([path]) => paths.includes(path))))
-  if (Object.keys(values).length === 0) return object
-  const annotations = { ...object.metadata.annotations, [beforeAnnotationOf(manager)]: JSON.stringify(values) }
+  const values = Object.entries(byPath(before)).filter(([path]) => paths.includes(path))
+  if (values.length === 0) return object
+  const note = values.map(([path, value]) => [path, { before: value, set: valuesAt(object, path)[0] }] as const)
+  const annotations = {
+    ...object.metadata.annotations,
+    [beforeAnnotationOf(manager)]: JSON.stringify(Object.fromEntries(note)),
+  }
   return { ...object, metadata: { ...object.metadata, annotations } }
 }
 
-/** Returns the values of before in that annotation. Anybody may have written it. */
-export function beforeIn({ metadata: { annotations } }: KubeObject, manager: string): Record<string, unknown> {
+/**
+ * Returns the value of before of a field in that annotation. Undefined: there is none, or the field does not have the value that
+ * was set with it. Anybody may have written the annotation: a value of another type would never return.
+ */
+export function beforeIn(object: KubeObject, manager: string, path: string): ValuesBefore[string] | undefined {
+  const note = noteIn(object, beforeAnnotationOf(manager))[path]
+  if (note?.set === undefined || note.set !== valuesAt(object, path)[0]) return undefined
+  return note.before === null || typeof note.before === typeof note.set ? note.before : undefined
+}
+
+function noteIn({ metadata: { annotations } }: KubeObject, annotation: string): BeforeNote {
   try {
-    const values: unknown = JSON.parse(annotations?.[beforeAnnotationOf(manager)] ?? '{}')
-    return isRecord(values) ? values : {}
+    return beforeNote.safeParse(JSON.parse(annotations?.[annotation] ?? '{}')).data ?? {}
   } catch {
     return {}
   }

@@ -8,6 +8,7 @@ import {
   returnedBy,
   sharedWithOurs,
   type Written,
+  withOldBefore,
   withoutKept,
   withValues,
 } from '#reconcile'
@@ -68,6 +69,12 @@ export class FieldsWriter {
       const told = shared.map(({ field, manager }) => `${manager} has ${field}`).join('; ')
       const message = `cannot set fields of ${called(object)}: ${told}, and gets the value of before back (${PATCH_RECORDS}NAME/… is Reconciler NAME for another of its objects). Have one object set the field`
       throw new RefusedError(message, { reason: 'FieldConflict', taken: shared })
+    }
+    const old = found === undefined ? [] : withOldBefore(write, found, (path) => holdersOf(found, path))
+    if (old.length > 0) {
+      const told = old.map(({ field }) => field).join(', ')
+      const message = `cannot set fields of ${called(object)} yet: the recorded value of before of ${told} is not that of this object, and the present one is recorded first`
+      throw new RefusedError(message, { reason: 'FieldConflict', taken: old })
     }
     if (found !== undefined) return this.#apply(write, fields, object, found)
     const message = `cannot set fields of ${called(object)}: it does not exist`
@@ -202,8 +209,8 @@ const holdersOf = (found: KubeObject, path: string): string[] =>
   )
 
 function hasField(fields: FieldSet | undefined, [step, ...others]: readonly string[]): boolean {
-  if (step === undefined || fields === undefined) return step === undefined
-  return hasField(fields[`f:${step}`], others)
+  if (fields === undefined) return false
+  return step === undefined || hasField(fields[`f:${step}`], others)
 }
 
 /**

@@ -33,6 +33,7 @@ import {
   takeOver,
   type Write,
   type Written,
+  withOldBefore,
   withValues,
 } from '#reconcile'
 import type { Reconciler } from '#sdk'
@@ -240,6 +241,8 @@ class SimulatedDriver {
     const shared = sharedWithOurs(write, (path) => memory.holdersOf(found, path))
     if (shared.length > 0)
       throw new RefusedError(`${what}: another object of ours has them`, { reason: 'FieldConflict', taken: shared })
+    const old = withOldBefore(write, found, (path) => memory.holdersOf(found, path))
+    if (old.length > 0) throw new RefusedError(`${what}: it is another object`, { reason: 'FieldConflict', taken: old })
     const returned = returnedBy(write, (path) => memory.hasField(found, own, path))
     return this.#wrote(verb, object, memory.applyFields(object, own, withValues(object, returned)), found)
   }

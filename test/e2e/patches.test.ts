@@ -383,12 +383,14 @@ describe('fields of others, with the generated rights only', () => {
     await until(async () => (await size()) === 0, { leastMs: 50 })
     await expect(applied(5)).rejects.toThrow(/conflict with "patched.fairlead.dev\/drain\//)
     await until(async () => (await recorded('taken')).includes('"paths"'))
-    // As `kubectl replace` with a manifest that has neither.
-    const bare = { metadata: { annotations: null, finalizers: null } }
+    // As `kubectl replace` with a manifest that has neither, and another spec.
+    const bare = { metadata: { annotations: null, finalizers: null }, spec: { size: 1 } }
     await world.kube.patch(resourcePath(Drain, 'default', 'taken'), bare, 'merge')
-    await until(async () => /"paths".*"spec.replicas":5/.test(await recorded('taken')), { leastMs: 50 })
+    await until(async () => /"paths".*"spec.replicas":5/.test(await recorded('taken')) && (await size()) === 1, {
+      leastMs: 50,
+    })
     await world.kube.patch(path, { spec: { replicas: 7 } }, 'merge', { fieldManager: 'their-scaler' })
-    await until(async () => (await recorded('taken')).includes('"spec.replicas":7') && (await size()) === 0, {
+    await until(async () => (await recorded('taken')).includes('"spec.replicas":7') && (await size()) === 1, {
       leastMs: 50,
     })
     const before = running.logs.length
@@ -406,6 +408,28 @@ describe('fields of others, with the generated rights only', () => {
     )
     await applied(6)
     expect(await size()).toBe(6)
+  })
+
+  it('of another object with the same name get the value of this one', async () => {
+    await using _process = await up()
+    const path = resourcePath(StatefulSet, 'default', 'db')
+    const size = async () => ((await get(StatefulSet, 'db', 'default')).spec as { replicas?: number }).replicas
+    const applied = (spec: object) =>
+      world.kube.apply(
+        path,
+        { ...statefulSet, spec: { ...statefulSet.spec, ...spec } },
+        { fieldManager: 'their-pipeline' },
+      )
+    await applied({ replicas: 50 })
+    await create('again', { size: 0 })
+    await until(async () => (await size()) === 0 && (await recorded('again')).includes('"paths"'), { leastMs: 50 })
+    await world.kube.delete(path)
+    await applied({})
+    await until(async () => /"spec.replicas":1[,}]/.test(await recorded('again')) && (await size()) === 0, {
+      leastMs: 50,
+    })
+    await remove('again')
+    expect(await size()).toBe(1)
   })
 
   it('are taken by one object at a time, even at one value: the second would return that of the first', async () => {

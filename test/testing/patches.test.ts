@@ -510,12 +510,94 @@ describe('fields that are taken over', () => {
     expect(JSON.stringify(deployment(world).metadata)).not.toContain('before_')
   })
 
+  it.each([2, 5])('get it also if the manifest of kubectl replace has another spec: replicas %i', async (replicas) => {
+    const world = await scaled({ replicas: 5 })
+    world.edit({ spec: { replicas }, metadata: { annotations: null, finalizers: null } })
+    await world.runUntilIdle()
+    expect(deployment(world).spec).toMatchObject({ replicas })
+    world.delete()
+    await world.runUntilIdle()
+    expect(deployment(world).spec).toEqual({ paused: false, replicas: 5 })
+  })
+
+  const replaced = (world: Simulation) => world.edit({ metadata: { annotations: null, finalizers: null } })
+  it('get it also if others have removed the note of it before, which is set again, less and less often', async () => {
+    let world = await scaled({ replicas: 5 })
+    let sets = 0
+    for (let seconds = 0; seconds < 300; seconds++) {
+      const annotations = Object.keys(deployment(world).metadata.annotations ?? {}).map((name) => [
+        name,
+        seconds % 2 ? null : 'x',
+      ])
+      world.patch(Deployment, { metadata: { annotations: Object.fromEntries(annotations) } })
+      world = world.copy()
+      world.before = ({ verb }) => void (sets += verb === 'setFields' ? 1 : 0)
+      await world.runUntilIdle()
+      await world.advance(1)
+    }
+    expect(sets).toBeGreaterThan(5)
+    expect(sets).toBeLessThan(60)
+    await world.advance(600)
+    replaced(world)
+    await world.runUntilIdle()
+    world.delete()
+    await world.runUntilIdle()
+    expect(deployment(world).spec).toEqual({ paused: false, replicas: 5 })
+  })
+
+  it.each<[what: string, theirs: object]>([
+    ['nobody has set', {}],
+    ['somebody has set to the same value', { replicas: 0 }],
+    ['somebody has set', { replicas: 3 }],
+  ])(
+    'of another object with that name, which %s, do not get the value of before of the first one',
+    async (_, theirs) => {
+      const world = await scaled({ replicas: 50 })
+      world.memory.delete(deployment(world))
+      await world.runUntilIdle()
+      world.create(web(theirs))
+      await world.runUntilIdle()
+      expect(deployment(world).spec).toMatchObject({ replicas: 0 })
+      expect(statusOf(world, 'Reconciled')).not.toMatchObject({ status: 'False' })
+      world.edit({ spec: { replicas: null } })
+      await world.runUntilIdle()
+      expect(deployment(world).spec).toEqual({ paused: false, ...theirs })
+    },
+  )
+
+  it.each([5000, 'many'])('do not get a value that somebody has written into a note: %s', async (before) => {
+    const world = await scaled({ replicas: 5 })
+    const [name = ''] = Object.keys(deployment(world).metadata.annotations ?? {})
+    world.edit({ spec: { replicas: null } })
+    await world.runUntilIdle()
+    const note = JSON.stringify({ 'spec.replicas': { before, set: 5 } })
+    world.patch(Deployment, { metadata: { annotations: { [name]: note } } })
+    world.edit({ spec: { replicas: 5 } })
+    await world.runUntilIdle()
+    expect(patchedBy(world.object!, 'scale')).toMatchObject([{ before: { 'spec.replicas': 5 } }])
+    world.delete()
+    await world.runUntilIdle()
+    expect(deployment(world).spec).toEqual({ paused: false, replicas: 5 })
+  })
+
+  it('do not get a value of another type of a note that somebody has written while the record was lost', async () => {
+    const world = await scaled({ replicas: 5 })
+    const [name = ''] = Object.keys(deployment(world).metadata.annotations ?? {})
+    replaced(world)
+    const note = JSON.stringify({ 'spec.replicas': { before: 'many', set: 0 } })
+    world.patch(Deployment, { metadata: { annotations: { [name]: note } } })
+    await world.runUntilIdle()
+    world.delete()
+    await world.runUntilIdle()
+    expect(deployment(world).spec).toEqual({ paused: false, replicas: 0 })
+  })
+
   it('are taken also where somebody has copied the note of a value of before', async () => {
     const world = await scaled({ replicas: 5 })
     const { annotations } = deployment(world).metadata
     world.edit({ spec: { replicas: null } })
     await world.runUntilIdle()
-    const copied = Object.keys(annotations ?? {}).map((name) => [name, '{"spec.replicas":9}'])
+    const copied = Object.keys(annotations ?? {}).map((name) => [name, '{"spec.replicas":{"before":9,"set":5}}'])
     world.patch(Deployment, { metadata: { annotations: Object.fromEntries(copied) } })
     world.edit({ spec: { replicas: 0 } })
     await world.runUntilIdle()
