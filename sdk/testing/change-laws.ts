@@ -4,10 +4,11 @@ import { RefusedError, sameJson } from '#reconcile'
 import { Deployment, Job, type Kind, type ObservedBy, Pod, type Reconciler, Secret, Service, StatefulSet } from '#sdk'
 import { isOwnedBy, retainerOf } from '#spec'
 import { changesBetween, FoundAnywhere, LawBroken, TWO_CALLS, TWO_CALLS_DIFFER } from './broken.ts'
+import { type Change, changesOf, nextTimeOf } from './changes.ts'
 import { isReady as isPodReady } from './controllers.ts'
 import type { Law } from './effect-laws.ts'
 import { decided, invokeOf, isOfKind, nameOf, seriesOf } from './given.ts'
-import { asGroup, rest, type Step, type Trial } from './scenario.ts'
+import { rest, type Trial } from './scenario.ts'
 import type { Simulation } from './simulation.ts'
 
 const owns = (kind: Kind<unknown>) => (reconciler: Reconciler) =>
@@ -34,75 +35,12 @@ export const CHANGE_LAWS: Record<string, [law: Law, isAbout: (reconciler: Reconc
 
 /** Why these laws had nothing to check. */
 export const NOTHING_CHANGED: readonly (readonly [Law, string])[] = [
-  [makesWhatIsDue, 'no Job is due while a complete one of before is there'],
   [showsFailures, 'it decides on the end of no Job'],
   [deletesTheOldest, 'it deletes none of several that have ended'],
   [keepsServing, 'no Service selects a ready pod'],
   [isAsNew, 'it is never as far as a new object with its spec'],
   [keepsItsDraws, 'no Secret of its own is there before a change'],
 ]
-
-interface Change {
-  /** The idle world before the change. */
-  before: Simulation
-  change: (world: Simulation) => void | Promise<void>
-  when: string
-  /** Nothing but time passes. */
-  isTime: boolean
-}
-
-/** How many timers are followed after the last step. */
-const MOST_TIMERS = 12
-/** A timer that fires earlier is a poll: the next time that the object contains is of interest. */
-const POLL_MS = 3_600_000
-
-/** Yields the steps, then the passing of time up to each of the next timers, then the deletion. */
-async function* changesOf(trial: Trial): AsyncGenerator<Change> {
-  const { steps = [] } = trial.scenario
-  const world = trial.world()
-  let number = 0
-  trial.begins(number++, 'at the start')
-  await world.runUntilIdle()
-  const goes = async function* (change: Step[1], when: string, isTime = false): AsyncGenerator<Change> {
-    if (trial.begins(number++, when)) yield { before: world.copy(), change, when, isTime }
-    await change(world)
-  }
-  for (const [what, change] of steps.flatMap(asGroup)) {
-    yield* goes(change, `after "${what}"`)
-    await world.runUntilIdle()
-  }
-  await rest(world)
-  for (let timers = 0; timers < MOST_TIMERS; timers++) {
-    const next = nextTimeOf(world)
-    if (next === undefined) break
-    const seconds = (next - world.now.getTime()) / 1000
-    const passes = async (one: Simulation) => {
-      one.pass(seconds)
-      await one.runUntilIdle()
-    }
-    yield* goes(passes, `when it is ${new Date(next).toISOString()}`, true)
-    await rest(world)
-  }
-  if (world.object !== undefined && world.object.metadata.deletionTimestamp === undefined)
-    yield* goes((one) => one.delete(), 'after its deletion')
-}
-
-function nextTimeOf({ object, timer, failure, now }: Simulation): number | undefined {
-  if (object === undefined || timer === undefined || failure !== undefined) return undefined
-  const due = Math.max(timer.getTime(), now.getTime())
-  if (due - now.getTime() >= POLL_MS) return due
-  const promised = timesIn(object).filter((time) => time > due)
-  return promised.length === 0 ? due : Math.min(...promised)
-}
-
-/** Returns all times in a value, in epoch milliseconds. */
-export function timesIn(value: unknown): number[] {
-  if (typeof value === 'string')
-    return /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d/.test(value)
-      ? [Date.parse(value)].filter((time) => !Number.isNaN(time))
-      : []
-  return typeof value === 'object' && value !== null ? Object.values(value).flatMap(timesIn) : []
-}
 
 type JobObject = ObservedBy<typeof Job>
 
@@ -115,16 +53,28 @@ const hasEnded = (object: KubeObject): boolean => {
   return isOfKind(object, Job) && conditions.some(({ type, status }) => type === 'Complete' && status === 'True')
 }
 
+/** Why there was no Job to demand, as far as the law has come. */
+const NO_JOB_IS_DUE = [
+  'no Job is complete when something changes',
+  'a complete Job is its own record: without it, it is made again at once',
+  'after a complete Job that has another record, no Job is due',
+]
+
 /** As `ttlSecondsAfterFinished` does it, which is in no spec that the function sees. */
 async function makesWhatIsDue(trial: Trial): Promise<void> {
+  let reached = 0
   for await (const { before, change, when } of changesOf(trial)) {
     const cleaned = before.copy()
     const complete = cleaned.list(Job).filter(hasEnded)
+    trial.why = NO_JOB_IS_DUE[reached]
     if (complete.length === 0) continue
     for (const job of complete) cleaned.memory.delete(job)
     await cleaned.runUntilIdle()
     // A function that has no other record of what was done begins again.
-    if (cleaned.writes.length > 0) continue
+    const isAgain = cleaned.writes.length > 0
+    reached = Math.max(reached, isAgain ? 1 : 2)
+    trial.why = NO_JOB_IS_DUE[reached]
+    if (isAgain) continue
     const made = await jobsMadeIn(before.copy(), change)
     const due = await jobsMadeIn(cleaned, change)
     trial.hasChecked ||= due.size > 0
@@ -333,7 +283,7 @@ export async function isAsNew(trial: Trial): Promise<void> {
     }
     if (!standsAs(world, anew)) continue
     trial.hasChecked = true
-    for (const job of anew.list(Job)) demandItsWork(world, job, when)
+    for (const job of anew.list(Job)) await demandItsWork(trial, { world, object, job, when })
     for (let timers = 0; leftIn(world, anew).length > 0; timers++) {
       const next = nextTimeOf(world)
       if (timers < GRACE_TIMERS && next !== undefined) {
@@ -358,19 +308,24 @@ async function isNeverValid(world: Simulation): Promise<boolean> {
   return isInvalid(free)
 }
 
-/** Returns a world of the same time and the same other objects, where the object is new. Undefined: it fails there. */
+/**
+ * Returns a world of this time and the same other objects, where the object is as old, and its function has never run.
+ * Undefined: it fails there.
+ */
 async function restedAnew(
   trial: Trial,
   { memory, now }: Simulation,
   object: KubeObject,
+  at = now,
 ): Promise<Simulation | undefined> {
   const { metadata, status: _, ...content } = object
-  const { name, namespace, labels, annotations } = metadata
+  const { name, namespace, labels, annotations, creationTimestamp = at.toISOString() } = metadata
   const born = { name, ...(namespace && { namespace }), ...(labels && { labels }), ...(annotations && { annotations }) }
   const others = memory
     .all()
     .filter((one) => nameOf(one) !== nameOf(object) && controllerOf(one) === undefined && retainerOf(one) === undefined)
-  const world = trial.world({ objects: [{ ...content, metadata: born }, ...others], now })
+  const world = trial.world({ objects: [{ ...content, metadata: born }, ...others], now: creationTimestamp })
+  world.pass(Math.max(0, at.getTime() - world.now.getTime()) / 1000)
   try {
     await rest(world)
   } catch {
@@ -419,8 +374,14 @@ function leftIn(world: Simulation, anew: Simulation): KubeObject[] {
   return left.filter(({ kind }) => count(accessIn(world), kind) > count(wanted, kind))
 }
 
-/** A complete Job stands only for what it has done: its commands, and its image if that is the one that now runs. */
-function demandItsWork(world: Simulation, job: JobObject, when: string): void {
+/**
+ * A complete Job stands only for what it has done: its commands, and its image if that is the one that now runs. What
+ * time alone has changed, such as a date in its command, is no change of the object.
+ */
+async function demandItsWork(
+  trial: Trial,
+  { world, object, job, when }: { world: Simulation; object: KubeObject; job: JobObject; when: string },
+): Promise<void> {
   const before = world.memory.find(job) as JobObject | undefined
   if (before === undefined) return
   const [was, is] = [workOf(before), workOf(job)]
@@ -428,7 +389,10 @@ function demandItsWork(world: Simulation, job: JobObject, when: string): void {
   const isOther =
     !sameJson(was.commands, is.commands) || is.images.some((one) => running.has(one) && !was.images.includes(one))
   if (!isOther) return
-  throw new LawBroken(`${nameOf(job)} is complete for a former spec, and stands for this one, ${when}`, {
+  const then = await restedAnew(trial, world, object, new Date(bornAt(before)))
+  const atThatTime = then?.memory.find(job) as JobObject | undefined
+  if (atThatTime !== undefined && sameJson(workOf(atThatTime), was)) return
+  throw new LawBroken(`${nameOf(job)} is complete for a former state, and stands for this one, ${when}`, {
     lines: changesBetween(was, is),
     sides: ['its work', 'that of a new one'],
   })

@@ -1,4 +1,4 @@
-import { isRecord, type KubeObject, type RunInput } from '#contracts'
+import { isRecord, type KubeObject } from '#contracts'
 import { CONTESTED, CONTESTED_ANNOTATION, PAUSED, RECONCILED } from '#reconcile'
 import type { Reconciler } from '#sdk'
 import { CONTESTS, PATCH_RECORDS, recordIn } from '#spec'
@@ -318,19 +318,6 @@ const withoutContests = (metadata: KubeObject['metadata'], annotation: string): 
   return record.length === 0
     ? metadata.annotations?.[annotation]
     : record.map((one) => ({ ...one, contest: undefined }))
-}
-
-/** Returns the same input with other orders of one list of objects, each with the kind in that list. */
-export function reordered(input: RunInput): [kind: string, input: RunInput][] {
-  return (['owned', 'related'] as const).flatMap((from) =>
-    Object.entries(input[from]).flatMap(([kind, list]): [string, RunInput][] => {
-      const orders = [list.toReversed(), [...list.slice(1), ...list.slice(0, 1)]]
-      // Both are one order of two objects.
-      return orders
-        .slice(0, Math.max(0, list.length - 1))
-        .map((order) => [kind, { ...input, [from]: { ...input[from], [kind]: order } }])
-    }),
-  )
 }
 
 export function permutations<T>(items: readonly T[]): T[][] {

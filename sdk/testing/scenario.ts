@@ -94,6 +94,8 @@ export class Trial {
   #isFound = false
   /** Whether there was something to check. */
   hasChecked = false
+  /** Why there was nothing, if the law knows it better than its name does. */
+  why: string | undefined
 
   constructor(reconciler: Reconciler, scenario: Scenario, only: string | undefined) {
     this.reconciler = reconciler
@@ -299,7 +301,7 @@ export async function rest(world: Simulation): Promise<void> {
 }
 
 /** The limit of changes that a cluster makes by time alone. */
-const MOST_CHANGES = 100
+const MOST_CHANGES = 40
 
 export const die = (): never => {
   throw new Crash()

@@ -3,6 +3,7 @@ import {
   ConflictError,
   type EventReport,
   type KubeObject,
+  type Outcome,
   type ResourceRef,
   type RunInput,
   type WriteRecord,
@@ -78,7 +79,7 @@ export interface SimulatedRun {
   before: (write: SimulatedWrite) => void
   /** Called after a write that has changed the memory. */
   wrote: (write: SimulatedWrite) => void
-  decidesOn: (input: RunInput) => void
+  decides: (input: RunInput, outcome: Promise<Outcome>) => void
   tells: (event: EventReport) => void
 }
 
@@ -140,8 +141,9 @@ class SimulatedDriver {
       case 'observe':
         return { did: ask.do, seen: this.#observe() }
       case 'call': {
-        this.#run.decidesOn(structuredClone(ask.input))
-        return { did: ask.do, returned: await invokeOf(this.#run.reconciler)(ask.input) }
+        const outcome = invokeOf(this.#run.reconciler)(ask.input)
+        this.#run.decides(structuredClone(ask.input), outcome)
+        return { did: ask.do, returned: await outcome }
       }
       case 'read':
         return { did: ask.do, external: await this.#run.external?.read(ask.input) }

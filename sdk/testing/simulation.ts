@@ -2,6 +2,7 @@ import {
   type Effect,
   type EventReport,
   type KubeObject,
+  type Outcome,
   RetryAfterError,
   type RunInput,
   TerminalError,
@@ -106,8 +107,9 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
   failure: Error | undefined
   readonly writes: SimulatedWrite[] = []
   readonly events: EventReport[] = []
-  /** The inputs of the function, in order. */
+  /** The inputs of the function, in order, and what it has returned for them. */
   readonly inputs: RunInput[] = []
+  readonly outcomes: Promise<Outcome>[] = []
   /** Called before each write, to simulate concurrent events. */
   before: (write: SimulatedWrite) => void = () => {}
   /**
@@ -425,7 +427,7 @@ export class Simulation<For extends Kind<unknown> = Kind<unknown>, State = unkno
         this.writes.push(write)
         this.#playCluster()
       },
-      decidesOn: (input) => void this.inputs.push(input),
+      decides: (input, outcome) => void (this.inputs.push(input), this.outcomes.push(outcome)),
       tells: (event) => this.#tell(event),
     }
   }

@@ -4,7 +4,7 @@ import { Deployment, Job, type Kind, type ObservedBy, Pod, StatefulSet } from '#
 import { identityOf } from '#spec'
 import { fixedChanges, fixedFieldsOf } from './admitted.ts'
 import { LawBroken } from './broken.ts'
-import { timesIn } from './change-laws.ts'
+import { timesIn } from './changes.ts'
 import type { Law } from './effect-laws.ts'
 import { decided, declares, invokeOf, isOfKind, isOwned, nameOf, prepared } from './given.ts'
 import { asStored } from './memory.ts'

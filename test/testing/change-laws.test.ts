@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { z } from 'zod'
 import type { KubeObject } from '#contracts'
 import {
@@ -93,6 +93,21 @@ const cleaning =
     }
   }
 
+/** Backs up each day, as its status records. `named`: the name of the Job. */
+const nightly = (named: (day: string) => string) => (run: ShopRun) => {
+  const day = run.now.toISOString().slice(0, 10)
+  const found = jobNamed(run, named(day))
+  const { annotations } = found?.metadata ?? {}
+  const cleaned = has(found, 'Complete') ? annotations?.['day'] : run.object.status.cleaned
+  const due = job(named(day), [day])
+  const made = { ...due, metadata: { ...due.metadata, annotations: { day } } }
+  return {
+    apply: found ? [found] : cleaned === day ? [] : [made],
+    status: { ...(cleaned && { cleaned }), phase: has(found, 'Failed') ? 'Failed' : 'Fine' },
+    requeueAt: new Date(Date.parse(day) + 24 * HOUR_MS),
+  }
+}
+
 const ABOUT_CHANGES =
   /^(makes the Jobs|shows the failure|deletes what|changes no Service|gives a changed object|keeps the values)/
 
@@ -152,6 +167,12 @@ describe('a law about a change finds', () => {
       'is not made, but it would be if these were deleted before it, when it is 2030-01-01T02:00:00.000Z',
     ],
     [
+      'a Job without the date in its name, so that the complete one stands for each day',
+      shopThat(nightly(() => 'backup')),
+      'makes the Jobs that are due',
+      'Job.batch default/backup is not made, but it would be if these were deleted before it, when it is 2030-01-02T00:00:00.000Z: Job.batch default/backup',
+    ],
+    [
       'a version in the selector of a Deployment, which nobody may change',
       shopThat(
         ({
@@ -170,7 +191,7 @@ describe('a law about a change finds', () => {
       'a Job without a record beside it, which stands for each version',
       shopThat((run) => ({ apply: [jobNamed(run, 'set-up') ?? job('set-up', [run.object.spec.version])] })),
       'gives a changed object the access and the work',
-      'Job.batch default/set-up is complete for a former spec, and stands for this one, after "a version comes"',
+      'Job.batch default/set-up is complete for a former state, and stands for this one, after "a version comes"',
     ],
     [
       'a Job of the image of before, beside an application of the next one',
@@ -179,7 +200,7 @@ describe('a law about a change finds', () => {
         return { apply: [jobNamed(run, 'set-up') ?? job('set-up', ['migrate'], image), web({ app: 'web' }, image)] }
       }),
       'gives a changed object the access and the work',
-      'is complete for a former spec, and stands for this one, after "a version comes"',
+      'is complete for a former state, and stands for this one, after "a version comes"',
     ],
     [
       'a door that stays open',
@@ -238,6 +259,18 @@ describe('a law about a change leaves it to the author', () => {
   const choices: [string, ReturnType<typeof shopThat>][] = [
     ['to record what a Job has done', shopThat(settingUp((version) => `set-up-${version}`))],
     ['to keep the latest Jobs, or all of them', shopThat(cleaning((jobs) => jobs.slice(-2)))],
+    ['to name a Job by the day', shopThat(nightly((day) => `backup-${day}`))],
+    [
+      'to have the age of its object in a Job that runs once',
+      shopThat((run) => {
+        const { creationTimestamp = '' } = run.object.metadata
+        return { apply: [jobNamed(run, 'set-up') ?? job('set-up', [creationTimestamp])] }
+      }),
+    ],
+    [
+      'to have the time of its start in a Job that runs once',
+      shopThat((run) => ({ apply: [jobNamed(run, 'set-up') ?? job('set-up', [run.now.toISOString()])] })),
+    ],
     ['to keep all Jobs', shopThat(cleaning((jobs) => jobs))],
     [
       'to have the Job itself as the only record',
@@ -324,6 +357,35 @@ describe('a law about a change leaves it to the author', () => {
     ],
   ]
   it.each(choices)('%s', async (_, shop) => expect(await broken(shop)).toEqual([]))
+})
+
+describe('the law of Jobs that are due', () => {
+  const reasonOf = async (reconcile: Parameters<typeof shopThat>[0]): Promise<string> => {
+    const log = vi.spyOn(console, 'warn').mockImplementation(() => {})
+    await lawsOf(shopThat(reconcile), scenario).find(([law]) => law.startsWith('makes the Jobs'))![1]()
+    const [[text] = []] = log.mock.calls
+    log.mockRestore()
+    return String(text)
+  }
+  it.each<[string, Parameters<typeof shopThat>[0], string]>([
+    ['there is none', () => ({ apply: [] }), 'no Job is complete when something changes'],
+    [
+      'the Job itself is the record',
+      () => ({ apply: [job('set-up', [])] }),
+      'a complete Job is its own record: without it, it is made again at once',
+    ],
+    [
+      'nothing is due after it',
+      (run) => {
+        const found = jobNamed(run, 'once')
+        const setUp = has(found, 'Complete') ? 'yes' : run.object.status.setUp
+        return { apply: found ? [found] : setUp ? [] : [job('once', [])], status: { ...(setUp && { setUp }) } }
+      },
+      'after a complete Job that has another record, no Job is due',
+    ],
+  ])('says why it has nothing to check: %s', async (_, reconcile, why) =>
+    expect(await reasonOf(reconcile)).toMatch(`(not tried: ${why})`),
+  )
 })
 
 describe('the law of failed Jobs', () => {

@@ -407,6 +407,77 @@ describe('what a law finds', () => {
   })
 })
 
+describe('a function that remembers former calls', () => {
+  const keptIn = (known: Set<string>) =>
+    shopThat(({ object: { metadata, spec } }) => {
+      const isNew = !known.has(metadata.name)
+      known.add(metadata.name)
+      return { apply: isNew ? [config('one', { title: spec.title })] : [] }
+    })
+  const decides = (shop: ReturnType<typeof shopThat>) => lawsOf(shop, scenario)[0]![1]()
+
+  it('is found in the first run of its process, with the cause', () =>
+    expect(decides(keptIn(new Set()))).rejects.toThrow(
+      /^it remembers former calls, which another process has not had: two calls on the same input differ, at the start\n {2}in its run → called again:\n/,
+    ))
+
+  it('is found if tests before have called it with each of these inputs', () =>
+    expect(decides(keptIn(new Set(['corner'])))).rejects.toThrow(
+      /^it remembers former calls, .* differ under the name corner-\d+, at the start\n/,
+    ))
+
+  it('is found if it keeps the latest time', async () => {
+    let latest = '2030-02-01'
+    const daily = shopThat(({ now }) => {
+      const day = now.toISOString().slice(0, 10)
+      const isDue = day > latest
+      if (isDue) latest = day
+      return { apply: isDue ? [config('one')] : [] }
+    })
+    await expect(decides(daily)).rejects.toThrow(
+      /^it remembers former calls, .* differ as of 2031-\S+Z, at the start\n/,
+    )
+  })
+})
+
+describe('the order of changes', () => {
+  /** Takes its size over when a Job for its title is complete. */
+  const migrating = reconciler({
+    name: 'shop',
+    for: Shop,
+    owns: [...owns, Job],
+    reconcile({ object: { spec, status }, owned }) {
+      const name = `set-up-${spec.title.toLowerCase()}`
+      const isDone = owned(Job).some((one) => one.metadata.name === name && one.status?.conditions?.length)
+      const setUp = Job.of({ metadata: { name }, spec: { template: {} } })
+      const [before] = owned(Deployment)
+      const phase = isDone ? spec.title : status.phase
+      const isReady = phase === spec.title
+      return {
+        apply: [setUp, ...(isReady ? [deployment(spec.size)] : before ? [before] : [])],
+        status: phase === undefined ? {} : { phase },
+      }
+    },
+  })
+
+  const isKept = async (cluster: Scenario['cluster']): Promise<void> => {
+    const steps: Scenario['steps'] = [['a minute passes', (world) => world.advance(60)], ...scenario.steps!.slice(2)]
+    const rows = lawsOf(migrating, { objects: scenario.objects, steps, ...(cluster && { cluster }) })
+    await rows.find(([law]) => law.startsWith('comes to the same end in whatever order'))![1]()
+  }
+
+  it('is compared when Jobs have ended', () => isKept(jobsRun({ seconds: 30 })))
+
+  it('is not compared if they never end', async () => {
+    const log = vi.spyOn(console, 'warn').mockImplementation(() => {})
+    const ticks: Scenario['cluster'] = (world) => new Date((Math.floor(world.now.getTime() / 60_000) + 1) * 60_000)
+    await isKept([jobsRun({ seconds: 30 }), ticks])
+    const [[text] = []] = log.mock.calls
+    log.mockRestore()
+    expect(text).toContain('the cluster never comes to rest after: it shrinks, it is renamed, its map is deleted')
+  })
+})
+
 describe('what happens in a step, while its time passes', () => {
   const HOUR_MS = 3_600_000
   const hourly: Scenario = {

@@ -1,0 +1,82 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { Outcome, RunInput } from '#contracts'
+import { changesBetween, FoundAnywhere, TWO_CALLS, TWO_CALLS_DIFFER } from './broken.ts'
+import { decided, decidedTwice, invokeOf } from './given.ts'
+import type { Trial } from './scenario.ts'
+
+type Invoke = (input: RunInput) => Promise<Outcome>
+
+/** The function decides on its input alone: at any time, whatever it was called with before, in any order of a list. */
+export async function decidesTheSame(trial: Trial): Promise<void> {
+  const invoke = invokeOf(trial.reconciler)
+  // Once as the scenario has it, once with a cluster that makes one change between two runs.
+  for (const isStepwise of trial.scenario.cluster === undefined ? [false] : [false, true])
+    for await (const { start, when } of trial.starts()) {
+      const world = start()
+      world.isStepwise = isStepwise
+      await world.runUntilIdle()
+      for (const [index, input] of world.inputs.entries()) {
+        const outcome = await decidedPurely(invoke, input)
+        const returned = world.outcomes[index]
+        const lines = returned ? changesBetween(await decided(() => returned, input), outcome) : []
+        if (lines.length > 0) throw new FoundAnywhere(REMEMBERS, { lines, sides: ['in its run', 'called again'] })
+        trial.hasChecked = true
+        for (const [list, other] of reordered(input))
+          trial.same(await decided(invoke, other), outcome, `the order of a list decides, that of ${list}, ${when}`, {
+            sides: ['one order', 'another order'],
+          })
+      }
+    }
+  // Before these laws, this process may have called it with all of the inputs above.
+  for await (const { start } of trial.starts()) {
+    const world = start()
+    await world.runUntilIdle()
+    for (const input of world.inputs.slice(-1))
+      for (const [what, other] of neverSeen(input)) await decidedPurely(invoke, other, what)
+  }
+}
+
+const REMEMBERS = `it remembers former calls, which another process has not had: ${TWO_CALLS_DIFFER}`
+/** A function that decides the same in so many further calls is not random. */
+const FURTHER_CALLS = 20
+
+/** Returns the decision. Throws if two calls differ: of a function that remembers the first one, all others are the same. */
+async function decidedPurely(invoke: Invoke, input: RunInput, what = ''): Promise<unknown> {
+  const [first, second] = await decidedTwice(invoke, input)
+  const lines = changesBetween(first, second)
+  if (lines.length === 0) return first
+  for (let calls = 0; calls < FURTHER_CALLS; calls++)
+    if (!isDeepStrictEqual(await decided(invoke, input), second))
+      throw new FoundAnywhere(`${TWO_CALLS_DIFFER}${what}`, { lines, sides: TWO_CALLS })
+  throw new FoundAnywhere(`${REMEMBERS}${what}`, { lines, sides: TWO_CALLS })
+}
+
+const DAY_MS = 86_400_000
+/** Later than each time that a scenario is likely to have. */
+const LATER_DAYS = 400
+let unseen = 0
+
+/** Returns inputs that no call of this process has had: as of a later time, and of an object with another name. */
+function neverSeen(input: RunInput): [what: string, input: RunInput][] {
+  const { object, now } = input
+  unseen++
+  const later = new Date(Date.parse(now) + (LATER_DAYS + unseen) * DAY_MS).toISOString()
+  const asOfLater: [string, RunInput] = [` as of ${later}`, { ...input, now: later }]
+  if (object === null) return [asOfLater]
+  const { name, uid } = object.metadata
+  const metadata = { ...object.metadata, name: `${name}-${unseen}`, uid: `${uid}-${unseen}` }
+  return [asOfLater, [` under the name ${metadata.name}`, { ...input, object: { ...object, metadata } }]]
+}
+
+/** Returns the same input with other orders of one list of objects, each with the kind in that list. */
+function reordered(input: RunInput): [kind: string, input: RunInput][] {
+  return (['owned', 'related'] as const).flatMap((from) =>
+    Object.entries(input[from]).flatMap(([kind, list]): [string, RunInput][] => {
+      const orders = [list.toReversed(), [...list.slice(1), ...list.slice(0, 1)]]
+      // Both are one order of two objects.
+      return orders
+        .slice(0, Math.max(0, list.length - 1))
+        .map((order) => [kind, { ...input, [from]: { ...input[from], [kind]: order } }])
+    }),
+  )
+}
