@@ -103,7 +103,7 @@ function withoutNoise(stderr: string): string {
     .join('\n')
 }
 
-/** Compares versions as programs print them: `1.36.3`, `go1.26`, `v2.15.2`. Missing parts are 0. */
+/** Compares versions as programs print them: `1.36.3`, `go1.26`, `v2.15.3`. Missing parts are 0. */
 export function isAtLeast(version: string, needed: string): boolean {
   const [major = 0, minor = 0, patch = 0] = numbers(version)
   const [needMajor = 0, needMinor = 0, needPatch = 0] = numbers(needed)

@@ -68,8 +68,8 @@ const LIMITS = { max_age: 30 * DAY_NS, max_msgs_per_subject: 20, max_bytes: 256 
 const TYPE = 'dev.fairlead.run.ended'
 
 /**
- * Declares one stream for the runs of all objects. NATS compresses it on disk, and drops old runs by age, by bytes, and
- * by the number of runs of one object.
+ * Declares one stream for the runs of all objects. NATS drops old runs by age, by bytes, and by the number of runs of one
+ * object.
  */
 export async function declareRuns(js: JetStream, options: RunsOptions): Promise<void> {
   const { stream, root } = streamNames(options.prefix, 'RUNS')
@@ -83,7 +83,7 @@ export async function declareRuns(js: JetStream, options: RunsOptions): Promise<
     allow_direct: true,
     ...(replicas === undefined ? undefined : { num_replicas: replicas }),
   }
-  await declareStream(js, config, { raiseReplicas, createdWith: { ...LIMITS, max_bytes: maxBytes, compression: 's2' } })
+  await declareStream(js, config, { raiseReplicas, createdWith: { ...LIMITS, max_bytes: maxBytes } })
 }
 
 /** Returns `runs.<reconciler>.<namespace|_>.<name>`. */

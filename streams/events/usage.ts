@@ -124,7 +124,7 @@ export async function declareUsage(js: JetStream, { prefix, replicas, raiseRepli
     allow_msg_ttl: true,
     ...(replicas === undefined ? undefined : { num_replicas: replicas }),
   }
-  await declareStream(js, config, { raiseReplicas, createdWith: { ...LIMITS, compression: 's2' } })
+  await declareStream(js, config, { raiseReplicas, createdWith: LIMITS })
 }
 
 /**

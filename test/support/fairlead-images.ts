@@ -44,7 +44,7 @@ async function pushImage(
 
 export async function addNatsImage(registryUrl: string): Promise<void> {
   const programs = await ensureBinaries(natsBinaries, silentProgress)
-  await addImage(registryUrl, 'nats:2.15.2', {
+  await addImage(registryUrl, 'nats:2.15.3', {
     files: { 'nats-server': { from: programs('nats-server') } },
     config: { Entrypoint: ['/nats-server'] },
   })

@@ -50,6 +50,17 @@ async function recordedScene(name: string) {
 }
 
 describe('RUNS', () => {
+  it('is not compressed, nor stays so: a killed nats-server may lose its replica of a compressed stream', async () => {
+    const { js } = fixture
+    const [prefix, stream] = ['runs-plain', 'runs-plain_RUNS']
+    await declareRuns(js, { prefix })
+    const { config } = await js.admin.streams.info(stream)
+    expect(config.compression).toBe('none')
+    await js.admin.streams.update(stream, { compression: 's2' })
+    await declareRuns(js, { prefix, raiseReplicas: true })
+    expect((await js.admin.streams.info(stream)).config).toEqual(config)
+  })
+
   it('has one CloudEvent of a run that has written, with what it saw, returned, wrote and why it came', async () => {
     const name = 'runs-written'
     await using recorded = await recordedScene(name)

@@ -76,7 +76,7 @@ export async function startEnded(members: readonly Member[], { wrong, why }: Tol
     const pid = one.pid()
     if (isAlive(pid)) continue
     wrong(`${one.title} (${pid}) ended by itself: ${await why(pid)}`)
-    await one.start()
+    await one.start().catch((error) => wrong(`${one.title} cannot be started: ${error}`))
   }
 }
 
