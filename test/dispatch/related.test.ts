@@ -93,6 +93,24 @@ describe('what is related', () => {
     expect(await given('many', [byName], { uses })).toEqual({ 'ConfigMap.v1': ['many/b'] })
   })
 
+  it.each<[string, object, string[], string[]]>([
+    ['named as the primary', {}, [], ['w']],
+    ['with a name that the primary has in a field', { byName: 'spec.letters[*]' }, ['x', 'none'], ['x']],
+    [
+      'also of more names than one request has room for',
+      { byName: 'spec.letters[*]' },
+      ['x', ...Array.from({ length: 5000 }, (_, n) => `n${n}`)],
+      ['x'],
+    ],
+    ['and nothing where the primary has none', { byName: 'spec.letters[*]' }, [], []],
+  ])('is what has a name in a field: %s', async (_, more, letters, expected) => {
+    const name = `naming${++placed}`
+    for (const letter of ['w', 'x']) await stored(configMaps, name, `with-${letter}`, { letter })
+    const related = [{ ...configMaps, naming: 'metadata.labels.letter', ...more }]
+    const names = expected.map((one) => `${name}/with-${one}`)
+    expect(await given(name, related, { letters })).toEqual({ 'ConfigMap.v1': names })
+  })
+
   it.each<[string, object, object, string[]]>([
     ['all of it', {}, { in: ['NAME-other'] }, ['NAME-other/a']],
     [
