@@ -197,8 +197,8 @@ export const sharedWithOurs = ({ alone, manager }: FieldsWrite, holders: (path: 
   })
 
 /**
- * Returns the fields that the manager does not have, and whose value is not that of before: this is that of an earlier object,
- * or forged. Fields that the API server reports as a conflict are left out. `holders`: the managers of a field.
+ * Returns the fields that the manager does not have, and whose present value is not recorded: another object of ours has just
+ * given it back, or the recorded one is forged or of an earlier object. Those that the API server reports are left out.
  */
 export const withOldBefore = (
   { alone, before, manager, object }: FieldsWrite,
@@ -207,7 +207,7 @@ export const withOldBefore = (
 ): TakenField[] =>
   alone.flatMap((path) => {
     const [managers, present] = [holders(path), valueAt(found, path) ?? null]
-    if (!(path in before) || before[path] === present || managers.includes(manager)) return []
+    if (managers.includes(manager) || (path in before ? before[path] === present : !isRecordedValue(present))) return []
     return managers.length > 0 && present !== valueAt(object, path) ? [] : [{ field: `.${path}`, manager: managers[0] }]
   })
 
