@@ -141,11 +141,15 @@ beforeAll(async () => {
   for (const key of ['tls.crt', 'tls.key'] as const)
     await writeFile(join(dir, key), Buffer.from(leaf?.data[key] ?? '', 'base64'))
   // The API server of this machine has no route to pods.
-  await kube.create(`/api/v1/namespaces/${NAMESPACE}/services`, {
+  const service = {
     apiVersion: 'v1',
     kind: 'Service',
     metadata: { name: 'fairlead-webhooks' },
     spec: { type: 'ExternalName', externalName: 'localhost', ports: [{ port }] },
+  }
+  await kube.apply(`/api/v1/namespaces/${NAMESPACE}/services/fairlead-webhooks`, service, {
+    fieldManager: 'test',
+    force: true,
   })
   for (let index = 0; index < OBJECTS; index++) await kube.create(pathOf('v1beta1'), pageOf(`p${index}`, `u${index}`))
   await kube.apply(pathOf('v1beta1', 'applied'), pageOf('applied', 'u'), { fieldManager: 'gitops' })
