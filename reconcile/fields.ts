@@ -265,7 +265,8 @@ function setting(
     fingerprint: fingerprint([manager, object, before]),
   }
   const returned = Object.keys(returnedBy(write, () => true))
-  const isThere = (object: KubeObject) => observed !== undefined && covers(keyed(contentOf(object)), keyed(observed))
+  const present = keyed(observed)
+  const isThere = (object: KubeObject) => observed !== undefined && covers(keyed(contentOf(object)), present)
   if (observed !== undefined) {
     const { resourceVersion } = observed.metadata
     if (noOps[fieldsTarget(observed, one)] === `${resourceVersion} ${write.fingerprint}`) {
@@ -298,8 +299,7 @@ function setting(
   }
   // Others may have changed or removed the annotation with the values of before, and nothing else.
   const isNoteLost = isThere(object) && !isThere(write.object)
-  const note: TakenField = { field: `.${noteOf(manager)}`, manager: undefined }
-  const lost = isNoteLost ? [note] : missingFields(content, keyed(observed))
+  const lost = isNoteLost ? [{ field: `.${noteOf(manager)}`, manager: undefined }] : missingFields(content, present)
   const missing = observed !== undefined && one.paths === paths ? lost : []
   // Counted before it is set again: the record is written first.
   if (missing.length > 0 && !isCounted) return count(missing)
