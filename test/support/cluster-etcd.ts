@@ -27,7 +27,7 @@ const ALL = { key: base64('/registry/'), range_end: base64('/registry0') }
 const MOST_OPERATIONS = 100
 /** The API server writes these by itself, at any time. */
 const OF_THE_SERVER =
-  /^\/registry\/(leases|masterleases|ranges|ipaddresses|endpointslices|services|apiregistration\.k8s\.io)\/|\/kube-system\//
+  /^\/registry\/(leases|masterleases|ranges|ipaddresses|endpointslices|apiregistration\.k8s\.io|services\/\w+\/default\/kubernetes$)|\/kube-system\//
 
 export async function contentsOf(clusterDir: string): Promise<Contents> {
   const { kvs } = await callEtcd<{ kvs: { key: string; value: string }[] }>(clusterDir, 'kv/range', ALL)
