@@ -35,6 +35,7 @@ const Page = resource({
       convert: {
         up: ({ spec }) => {
           if (spec?.url === 'broken') throw new Error('the URL is broken')
+          if (spec?.url === 'starved') Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2500)
           if (/^(a+)+$/.test(spec?.url ?? '')) throw new Error('the URL has one letter')
           return { spec: { http: { url: spec?.url }, note: spec?.note } }
         },
@@ -211,6 +212,12 @@ describe('a ConversionReview', () => {
       result: { status: 'Failure', message: expect.stringContaining('it does not come back within 2 s') },
     })
     expect(await converted('v1', [page('v1beta1', 'a', { url: 'x' })])).toMatchObject({ result: { status: 'Success' } })
+  })
+
+  it('of a conversion that waits for the processor longer than it may use it is answered', async () => {
+    expect(await converted('v1', [page('v1beta1', 'a', { url: 'starved' })])).toMatchObject({
+      result: { status: 'Success' },
+    })
   })
 
   it('of a version that nobody declares makes no metric of its own', async () => {

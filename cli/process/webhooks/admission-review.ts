@@ -1,6 +1,6 @@
 import { type KubeObject, namespacedName } from '#contracts'
 import type { Resource, Violation } from '#sdk'
-import { type ByKind, isObject, messageOf, requestOf, withinLimit } from './conversion-review.ts'
+import { type ByKind, isObject, messageOf, requestOf, VALIDATION_MS, withinLimit } from './conversion-review.ts'
 
 /** How one write was judged. */
 export interface ValidationReport {
@@ -46,7 +46,7 @@ export function answerAdmission(review: unknown, resources: ByKind, report: (one
     })
   try {
     const old = isObject(oldObject) ? oldObject : undefined
-    const { refusals, warnings } = withinLimit(() => judged(resource, object, old))
+    const { refusals, warnings } = withinLimit(() => judged(resource, object, old), VALIDATION_MS)
     tell(refusals.length > 0 ? 'refused' : 'admitted', { paths: refusals.slice(0, MOST_SHOWN).map(({ path }) => path) })
     return answer({
       ...(refusals.length > 0 ? { allowed: false, status: statusOf(refusals) } : { allowed: true }),
