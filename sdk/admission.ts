@@ -302,12 +302,13 @@ export function policies(source: PolicySource, exempt: readonly string[]): KubeO
 }
 
 /**
- * Returns where the API server asks `validate`: for writes that change the spec, or what another version keeps of it.
- * Without an answer it refuses them.
+ * Returns where the API server asks `validate`: for writes that change the spec, or what another version keeps of it, by
+ * other users than those that are exempt. Without an answer it refuses them.
  */
 export const validatingWebhook = (
   source: Pick<PolicySource, 'group' | 'plural' | 'scope' | 'versions'>,
   clientConfig: object,
+  exempt: readonly string[],
 ): KubeObject => ({
   apiVersion: ADMISSION,
   kind: 'ValidatingWebhookConfiguration',
@@ -321,9 +322,14 @@ export const validatingWebhook = (
       failurePolicy: 'Fail',
       timeoutSeconds: 5,
       rules: [matching(source, ['CREATE', 'UPDATE'])],
-      matchConditions: [{ name: 'spec-changes', expression: SPEC_CHANGES }],
+      matchConditions: [{ name: 'spec-changes', expression: SPEC_CHANGES }, byOthersThan(exempt)],
     },
   ],
+})
+
+const byOthersThan = (users: readonly string[]) => ({
+  name: 'by-users',
+  expression: `!(request.userInfo.username in [${users.map(literal).join(', ')}])`,
 })
 
 const keptIn = (object: string): string => `${object}.metadata.?annotations[?${literal(KEPT)}]`
@@ -359,7 +365,6 @@ function validating(source: PolicySource, rules: readonly PolicyRule[], exempt: 
   const isOfScale = ({ protects }: PolicyRule): boolean =>
     scale !== undefined && protects !== undefined && (protects === scale || scale.startsWith(`${protects}.`))
   const scales = rules.some(isOfScale)
-  const unchecked = [...exempt, ...CLEANERS].map(literal).join(', ')
   const expression = (rule: PolicyRule): string => {
     const others = operations.filter((one) => !rule.operations.includes(one))
     const main =
@@ -371,7 +376,7 @@ function validating(source: PolicySource, rules: readonly PolicyRule[], exempt: 
     matchConstraints: {
       resourceRules: [matching(source, operations), ...(scales ? [matching(source, ['UPDATE'], '/scale')] : [])],
     },
-    matchConditions: [{ name: 'by-users', expression: `!(request.userInfo.username in [${unchecked}])` }],
+    matchConditions: [byOthersThan([...exempt, ...CLEANERS])],
     validations: rules.map((rule) => ({ expression: expression(rule), message: rule.message, reason: 'Forbidden' })),
   }
 }

@@ -63,8 +63,11 @@ export interface Resource<Spec extends z.ZodObject = z.ZodObject, Status extends
    * same value. Throws an Error if the function of the declaration throws, or returns something else. Left out: there is none.
    */
   readonly validate?: (change: SpecChange<unknown>) => Validated
-  /** Returns the ValidatingWebhookConfiguration by which the API server asks `fairlead admit`. Left out: no `validate`. */
-  readonly validatingWebhook?: (webhook: ConversionClient) => KubeObject
+  /**
+   * Returns the ValidatingWebhookConfiguration by which the API server asks `fairlead admit`. `exempt`: names of users whose
+   * writes it does not ask about. Left out: no `validate`.
+   */
+  readonly validatingWebhook?: (webhook: ConversionClient, exempt: readonly string[]) => KubeObject
   /**
    * Checks an object of a file, in any version, as if it were to be created: unknown fields and the schema, then rules and
    * `validate`. `unchecked`: what the API server alone checks. Throws an Error if `validate` does.
@@ -164,7 +167,8 @@ export function resource<
     },
     ...(validate && {
       validate,
-      validatingWebhook: (webhook: ConversionClient) => validatingWebhook({ group, plural, scope, versions }, webhook),
+      validatingWebhook: (webhook: ConversionClient, exempt: readonly string[]) =>
+        validatingWebhook({ group, plural, scope, versions }, webhook, exempt),
     }),
     of: (body: object) => ({ apiVersion: apiVersionOf(options), kind, ...body }) as KubeObject,
     crd: (webhook?: ConversionClient) => crdOf(options, webhook),

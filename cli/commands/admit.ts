@@ -5,8 +5,9 @@ import { UsageError, untilStopped } from '#process/exit'
 import { demandFunctions, type Selection } from '#process/functions'
 import { createLogger } from '#process/logging'
 import { createMetrics, serveMetrics } from '#process/metrics'
+import { webhookResources } from '#process/webhooks/probe'
 import { serveWebhooks, type WebhookObserver } from '#process/webhooks/server'
-import { isResource, type Resource } from '#sdk'
+import type { Resource } from '#sdk'
 import type { CommandContext } from '../options.ts'
 
 export interface AdmitOptions extends Selection {
@@ -20,10 +21,7 @@ export interface AdmitOptions extends Selection {
 export async function admit(options: AdmitOptions, { config }: CommandContext): Promise<void> {
   const { address, tls, listen, drainSeconds } = options
   const log = await createLogger(await config())
-  const kinds = (await demandFunctions(options)).map((one) => one.for).filter(isResource)
-  const resources = kinds.filter(
-    (one) => one.validate !== undefined || one.versions().some(({ convert }) => convert !== undefined),
-  )
+  const resources = webhookResources(await demandFunctions(options))
   if (resources.length === 0)
     throw new UsageError(
       'no resource of these functions has a conversion ("convert") or "validate", so nothing would call this process',

@@ -43,12 +43,12 @@ async function applied(kube: KubeClient, options: InstallOptions, settings: Conf
   const functions = await loadFunctions(options)
   const forcedBy = forcedInstall(options, settings) + (team ? ' --team' : '')
   const said = new Set<string>()
-  const waits = (because: string): void => {
-    if (!said.has(because)) process.stderr.write(`fairlead: waits for the webhook: ${because}\n`)
-    said.add(because)
+  const says = (line: string): void => {
+    if (!said.has(line)) process.stderr.write(`fairlead: ${line}\n`)
+    said.add(line)
   }
-  if (onlyConversions) return installConversions(kube, functions, { ...options, forcedBy, waits })
-  if (!check) return install(kube, functions, { ...options, forcedBy, waits, shard: settings.FAIRLEAD_SHARD })
+  if (onlyConversions) return installConversions(kube, functions, { ...options, forcedBy, says })
+  if (!check) return install(kube, functions, { ...options, forcedBy, says, shard: settings.FAIRLEAD_SHARD })
   await checkDefinitions(kube, functions, forcedBy)
   return []
 }

@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { withExistingStreams } from '#inspect'
-import { type Held, heldBy, planUninstall, type Removal, sortedDefinitions, uninstall, webhookUsers } from '#install'
+import { type Held, heldBy, planUninstall, type Removal, uninstall, webhookUsers } from '#install'
 import type { KubeClient } from '#kube'
 import { EXIT, table, UsageError } from '#process/exit'
 import { loadFunctions, type Selection } from '#process/functions'
 import { openKube } from '#process/kube'
+import { webhookResources } from '#process/webhooks/probe'
 import type { Reconciler } from '#sdk'
 import type { CommandContext } from '../options.ts'
 
@@ -55,7 +56,7 @@ async function tellWhoNeedsWebhook(
   functions: readonly Reconciler[],
   setExitCode: CommandContext['setExitCode'],
 ): Promise<void> {
-  if (sortedDefinitions(functions).converted.length === 0) return
+  if (webhookResources(functions).length === 0) return
   const users = await webhookUsers(kube)
   if (users.length === 0) return
   setExitCode(EXIT.failed)

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
 import { ApiError, ClusterAccessError, type KubeClient, resourcePath, servedResources } from '#kube'
 import { IncompatibleError, UsageError } from '#process/exit'
+import { webhookResources } from '#process/webhooks/probe'
 import {
   breakingChanges,
   type CustomResourceDefinition,
@@ -19,22 +20,23 @@ import {
   holders,
   type Installed,
   pathOf,
+  type Says,
   type StoredReconciler,
   storedReconcilers,
   storedUnder,
 } from './installed-objects.ts'
-import { earlierPolicies, exemptOf, functionPolicies, refusedPolicy } from './policies.ts'
+import { earlierPolicies, exemptFrom, functionPolicies, functionWebhooks, refusedPolicy } from './policies.ts'
 import { functionRbac, platformRbac, teamRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
 import { earlierOfTeam, ofTeam, refuseBeyond, refusedToTeam } from './team.ts'
 import { storageOf } from './versions.ts'
-import { certifiedWebhook, proveWebhook, sortedDefinitions, type Waits } from './webhook.ts'
+import { certifiedWebhook, hasWebhook, proveWebhook, sortedDefinitions } from './webhook.ts'
 
 const ESTABLISHED_WITHIN_MS = 30_000
 const WATCHABLE_WITHIN_MS = 10_000
 
 interface InstallOptions {
-  waits?: Waits
+  says?: Says
   force?: boolean
   /** The whole command that forces it, for the error. */
   forcedBy?: string
@@ -63,7 +65,7 @@ interface InstallOptions {
 export async function install(
   kube: KubeClient,
   functions: readonly Reconciler[],
-  { force = false, forcedBy, revision, shard, natsCertificates = false, team = false, url, waits }: InstallOptions = {},
+  { force = false, forcedBy, revision, shard, natsCertificates = false, team = false, url, says }: InstallOptions = {},
 ): Promise<Installed[]> {
   const manifests = functions.map((one) => {
     const invoke = url === undefined ? {} : { invoke: { http: { url: url.replaceAll('{name}', one.name) } } }
@@ -73,8 +75,11 @@ export async function install(
   const { plain, converted } = sortedDefinitions(functions)
   if (team) refuseBeyond(functions)
   const stored = await storedReconcilers(kube)
-  const others = [...stored.values()].filter(({ metadata }) => !functions.some(({ name }) => name === metadata.name))
-  const policies = team ? [] : functionPolicies(functions, [...manifests.map(({ spec }) => spec), ...exemptOf(others)])
+  const exempt = exemptFrom(functions, stored)
+  const asks = !team && (converted.length > 0 || (await isAsked(kube, functions, says)))
+  const policies = team
+    ? []
+    : [...functionPolicies(functions, exempt), ...(asks ? functionWebhooks(functions, exempt) : [])]
   if (team) await rehearse(kube, [...manifests, ...plain, ...manifests.flatMap(teamRbac)], refusedToTeam)
   else await rehearse(kube, policies, refusedPolicy)
   // The definition of Reconcilers needs no check: tests keep it compatible, and differently worded rules would look
@@ -100,8 +105,9 @@ export async function install(
   const [namespace, ...platform] = team ? [] : platformRbac()
   if (namespace !== undefined) installed.push(await applied(kube, namespace))
   // Before anything that an earlier version of the functions could not work with.
-  if (converted.length > 0) installed.push(...(await convertedDefinitions(kube, functions, waits)))
-  for (const object of [...platform, ...policies, ...rights]) installed.push(await applied(kube, object))
+  if (asks) installed.push(...(await throughWebhook(kube, functions, exempt, says)))
+  const plainPolicies = policies.filter(({ kind }) => kind !== 'ValidatingWebhookConfiguration')
+  for (const object of [...platform, ...plainPolicies, ...rights]) installed.push(await applied(kube, object))
   installed.push(...(await establishedDefinitions(kube, team ? plain : [reconcilerCrd(), ...plain])))
   await Promise.all([RECONCILERS, ...functions.map((one) => one.for)].map((ref) => watchable(kube, ref)))
   // Only the stored Reconciler names the namespaces that a team leaves: a repetition after a failure finds them in it.
@@ -114,26 +120,46 @@ export async function install(
 
 /**
  * Renews the certificates of the webhook first, whatever the definitions are. Then applies only the definitions with
- * conversions, when the API server has proved that it reaches the webhook. Rejects as install() does.
+ * conversions, and what makes the API server ask `validate`, when it has proved that it reaches the webhook. Rejects as
+ * install() does.
  */
 export async function installConversions(
   kube: KubeClient,
   functions: readonly Reconciler[],
-  { force = false, forcedBy, waits }: Pick<InstallOptions, 'force' | 'forcedBy' | 'waits'> = {},
+  { force = false, forcedBy, says }: Pick<InstallOptions, 'force' | 'forcedBy' | 'says'> = {},
 ): Promise<Installed[]> {
-  return convertedDefinitions(kube, functions, waits, () => checkDefinitions(kube, functions, forcedBy, force))
+  const isValidated = webhookResources(functions).some(({ validatingWebhook }) => validatingWebhook !== undefined)
+  const exempt = isValidated ? exemptFrom(functions, await storedReconcilers(kube)) : []
+  return throughWebhook(kube, functions, exempt, says, () => checkDefinitions(kube, functions, forcedBy, force))
 }
 
-async function convertedDefinitions(
+async function throughWebhook(
   kube: KubeClient,
   functions: readonly Reconciler[],
-  waits?: Waits,
+  exempt: ReturnType<typeof exemptFrom>,
+  says?: Says,
   check?: () => Promise<void>,
 ): Promise<Installed[]> {
   const { client, installed } = await certifiedWebhook(kube)
   await check?.()
-  await proveWebhook(kube, client, functions, waits)
-  return [...installed, ...(await establishedDefinitions(kube, sortedDefinitions(functions, client).converted))]
+  await proveWebhook(kube, client, functions, says)
+  installed.push(...(await establishedDefinitions(kube, sortedDefinitions(functions, client).converted)))
+  for (const one of functionWebhooks(functions, exempt, client)) installed.push(await applied(kube, one))
+  return installed
+}
+
+/** Runs ask `validate` without a webhook too, so an installation does not depend on one. */
+async function isAsked(
+  kube: KubeClient,
+  functions: readonly Reconciler[],
+  says: Says = () => undefined,
+): Promise<boolean> {
+  const validated = webhookResources(functions).map(({ kind }) => kind)
+  if (validated.length === 0 || (await hasWebhook(kube))) return validated.length > 0
+  says(
+    `runs ask validate of ${validated.join(', ')}, and the API server does not: for that, apply what fairlead generate webhook prints, and install again`,
+  )
+  return false
 }
 
 async function establishedDefinitions(

@@ -33,8 +33,12 @@ const RESOURCES: Record<string, ResourceRef> = {
   ValidatingAdmissionPolicyBinding: { ...ADMISSION, resource: 'validatingadmissionpolicybindings' },
   MutatingAdmissionPolicy: { ...ADMISSION, resource: 'mutatingadmissionpolicies' },
   MutatingAdmissionPolicyBinding: { ...ADMISSION, resource: 'mutatingadmissionpolicybindings' },
+  ValidatingWebhookConfiguration: CONFIGURATIONS,
   Reconciler: RECONCILERS,
 }
+
+/** Called with the progress, in one line. */
+export type Says = (what: string) => void
 
 export interface Installed {
   kind: string

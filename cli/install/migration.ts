@@ -2,12 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject } from '#contracts'
 import { isConflict, isExpired, isNotFound, type KubeClient, resourcePath } from '#kube'
 import type { Resource } from '#sdk'
-import { CRDS, titleOf } from './installed-objects.ts'
+import { CRDS, type Says, titleOf } from './installed-objects.ts'
 import { managedFieldsWithout } from './managed-fields.ts'
 import { nameOf, ownedObjects, type StoredDefinition, storageOf } from './versions.ts'
-
-/** Called with the progress. */
-export type Says = (what: string) => void
 
 /** Each write is an event for every watch. */
 const LEAST_MS = 1000 / 20

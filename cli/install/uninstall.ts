@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject } from '#contracts'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
-import { WebhookProbe } from '#process/webhooks/probe'
+import { WebhookProbe, webhookResources } from '#process/webhooks/probe'
 import { type CustomResourceDefinition, manifest, type Reconciler } from '#sdk'
 import { finalizerOf, finalizersWithout, identityOf, patchedBy, SYSTEM_NAMESPACE } from '#spec'
 import {
@@ -19,7 +19,7 @@ import {
   titleOf,
 } from './installed-objects.ts'
 import { renameOwners } from './migration.ts'
-import { earlierPolicies, exemptOf, functionPolicies, isGuarded } from './policies.ts'
+import { earlierPolicies, exemptOf, functionPolicies, functionWebhooks, isGuarded } from './policies.ts'
 import { functionRbac, platformRbac, teamRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
 import { earlierOfTeam, ofTeam } from './team.ts'
@@ -50,7 +50,7 @@ export interface UninstallPlan {
   /** The removals in their order: first the causes of new work, last the objects that others may need. */
   removals: Removal[]
   held: Held[]
-  /** Policies that stay for the functions of others, and exempt these alone. */
+  /** Policies and configurations of `validate` that stay for the functions of others, and exempt these alone. */
   narrowed: KubeObject[]
 }
 
@@ -85,7 +85,8 @@ export async function planUninstall(
       await add([object])
     return { removals, held: await heldBy(kube, functions, team), narrowed: [] }
   }
-  const policies = functionPolicies(functions, exemptOf(others))
+  const exempt = exemptOf(others)
+  const policies = [...functionPolicies(functions, exempt), ...functionWebhooks(functions, exempt)]
   const rights = manifests.flatMap((one) => functionRbac(one)).filter((object) => !isOfPlatform(object))
   for (const object of [
     ...(await earlierPolicies(kube, functions, policies, stored)),
@@ -94,14 +95,16 @@ export async function planUninstall(
     ...rights.toReversed(),
   ])
     await add([object], usedBy(others, object))
-  const narrowed = policies.filter((policy) => policy.kind === 'ValidatingAdmissionPolicy' && stays(removals, policy))
+  const narrowed = policies.filter(
+    (one) => /^Validating(AdmissionPolicy|WebhookConfiguration)$/.test(one.kind) && stays(removals, one),
+  )
   const needed = neededBy(others)
   const asked = crds ? undefined : 'definitions are removed with --crds'
   const { plain, converted } = sortedDefinitions(functions)
   for (const crd of plain) await add([crd], asked ?? (await neededFor(kube, crd, others)))
   for (const crd of converted)
     removals.push(...(await conversionRemoval(kube, crd, asked ?? (await neededFor(kube, crd, others)), others)))
-  if (converted.length > 0 && (await isWebhookFree(kube, removals)))
+  if (webhookResources(functions).length > 0 && (await isWebhookFree(kube, removals)))
     await add([WebhookProbe.crd(NOWHERE), ...Object.values(WEBHOOK_SECRETS).map(secretNamed)])
   await add([reconcilerCrd()], needed ?? asked)
   const [namespace, ...platform] = platformRbac()
@@ -204,6 +207,13 @@ const isNamedIn = ({ spec }: StoredReconciler, { spec: { group, names } }: Custo
     (ref) => ref?.group === group && ref.resource === names.plural,
   )
 
+interface Narrowed {
+  kind: string
+  metadata: { name: string }
+  spec?: { matchConditions: object }
+  webhooks?: { name: string; matchConditions: object }[]
+}
+
 /**
  * Carries out the plan, and returns the results: a definition that is needed since the plan is kept. With `release`,
  * removes the finalizers of the functions from objects after the functions have lost their permissions.
@@ -221,12 +231,14 @@ export async function uninstall(
     kube,
     deleted.filter((one) => !isLast(one)),
   )
-  for (const { kind, metadata, spec } of narrowed as (KubeObject & { spec: { matchConditions: object } })[])
-    await kube.patch(
-      pathOf(kind, undefined, metadata.name),
-      { spec: { matchConditions: spec.matchConditions } },
-      'merge',
-    )
+  for (const { kind, metadata, spec, webhooks } of narrowed as unknown as Narrowed[]) {
+    const path = pathOf(kind, undefined, metadata.name)
+    if (webhooks === undefined) await kube.patch(path, { spec: { matchConditions: spec?.matchConditions } }, 'merge')
+    else {
+      const conditions = webhooks.map(({ name, matchConditions }) => ({ name, matchConditions }))
+      await kube.patch(path, { webhooks: conditions }, 'strategic')
+    }
+  }
   await giveBack(kube, release, team)
   const results = new Map<Removal, Removal>()
   for (const one of removals.filter(({ result }) => result === 'detached')) results.set(one, await detached(kube, one))

@@ -4,8 +4,8 @@ import { isNotFound, type KubeClient, resourcePath } from '#kube'
 import { UsageError } from '#process/exit'
 import type { CustomResourceDefinition, Reconciler, Resource } from '#sdk'
 import { refuseBreaking } from './install.ts'
-import { CRDS, FIELD_MANAGER } from './installed-objects.ts'
-import { migrate, renameOwners, type Says } from './migration.ts'
+import { CRDS, FIELD_MANAGER, type Says } from './installed-objects.ts'
+import { migrate, renameOwners } from './migration.ts'
 import {
   goingOf,
   nameOf,
@@ -111,7 +111,7 @@ export async function takeStep(
   const apply = async (crd: CustomResourceDefinition): Promise<void> => {
     if (crd.spec.conversion?.strategy === 'Webhook') {
       const { client } = await certifiedWebhook(kube)
-      await proveWebhook(kube, client, functions, (why) => says(`waits for the webhook: ${why}`))
+      await proveWebhook(kube, client, functions, says)
       crd.spec.conversion.webhook.clientConfig = client
     }
     const body = { ...crd, metadata: { ...crd.metadata, resourceVersion } }

@@ -1,6 +1,6 @@
 import type { KubeObject } from '#contracts'
-import { convertedResources, WebhookProbe } from '#process/webhooks/probe'
-import { isResource, type Reconciler, type Resource } from '#sdk'
+import { WebhookProbe, webhookResources } from '#process/webhooks/probe'
+import type { Reconciler, Resource } from '#sdk'
 import { policyNameOf, SYSTEM_NAMESPACE } from '#spec'
 import { CONFIGURATIONS } from './installed-objects.ts'
 import { LABELS } from './rbac.ts'
@@ -22,15 +22,11 @@ const TLS = '/etc/webhook-tls'
 
 /**
  * Returns what runs the webhook of the functions: a Deployment without rights, and a CronJob that renews its certificates
- * and proves each week that the API server reaches it. Empty without a resource with conversions.
+ * and proves each week that the API server reaches it. Empty without a resource with conversions or `validate`.
  */
 export function webhookObjects(functions: readonly Reconciler[], image: WebhookImage): KubeObject[] {
-  const resources = convertedResources(functions)
-  if (resources.length === 0) return []
-  const validated = functions
-    .map((one) => one.for)
-    .filter((one) => isResource(one) && one.validate !== undefined) as Resource[]
-  return [...serving(image), ...keeping(image), ...keeperRbac(resources, validated)]
+  const resources = webhookResources(functions)
+  return resources.length === 0 ? [] : [...serving(image), ...keeping(image), ...keeperRbac(resources)]
 }
 
 const labelsOf = (name: string) => ({ ...LABELS, 'app.kubernetes.io/name': name.replace('fairlead-', '') })
@@ -189,8 +185,10 @@ const keeperJob = (image: WebhookImage) => ({
 const RBAC = 'rbac.authorization.k8s.io'
 
 /** The CronJob changes Secrets and definitions that are there. To create them takes an installation. */
-function keeperRbac(resources: readonly Resource[], validated: readonly Resource[]): KubeObject[] {
-  const names = [...new Set([WebhookProbe, ...resources].map(({ resource, group }) => `${resource}.${group}`))]
+function keeperRbac(resources: readonly Resource[]): KubeObject[] {
+  const converted = resources.filter((one) => one.versions().some(({ convert }) => convert !== undefined))
+  const validated = resources.filter((one) => one.validatingWebhook !== undefined)
+  const names = [WebhookProbe, ...converted].map(({ resource, group }) => `${resource}.${group}`)
   const secrets = Object.values(WEBHOOK_SECRETS)
   const definitions = { apiGroups: ['apiextensions.k8s.io'], resources: ['customresourcedefinitions'] }
   const { group, resource } = CONFIGURATIONS

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject } from '#contracts'
 import { isAlreadyExists, isConflict, isForbidden, type KubeClient, resourcePath } from '#kube'
-import { convertedResources, unservedBy, WebhookProbe } from '#process/webhooks/probe'
+import { unservedBy, WebhookProbe, webhookResources } from '#process/webhooks/probe'
 import {
   type ConversionClient,
   type CustomResourceDefinition,
@@ -11,7 +11,7 @@ import {
 } from '#sdk'
 import { SYSTEM_NAMESPACE } from '#spec'
 import { base64, type TlsSecret } from './certificates.ts'
-import { CONFIGURATIONS, CRDS, FIELD_MANAGER, found, type Installed, pathOf } from './installed-objects.ts'
+import { CONFIGURATIONS, CRDS, FIELD_MANAGER, found, type Installed, pathOf, type Says } from './installed-objects.ts'
 import { WEBHOOK_SECRETS, WEBHOOKS, webhookCertificates } from './webhook-certificates.ts'
 
 /** An address for comparisons of definitions alone. */
@@ -86,8 +86,11 @@ const ASK_AGAIN_MS = 500
 /** Each has connections of its own, so that each of several API servers and processes very probably gets one. */
 const PROBES = 20
 
-/** Called with the reason while the API server does not reach the webhook, each half a second. */
-export type Waits = (because: string) => void
+/** Whether the webhook is deployed. */
+export const hasWebhook = async (kube: KubeClient): Promise<boolean> => (await serviceIn(kube)) !== undefined
+
+const serviceIn = (kube: KubeClient) =>
+  found<KubeObject & { spec: { ports: { port: number }[] } }>(kube, pathOf('Service', SYSTEM_NAMESPACE, WEBHOOKS))
 
 interface CertifiedWebhook {
   client: ConversionClient
@@ -96,11 +99,7 @@ interface CertifiedWebhook {
 
 /** Renews the certificates of the webhook where that is due, and returns its address. */
 export async function certifiedWebhook(kube: KubeClient): Promise<CertifiedWebhook> {
-  const service = await found<KubeObject & { spec: { ports: { port: number }[] } }>(
-    kube,
-    pathOf('Service', SYSTEM_NAMESPACE, WEBHOOKS),
-  )
-  const [port] = service?.spec.ports ?? []
+  const [port] = (await serviceIn(kube))?.spec.ports ?? []
   if (port === undefined)
     throw new WebhookError(
       `there is no Service ${WEBHOOKS}, by which the API server converts objects: apply what fairlead generate webhook prints`,
@@ -183,9 +182,9 @@ export async function proveWebhook(
   kube: KubeClient,
   client: ConversionClient,
   functions: readonly Reconciler[],
-  waits: Waits = () => undefined,
+  says: Says = () => undefined,
 ): Promise<void> {
-  const resources = convertedResources(functions)
+  const resources = webhookResources(functions)
   const crd = WebhookProbe.crd(client)
   await kube.apply(pathOf(crd.kind, undefined, crd.metadata.name), crd, { fieldManager: FIELD_MANAGER, force: true })
   const deadline = performance.now() + REACHED_WITHIN_MS
@@ -193,7 +192,7 @@ export async function proveWebhook(
     const because = await probed(kube, resources)
     proved = because === undefined ? proved + 1 : 0
     if (because === undefined) continue
-    waits(because)
+    says(`waits for the webhook: ${because}`)
     if (performance.now() > deadline)
       throw new WebhookError(
         `the API server does not reach the webhook ${WEBHOOKS} after ${REACHED_WITHIN_MS / 1000} s, and no definition of these functions is applied: ${because}; see kubectl -n ${SYSTEM_NAMESPACE} logs deployment/${WEBHOOKS}`,
@@ -203,10 +202,8 @@ export async function proveWebhook(
 }
 
 /** Returns why the API server does not convert with these functions at this moment, if one has conversions. */
-export async function webhookFails(kube: KubeClient, functions: readonly Reconciler[]): Promise<string | undefined> {
-  const resources = convertedResources(functions)
-  return resources.length === 0 ? undefined : probed(kube, resources)
-}
+export const webhookFails = async (kube: KubeClient, functions: readonly Reconciler[]): Promise<string | undefined> =>
+  sortedDefinitions(functions).converted.length === 0 ? undefined : probed(kube, webhookResources(functions))
 
 function probed(kube: KubeClient, resources: readonly Resource[]): Promise<string | undefined> {
   const { group, resource, kind } = WebhookProbe
@@ -224,5 +221,5 @@ function probed(kube: KubeClient, resources: readonly Resource[]): Promise<strin
 function otherThan(resources: readonly Resource[], probe: KubeObject): string | undefined {
   const unserved = unservedBy(probe, resources)
   if (unserved.length === 0) return undefined
-  return `it converts other versions of ${unserved.join(', ')} than these functions have: give its Deployment their image`
+  return `it has other versions or checks of ${unserved.join(', ')} than these functions: give its Deployment their image`
 }

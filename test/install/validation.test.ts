@@ -77,7 +77,7 @@ beforeAll(async () => {
     url: `https://127.0.0.1:${webhook.port}/validate`,
     caBundle: Buffer.from(authority.certificate).toString('base64'),
   }
-  await kube.apply(WEBHOOKS, Range.validatingWebhook?.(client) as KubeObject, { fieldManager })
+  await kube.apply(WEBHOOKS, Range.validatingWebhook?.(client, ['function']) as KubeObject, { fieldManager })
   await until(async () => {
     const stored = await kube.create(pathOf(), range('probe', { from: 9, to: 2 })).catch(() => undefined)
     if (stored !== undefined) await kube.delete(pathOf('probe'))
@@ -122,6 +122,13 @@ it('is not asked about writes that leave the spec, of an object that was wrong b
   await kube.patch(pathOf('older'), { metadata: { labels: { a: 'b' }, finalizers: ['example.com/a'] } }, 'merge')
   await kube.patch(`${pathOf('older')}/status`, { status: { ready: 1 } }, 'merge')
   await kube.patch(`${pathOf('older')}/scale`, { spec: { replicas: 4 } }, 'merge')
+  expect(asked()).toEqual([])
+})
+
+it('is not asked about what functions write: no run waits for it', async () => {
+  const kubectl = await kubectlFor(cluster)
+  const as = ['--as', 'function', '--as-group', 'system:masters']
+  await kubectl(['create', '-f', '-', ...as], range('owned', { from: 9, to: 2 }))
   expect(asked()).toEqual([])
 })
 

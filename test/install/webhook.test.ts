@@ -21,11 +21,14 @@ import { type Kubectl, kubectlFor } from '../support/kubectl.ts'
 import { until } from '../support/wait.ts'
 
 const SDK = new URL('../../sdk/index.ts', import.meta.url).href
-const modules = (note: string) => `import { moved, reconciler, resource, z } from '${SDK}'
+const modules = (
+  note: string,
+  validate = 'validate: () => [],',
+) => `import { moved, reconciler, resource, z } from '${SDK}'
 export const Page = resource({
   group: 'pages.test', version: 'v1', kind: 'Page', plural: 'pages',
   spec: z.object({ http: z.object({ url: z.string() }), ${note}: z.string().optional() }), status: z.object({}),
-  validate: () => [],
+  ${validate}
   served: [{ version: 'v1beta1', spec: z.object({ url: z.string() }), convert: [moved('.spec.url', '.spec.http.url')] }],
 })
 export const page = reconciler({ name: 'page', for: Page, reconcile: () => ({}) })
@@ -49,14 +52,15 @@ const KINDS = [
   'ClusterRoleBinding',
 ]
 const CONFIGURATIONS = '/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations'
-/** It asks about a kind that is not there. */
+const CONFIGURATION = `${CONFIGURATIONS}/fairlead-pages.pages.test`
+/** One of somebody else, about a kind that is not there. */
 const configuration = {
   apiVersion: 'admissionregistration.k8s.io/v1',
   kind: 'ValidatingWebhookConfiguration',
-  metadata: { name: 'fairlead-pages.pages.test' },
+  metadata: { name: 'by-hand.pages.test' },
   webhooks: [
     {
-      name: 'validate.pages.pages.test',
+      name: 'by-hand.pages.test',
       clientConfig: { service: { namespace: NAMESPACE, name: 'fairlead-webhooks', path: '/validate' } },
       admissionReviewVersions: ['v1'],
       sideEffects: 'None',
@@ -187,6 +191,23 @@ it('is not depended on before it is there: without a Service, nothing is install
   await expect(kube.get('/apis/fairlead.dev/v1alpha1/reconcilers/page')).rejects.toThrow('not found')
 })
 
+it('is not needed for validate alone, which runs ask: the installation says that the API server does not', async () => {
+  const alone = join(dir, 'alone.ts')
+  await writeFile(
+    alone,
+    modules('note')
+      .replace(/served: .*/, '')
+      .replaceAll('pages', 'notes')
+      .replaceAll('page', 'note'),
+  )
+  expect(await fairlead('install', '-f', alone)).toMatchObject({
+    code: 0,
+    stdout: expect.not.stringContaining('WebhookConfiguration'),
+    stderr: expect.stringContaining('runs ask validate of Page, and the API server does not'),
+  })
+  expect(await fairlead('uninstall', '--crds', '-f', alone)).toMatchObject({ code: 0, stderr: '' })
+})
+
 it('is proved by the API server, which then converts with it', async () => {
   const { port } = front.server.address() as { port: number }
   // The API server of this machine has no route to pods.
@@ -210,6 +231,10 @@ it('is proved by the API server, which then converts with it', async () => {
   await startWebhook()
   expect(await installed).toMatchObject({ code: 0 })
   expect((await definition()).spec.conversion).toMatchObject({ strategy: 'Webhook' })
+  const functions = expect.stringContaining("'system:serviceaccount:fairlead-system:fairlead-page'")
+  expect(await kube.get(CONFIGURATION)).toMatchObject({
+    webhooks: [{ matchConditions: [{ name: 'spec-changes' }, { expression: functions }] }],
+  })
   await kube.create(pathOf('v1'), {
     apiVersion: 'pages.test/v1',
     kind: 'Page',
@@ -286,15 +311,12 @@ it('is kept by a CronJob, whose rights suffice for that and for nothing else', a
   const unserved = versions.map((one) => ({ ...one, served: one.storage }))
   await kube.patch(CRD, { spec: { versions: unserved } }, 'merge')
   await damage('fairlead-webhooks-ca')
-  await kube.create(CONFIGURATIONS, configuration)
   expect(await as(...args)).toMatchObject({ code: 0, stdout: expect.stringMatching(/configured[^]*configured/) })
   const { spec } = await definition()
   expect(spec.versions).toEqual(unserved)
   const { 'ca.crt': caBundle } = (await secretOf('fairlead-webhooks-ca')).data
   expect(spec.conversion).toMatchObject({ webhook: { clientConfig: { caBundle } } })
-  expect(await kube.get(`${CONFIGURATIONS}/${configuration.metadata.name}`)).toMatchObject({
-    webhooks: [{ clientConfig: { caBundle } }],
-  })
+  expect(await kube.get(CONFIGURATION)).toMatchObject({ webhooks: [{ clientConfig: { caBundle } }] })
   // One definition may not be changed: the former authority signs the new one, so that the certificate is renewed.
   await kube.create(CRDS, foreign(await definition()))
   const due = webhookCertificates(new Map(), new Date(Date.now() - (3650 - 364) * DAY_MS))
@@ -362,9 +384,33 @@ it('has a certificate that is renewed also where the definitions are wrong', asy
   expect((await secretOf('fairlead-webhooks-tls')).data['tls.key']).not.toBe(before['tls.key'])
 })
 
+it('is asked about writes as long as the functions have validate', async () => {
+  const lenient = join(dir, 'lenient.ts')
+  await writeFile(lenient, modules('note', ''))
+  expect(await fairlead('install', '-f', lenient)).toMatchObject({ code: 0 })
+  await expect(kube.get(CONFIGURATION)).rejects.toThrow('not found')
+  expect(await fairlead('install', '--only-conversions', '-f', file)).toMatchObject({ code: 0 })
+  const { 'ca.crt': caBundle } = (await secretOf('fairlead-webhooks-ca')).data
+  expect(await kube.get(CONFIGURATION)).toMatchObject({ webhooks: [{ clientConfig: { caBundle } }] })
+})
+
+it('is not asked about writes of the functions of the resource, as long as they are installed', async () => {
+  const extra = join(dir, 'extra.ts')
+  await writeFile(
+    extra,
+    modules('note').replace("page = reconciler({ name: 'page'", "extra = reconciler({ name: 'extra'"),
+  )
+  const accounts = async () => JSON.stringify(await kube.get(CONFIGURATION)).match(/fairlead-system:fairlead-\w+/g)
+  const [page, other] = ['page', 'extra'].map((name) => `fairlead-system:fairlead-${name}`)
+  expect(await fairlead('install', '-f', extra)).toMatchObject({ code: 0 })
+  expect(await accounts()).toEqual([other, page])
+  expect(await fairlead('uninstall', '-f', extra)).toMatchObject({ code: 1 })
+  expect(await accounts()).toEqual([page])
+})
+
 it('is waited for while it has another version of the resources than the installation', async () => {
   await using waiting = startFairlead(['install', '--force', '-f', other], { KUBECONFIG: cluster.kubeconfig })
-  await waiting.logged(({ msg }) => msg.includes('it converts other versions of pages.pages.test'))
+  await waiting.logged(({ msg }) => msg.includes('it has other versions or checks of pages.pages.test'))
   expect(JSON.stringify(await definition())).not.toContain('remark')
 })
 
@@ -382,11 +428,13 @@ it('is not needed any more after an uninstallation', async () => {
   }
   const owned = { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'owned', ownerReferences: [owner] } }
   await kubectl(['apply', '-n', 'default', '-f', '-'], owned)
+  await kube.create(CONFIGURATIONS, configuration)
   await kube.patch(`${CRD}/status`, { status: { storedVersions: ['v1beta1', 'v1'] } }, 'merge')
   expect(await fairlead('uninstall', '-f', file)).toMatchObject({
     code: 1,
-    stderr: expect.stringContaining('leave the webhook where it is: pages.pages.test, fairlead-'),
+    stderr: expect.stringContaining('leave the webhook where it is: pages.pages.test, by-hand.pages.test need it'),
   })
+  await expect(kube.get(CONFIGURATION)).rejects.toThrow('not found')
   await kube.patch(`${CRD}/status`, { status: { storedVersions: ['v1'] } }, 'merge')
   expect(await removals()).toMatchObject({
     code: 1,

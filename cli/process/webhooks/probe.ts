@@ -17,12 +17,13 @@ export const WebhookProbe: Resource = resource({
   served: [{ version: 'v1beta1', spec: z.object({}), convert: [] }],
 })
 
-/** Returns the resources of functions that have a version with a conversion. */
-export const convertedResources = (functions: readonly Reconciler[]): Resource[] =>
-  functions
-    .map((one) => one.for)
-    .filter(isResource)
-    .filter((one) => one.versions().some(({ convert }) => convert !== undefined))
+/** Returns the resources of functions for which the API server calls the webhook: with a conversion, or `validate`. */
+export function webhookResources(functions: readonly Reconciler[]): Resource[] {
+  const resources = functions.map((one) => one.for).filter(isResource)
+  return [...new Map(resources.map((one) => [nameOf(one), one])).values()].filter(
+    (one) => one.validatingWebhook !== undefined || one.versions().some(({ convert }) => convert !== undefined),
+  )
+}
 
 /** Whether a review is for objects of this kind. */
 export const isOfProbe = (review: unknown): boolean =>
@@ -32,9 +33,9 @@ export const isOfProbe = (review: unknown): boolean =>
 
 const SERVES = 'fairlead.dev/serves'
 
-/** Returns the object with what this process converts: the name of each resource, and a digest of its versions. */
+/** Returns the object with what this process serves: the name of each resource, a digest of its versions, and what it is asked. */
 export function withServed(probe: KubeObject, resources: readonly Resource[]): KubeObject {
-  const served = Object.fromEntries(resources.map((one) => [nameOf(one), digestOf(one)]))
+  const served = Object.fromEntries(resources.flatMap(servicesOf))
   const annotations = { ...probe.metadata.annotations, [SERVES]: JSON.stringify(served) }
   return { ...probe, metadata: { ...probe.metadata, annotations } }
 }
@@ -42,10 +43,16 @@ export function withServed(probe: KubeObject, resources: readonly Resource[]): K
 /** Returns the resources that the process does not have which has converted the probe, or has in another form. */
 export function unservedBy({ metadata }: KubeObject, resources: readonly Resource[]): string[] {
   const served = JSON.parse(metadata.annotations?.[SERVES] ?? '{}') as Record<string, string>
-  return resources.filter((one) => served[nameOf(one)] !== digestOf(one)).map(nameOf)
+  return resources.filter((one) => servicesOf(one).some(([name, how]) => served[name] !== how)).map(nameOf)
 }
 
 const nameOf = ({ resource: plural, group }: Resource): string => `${plural}.${group}`
+
+/** A process that is asked more than it has to be is none of another release. */
+const servicesOf = (one: Resource): [name: string, how: string][] => [
+  [nameOf(one), digestOf(one)],
+  ...(one.validatingWebhook === undefined ? [] : ([[`validate ${nameOf(one)}`, 'yes']] as [string, string][])),
+]
 
 const ANY: ConversionClient = { caBundle: '' }
 
