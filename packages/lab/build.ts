@@ -116,7 +116,7 @@ async function buildModule(module: Binary['module'], names: BinaryName[], share:
 }
 
 /** The linker leaves out what debuggers need (-w). A compiler that does not write it needs a tenth less time. */
-const WITHOUT_DWARF = '-gcflags=all=-dwarf=false'
+export const WITHOUT_DWARF = '-gcflags=all=-dwarf=false'
 
 /**
  * Builds several programs with one `go build`: shared packages are compiled once, and one program compiles while

@@ -22,6 +22,7 @@ export const SECTIONS: Record<string, string[]> = {
     'testing',
     'breakpoints',
     'deploying',
+    'moving',
     'upgrading',
     'debugging',
   ].map(guide),

@@ -187,9 +187,9 @@ describe('what the reconciler has retained for an earlier object of that name', 
   })
 })
 
-it('the guide to a port collects the commands that hand objects over, and no command that releases one', () => {
-  const guide = readFileSync(join(import.meta.dirname, '../../docs/coming-from.md'), 'utf8')
-  const [, pattern = ''] = /grep -o '([^']+)' > hand-over\.sh/.exec(guide) ?? []
+it('the guide to a move collects the commands that hand objects over, and no command that releases one', () => {
+  const guide = readFileSync(join(import.meta.dirname, '../../docs/guides/moving.md'), 'utf8')
+  const [, pattern = ''] = /grep -o '([^']+)' \| sort -u > hand-over\.sh/.exec(guide) ?? []
   const ofOthers = refusal(retained(widget({ metadata: { name: 'other', uid: 'uid-other' } })))
   const taken = [found({}, 'ConfigMap'), found({}, 'Pod')].map((one) => refusal(one, one.kind === 'Pod' ? PODS : {}))
   const messages = [taken.join('; '), ofOthers, `a write was refused: ${taken[0]}; 3 more`]

@@ -3,18 +3,18 @@ import { readdirSync, readFileSync, renameSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { cacheDir } from '../../packages/lab/build.ts'
+import { cacheDir, WITHOUT_DWARF } from '../../packages/lab/build.ts'
 import { goEnvironment, goVersionOf, requireGo, runGo } from '../../packages/lab/go-toolchain.ts'
 import { madeOnce } from './made-once.ts'
 
 const GO = fileURLToPath(new URL('./go', import.meta.url))
 
 /** Path of a program of test/support/go, or of `folder`, built once and kept in the user's cache beside the servers. */
-export function goProgram(name: string, folder = GO): Promise<string> {
+export function goProgram(name: string, folder = GO, flags: readonly string[] = []): Promise<string> {
   const source = join(folder, name)
   const hash = createHash('sha256')
   for (const file of readdirSync(source).sort()) hash.update(`\0${file}\0`).update(readFileSync(join(source, file)))
-  return built(name, hash, [], () => Promise.resolve({ source, packageName: '.' }))
+  return built(name, hash, flags, () => Promise.resolve({ source, packageName: '.' }))
 }
 
 /** Path of a program of a published module, which pins what it needs, as the one above. */
@@ -61,3 +61,5 @@ export const fakeGcsServer = (): Promise<string> =>
 export const promtool = (): Promise<string> =>
   publishedProgram('github.com/prometheus/prometheus', 'v0.315.0', 'cmd/promtool', ['-tags', 'remove_all_sd'])
 export const cloudEventsProgram = (): Promise<string> => goProgram('cloudevents')
+/** An operator on controller-runtime. With the flags of kubectl, whose packages are compiled already. */
+export const memcachedOperator = (): Promise<string> => goProgram('memcached-operator', GO, [WITHOUT_DWARF, ...SMALL])

@@ -11,7 +11,7 @@ import {
   serviceBinaries,
   toolBinaries,
 } from '#lab'
-import { cloudEventsProgram, fakeGcsServer, promtool, versitygw } from './go-program.ts'
+import { cloudEventsProgram, fakeGcsServer, memcachedOperator, promtool, versitygw } from './go-program.ts'
 import { startHttpReceiver } from './http-receiver.ts'
 import { azurite } from './node-program.ts'
 import { ClusterPool } from './pool.ts'
@@ -87,6 +87,7 @@ async function buildServers(): Promise<void> {
   ]
   await ensureBinaries([...servers, ...ofNode], progress)
   const task = progress.task('programs of tests')
-  for (const program of [cloudEventsProgram, versitygw, fakeGcsServer, promtool, azurite]) await program()
+  for (const program of [cloudEventsProgram, versitygw, fakeGcsServer, promtool, azurite, memcachedOperator])
+    await program()
   task.done()
 }
