@@ -127,7 +127,8 @@ export interface Persistence {
 
 const FIRST_PAUSE_MS = 25
 const LONGEST_PAUSE_MS = 1000
-const IN_FLIGHT_PAUSE_MS = 2
+/** Of a publish that meets another one to its subject: a few milliseconds, if the replicas keep up. */
+const [FIRST_IN_FLIGHT_MS, LONGEST_IN_FLIGHT_MS] = [2, 128]
 
 /**
  * Repeats a request until the server has given a definite answer, or the signal aborts. The request must be safe to
@@ -135,8 +136,9 @@ const IN_FLIGHT_PAUSE_MS = 2
  */
 export function persist<T>(request: () => Promise<T>, { signal, log }: Persistence): Promise<T> {
   const nextPause = doubling(FIRST_PAUSE_MS, LONGEST_PAUSE_MS)
+  const nextInFlight = doubling(FIRST_IN_FLIGHT_MS, LONGEST_IN_FLIGHT_MS)
   const pauseMs = (error: unknown): number | undefined => {
-    if (isInFlight(error)) return IN_FLIGHT_PAUSE_MS
+    if (isInFlight(error)) return nextInFlight()
     if (!isPassing(error)) return undefined
     const ms = nextPause()
     if (ms === LONGEST_PAUSE_MS) log.warn({ err: error }, 'JetStream gives no definite answer, trying again')

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { RunLog } from '#contracts/log'
 import { type Delivery, ERR, isPassing, isWrongSequence, type JetStream, JetStreamError } from '#nats'
+import { doubling } from '#primitives'
 import type { ServerClock } from './clock.ts'
 import { drive, type Machine, type Terms } from './machine.ts'
 import type { Answer, Causes, Io, Lane, Publish } from './record.ts'
@@ -42,6 +43,12 @@ export interface Patience {
   until?: number
 }
 
+/**
+ * The pauses before a question is repeated. Replicas that keep up need a few milliseconds; without longer pauses for
+ * those that do not, the repetitions are most of their load.
+ */
+const [SHORTEST_PAUSE_MS, LONGEST_PAUSE_MS] = [2, 128]
+
 /** Runs a transition on the stream. An abort leaves the transition where it is, as a crash would. */
 export function operate<Input, State extends { io: Io }, Result>(
   deps: QueueDeps,
@@ -51,9 +58,13 @@ export function operate<Input, State extends { io: Io }, Result>(
   { delivery, ...patience }: Patience & { delivery?: Delivery } = {},
 ): Promise<Result> {
   const address = { names: deps.names, reconciler, key, worker: deps.worker }
-  const ask = (io: Io) => {
+  const pauseMs = doubling(SHORTEST_PAUSE_MS, LONGEST_PAUSE_MS)
+  const ask = async (io: Io) => {
     patience.signal?.throwIfAborted()
-    return perform(io, deps, address, delivery)
+    const answer = await perform(io, deps, address, delivery)
+    if (answer.kind === 'busy' || (answer.kind === 'token' && answer.present))
+      await sleep(pauseMs() * (0.5 + deps.random() / 2))
+    return answer
   }
   return drive(machine, input, ask, () => deps.clock.sure() ?? measured(deps, patience))
 }
@@ -116,7 +127,7 @@ async function doIo(io: Io, js: JetStream, address: Address, delivery: Delivery 
       await js.remove(names.stream, io.sequence)
       return { kind: 'removed' }
     case 'readToken':
-      return { kind: 'token', present: delivery ? await isStored(js, names.stream, delivery.sequence) : false }
+      return { kind: 'token', present: delivery ? !(await isRemoved(js, names.stream, delivery.sequence)) : false }
   }
 }
 
@@ -125,8 +136,15 @@ async function publish(message: Publish, js: JetStream, address: Address): Promi
   return (await js.publish(subject, payload, headers)).sequence
 }
 
-const isStored = async (js: JetStream, stream: string, sequence: number): Promise<boolean> =>
-  (await js.bySequence(stream, sequence)) !== undefined
+/**
+ * Whether the leader has stored a delivered message and removed it. A follower that leads the consumer can deliver a
+ * message before the leader of the stream has stored it: until then it is not there either, and would be found by a
+ * publish that expects none.
+ */
+export async function isRemoved(js: JetStream, stream: string, sequence: number): Promise<boolean> {
+  const next = await js.nextFrom(stream, sequence, '>', 'leader')
+  return next === undefined ? (await js.lastSequence(stream)) >= sequence : next.sequence > sequence
+}
 
 /**
  * Maps an error to an answer, after a pause if the machine will ask again. Rethrows errors that no repetition can

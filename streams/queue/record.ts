@@ -101,6 +101,7 @@ export type Answer =
   | { kind: 'conflict' }
   | { kind: 'record'; record: KeyRecord | undefined }
   | { kind: 'acknowledged' }
+  /** present: it is stored, or its leader has not stored it yet. */
   | { kind: 'token'; present: boolean }
   | { kind: 'removed' }
   /** The server refused for the moment, and nothing happened. */

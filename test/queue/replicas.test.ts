@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import type { JetStream } from '#nats'
 import type { Finish, Lease } from '#queue'
+import { isRemoved } from '../../streams/queue/core.ts'
+import { Names } from '../../streams/queue/wire.ts'
 import { seededRandom } from '../support/random.ts'
 import {
   DONE,
@@ -38,6 +40,21 @@ it('on one replica in a cluster, a run begins when its token is gone: the stream
 })
 
 describe('on three replicas', () => {
+  it('law 1: a token that was delivered before the leader has stored it does not count as gone', async () => {
+    const prefix = freshPrefix()
+    await using test = await open(prefix)
+    const names = new Names(prefix)
+    const last = await test.js.lastSequence(names.stream)
+    const isGone = () => isRemoved(test.js, names.stream, last + 1)
+    expect(await isGone()).toBe(false)
+    await test.queue.enqueue(FN, 'n.a')
+    expect(await isGone()).toBe(false)
+    await test.js.remove(names.stream, last + 1)
+    expect(await isGone()).toBe(true)
+    await test.queue.enqueue(FN, 'n.b')
+    expect(await isGone()).toBe(true)
+  })
+
   it('law 1: a change the moment a run has begun never ends in a token that is about to go', async () => {
     await using test = await open()
     const world = new World()
