@@ -185,6 +185,7 @@ function dirty(claim: LeaseClaim, running: KeyRecord): Next {
     generation: generationOf('running', claim.nonce, claim.writes),
     ...worst(running, claim),
     ...(sameLane ? { dirty: true } : { otherLaneWaits: true }),
+    ...(claim.cutShort && { reason: 'CutShort' as const }),
     // The owner knows its own causes. From now on the record has those of the run that follows.
     ...withCauses(wasDirty ? causes : undefined, claim.causes),
   }

@@ -317,7 +317,9 @@ describe('a suspect', () => {
     expect(messageOf(after(transitions.withdraw, park, absent))).toMatchObject({ record: { suspect: true } })
     expect(messageOf(after(transitions.withdraw, { ...park, tokens: [] }, waiting))).toMatchObject({ record: suspect })
   })
-  it('a lease that ended once is not forgotten when its key is handed back or revived, but when a run has ended', () => {
+  it('a lease that ended once is not forgotten when its key runs already, is handed back or revived, but when a run has ended', () => {
+    const found = take({ ...input, token: { ...token, cutShort: true } }, conflict, record())
+    expect(messageOf(found)).toMatchObject({ record: { owner: 'other', reason: 'CutShort' } })
     const cut = { ...held(), record: { ...held().record, reason: 'CutShort' as const, dirty: true } }
     const ended = (kind: 'handback' | 'done') => messageOf(after(transitions.finish, { held: cut, ending: { kind } }))
     expect(ended('handback')).toMatchObject({ role: 'token', cutShort: true })

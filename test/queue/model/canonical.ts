@@ -36,8 +36,9 @@ export function canonical(state: State, config: Config): string {
     key += `|f${name(generation)}${lane}${cuts}${cutShort ? 's' : ''}.${lost}`
   for (const { message, completes, progresses } of state.network)
     key += `|${completes ? 'c' : ''}${progresses ? 'p' : ''}${filled(templateOf(message), name)}`
+  const known = (id: string | number | undefined) => (id === undefined ? '' : (names.get(id) ?? ''))
   if (config.progresses > 0)
-    key += `|b${state.begun === undefined ? '' : (names.get(state.begun) ?? '')}.${state.deaths}`
+    key += `|b${known(state.begun)}.${state.deaths}.${known(state.follows)}`
   const anonymous = (id: string | number) => names.get(id) ?? '?'
   const sorted = state.processes
     .map((process) => ({ process, text: processText(process, anonymous) }))

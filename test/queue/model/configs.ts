@@ -129,6 +129,14 @@ export const MEDIUM: Record<string, Config> = {
   'own timers, an expired lease': { ...OWN_TIMERS, expiries: 1 },
   'progress after a crash, two lanes': { ...LANES, crashes: 1, progresses: 1, slow: 1 },
   'progress after a crash, an ambiguous publish': { ...STRICT, crashes: 1, faults: 1, progresses: 1, slow: 0 },
+  'two lost processes, changes told and queued': {
+    ...STRICT,
+    high: 2,
+    announces: 1,
+    crashes: 2,
+    progresses: 1,
+    slow: 0,
+  },
   'progress after a crash, told to runs, every ending': {
     ...STRICT,
     ...ENDINGS,
@@ -147,6 +155,7 @@ export const LARGE: Record<string, Config> = {
   'three workers, two lanes': { ...LANES, workers: 3 },
   'three workers, 3 + 1 replicated': { ...LANES, workers: 3, high: 3, replicas: 3 },
   'crash, two lanes': { ...LANES, crashes: 1, replicas: 3 },
+  'two lost processes, two lanes': { ...LANES, crashes: 2, progresses: 1, slow: 1 },
   'two crashes, two lanes': { ...LANES, crashes: 2 },
   'two crashes, expiry': { ...STRICT, crashes: 2, expiries: 1, replicas: 3 },
   'crash, expiry, two lanes': { ...LANES, crashes: 1, expiries: 1 },

@@ -110,6 +110,7 @@ export function initialState(config: Config): State {
     lost: 0,
     begun: undefined,
     deaths: 0,
+    follows: undefined,
     left: budgetOf(config),
     runs: 0,
     counter: 0,

@@ -194,7 +194,7 @@ export const MUTATIONS: Record<string, Mutation> = {
         start: ({ token, ...of }, now) => take.start({ ...of, token: { ...token, cutShort: false } }, now),
       },
     }),
-    config: { ...CALM, crashes: 2, progresses: 1, slow: 0 },
+    config: { ...CALM, high: 2, crashes: 2, progresses: 1, slow: 0 },
   },
   'a run that ends hands on a count that grows': {
     guard: 'only a run that was cut short is counted as one',

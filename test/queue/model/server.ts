@@ -217,7 +217,9 @@ function fireMoves(state: State, config: Config): Move[] {
     const { attempt, cuts, cutShort } = fire
     const token = { sequence, attempt, cuts, cutShort, ...ALIVE }
     const lost = Math.max(state.lost, fire.lost)
-    const next = { ...state, lost, counter: sequence, fires: [], records: without(state.records, fire.generation) }
+    const records = without(state.records, fire.generation)
+    const follows = state.deaths > 0 ? sequence : undefined
+    const next = { ...state, lost, follows, counter: sequence, fires: [], records }
     return [
       {
         label: () =>
@@ -231,13 +233,13 @@ function fireMoves(state: State, config: Config): Move[] {
     .filter(({ due, givenUp }) => due && !givenUp)
     .map(({ record }) => ({
       label: () => `server: reads the due schedule ${record.generation}`,
-      state: counting({ ...state, fires: [firing(record, state, config)] }, record),
+      state: counting({ ...state, fires: [firing(record, state, config)] }, record, config),
     }))
 }
 
 /** After two runs in a row whose process died, the token that follows the second one counts at least one. */
-function counting(state: State, { owner }: KeyRecord): State {
-  const isSecond = state.deaths === MOST_DEATHS && state.begun === owner
+function counting(state: State, { owner }: KeyRecord, { progresses }: Config): State {
+  const isSecond = progresses > 0 && state.deaths === MOST_DEATHS && state.begun === owner
   return isSecond && state.fires.every(({ cuts }) => cuts === 0)
     ? { ...state, broken: 'law 10: two runs in a row ended their process, and the key counts none' }
     : state

@@ -185,8 +185,10 @@ export interface State {
   lost: number
   /** The owner whose function was called last, or is about to be: its record says that the run has begun. */
   begun: string | undefined
-  /** Runs in a row whose process died under its lease. */
+  /** Runs in a row whose process died under its lease, each of the later ones taken from the token that followed the one before. */
   deaths: number
+  /** The token that followed the last one of them. */
+  follows: number | undefined
   /** Runs begun; counted only where they are limited. */
   runs: number
   /** Last sequence, and last nonce. */

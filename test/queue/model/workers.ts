@@ -525,10 +525,12 @@ function settle(state: State, before: Process, { out }: Advanced, subject: Subje
     case 'fenced':
     case 'unclear':
       return process.phase === 'finishing' ? fenced(state, process, process.held.record.lane) : state
-    case 'leased':
+    case 'leased': {
+      const next = takenBy(state, process)
       return mustNote(result.held)
-        ? beginning(state, process, result.held, subject, config)
-        : begin(state, process, result.held, subject)
+        ? beginning(next, process, result.held, subject, config)
+        : begin(next, process, result.held, subject)
+    }
     case 'held': {
       const stored = state.records.at(-1)
       const isLast = stored?.record.generation === result.held.record.generation
@@ -569,6 +571,12 @@ function settle(state: State, before: Process, { out }: Advanced, subject: Subje
     case 'dropped':
       return pursueAll(withProcess(state, process), unsafe, subject, config)
   }
+}
+
+/** Only a run that is taken from the token which followed a dead one is known to follow it: others may be under way, or come from the other lane. */
+function takenBy(state: State, process: Process): State {
+  const token = process.phase === 'taking' ? (process.token ?? process.step.claim.seen?.sequence) : undefined
+  return token === state.follows ? state : { ...state, deaths: 0 }
 }
 
 const mustNote = ({ record }: HeldKey): boolean =>
