@@ -60,21 +60,25 @@ export class HandlerRuns {
   }
 
   /**
-   * Runs a key that this process holds, or queues it again if the run may not begin. `mayBegin` is asked last, and
-   * the clock after it.
+   * Runs a key that this process holds, or queues it again if the run may not begin. `isPermitted` is asked before the
+   * record says that the run begins, so that no lease ends between, `mayBegin` after that, and the clock last. Returns
+   * whether the function was called.
    */
-  async run(key: string, held: HeldKey, claim: KeyClaim, mayBegin: () => boolean | Promise<boolean>): Promise<void> {
+  async run(key: string, held: HeldKey, claim: KeyClaim, { isPermitted, mayBegin }: Turn): Promise<boolean> {
     const { message } = claim
     const enqueuedAt = this.#deps.clock.dateOf(queuedAt(this.#deps, claim))
     const fired = dueAt(claim) !== undefined
     const run = new LeasedKey(this.#deps, this.#options.reconciler, key, held, { fired, enqueuedAt })
-    if (message && isWatchdog(message) && run.suspect)
-      return this.#postpone(run, claim.counts !== false && hasBegun(message))
+    if (message && isWatchdog(message) && run.suspect) {
+      await this.#postpone(run, claim.counts !== false && hasBegun(message))
+      return false
+    }
     this.#leased.add(run)
     this.#current.set(key, run)
     try {
-      const mayRun = (await run.begin()) && (await mayBegin()) && run.isInTime
+      const mayRun = (await isPermitted()) && (await run.begin()) && mayBegin() && run.isInTime
       await (mayRun ? this.#toItsEnd(run) : run.end(() => HANDBACK))
+      return mayRun
     } finally {
       this.#leased.delete(run)
       if (this.#current.get(key) === run) this.#current.delete(key)
@@ -125,6 +129,12 @@ export class HandlerRuns {
       return { kind: 'error', message: messageOf(error), retryAt: { afterMs: this.#backoffMs(run.attempt) } }
     }
   }
+}
+
+/** Whether a run may begin, apart from its lease. */
+interface Turn {
+  isPermitted: () => Promise<boolean>
+  mayBegin: () => boolean
 }
 
 /** The input for taking a key. */

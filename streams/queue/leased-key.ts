@@ -1,4 +1,5 @@
 import type { Delivery } from '#nats'
+import { pause } from '#primitives'
 import { enqueueKey, measured, operate, type QueueDeps } from './core.ts'
 import { type Ending, type FinishResult, finish } from './finish.ts'
 import { type HeldKey, leaseEnd, nearlyOver } from './machine.ts'
@@ -198,7 +199,8 @@ export class LeasedKey implements Lease {
       { reconciler: this.reconciler, key: this.key, result: result.kind },
       'run fenced: its key is queued again',
     )
-    if (result.kind !== 'handed back')
+    // A run that did not begin has written nothing, and another process may have set its timer.
+    if (result.kind !== 'handed back' && this.isCalled)
       await enqueueKey(this.#deps, this, { lane: this.lane, attempt: 0, ...withCauses(this.#causes) })
     return { kind: 'fenced' }
   }
@@ -257,6 +259,8 @@ export class LeasedKey implements Lease {
         { err: error, reconciler: this.reconciler, key: this.key },
         'lease not renewed: the run ends if it cannot finish in time',
       )
+      // NATS refuses at once, and perhaps each time.
+      await pause(terms.leaseMs / 10)
       if (this.#deps.clock.now() > this.#end) return this.#lose('it could not be renewed')
     } finally {
       answered()

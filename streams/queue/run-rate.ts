@@ -218,20 +218,24 @@ export class RunPermits {
     }
   }
 
-  /** Returns whether a run may begin now. Exchanges a permit that is too late. */
-  mayBegin(permit: Permit): boolean | Promise<boolean> {
-    const now = this.#deps.clock.now()
-    this.#neededMs = Math.max(Math.min(now - permit.askedAt, MOST_VALID_MS), this.#neededMs / 2)
-    return now <= permit.until || this.#exchange(permit)
+  isInTime({ until }: Permit): boolean {
+    return this.#deps.clock.now() <= until
   }
 
-  async #exchange(late: Permit): Promise<boolean> {
+  /** Returns the permit, or another one if it is too late. Undefined: no run may begin now. */
+  inTime(permit: Permit): Permit | undefined | Promise<Permit | undefined> {
+    const needed = this.#deps.clock.now() - permit.askedAt
+    this.#neededMs = Math.max(Math.min(needed, MOST_VALID_MS), this.#neededMs / 2)
+    return this.isInTime(permit) ? permit : this.#exchange(permit)
+  }
+
+  async #exchange(late: Permit): Promise<Permit | undefined> {
     const fields = { reconciler: this.#reconciler, neededMs: Math.round(this.#neededMs) }
     this.#deps.log.debug(fields, 'the permit of a run came too late: asking for another one')
     await this.giveBack(late)
     // The error of a request shows at the next key. This one is leased, and goes back to the queue.
     const permit = await this.take().catch(() => undefined)
-    return permit !== undefined && this.mayBegin(permit)
+    return permit && this.inTime(permit)
   }
 
   /** Gives back a permit whose run does not begin. */

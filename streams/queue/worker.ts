@@ -257,14 +257,10 @@ export class QueueWorker implements Worker, Sharer {
       if (claim.input.waiting === undefined) this.#timers.take(key)
       const taken = await this.#arrive(key, this.#take(key, claim))
       if (taken === undefined) return
-      const { held, permit } = taken
-      let isAsked = false
-      const mayBegin = () => {
-        isAsked = true
-        return this.#mayBegin(permit)
-      }
-      await this.#runs.run(key, held, claim, mayBegin)
-      if (!isAsked) this.#giveBack(permit)
+      const isPermitted = () => this.#permitted(taken)
+      const mayBegin = () => this.#drained === undefined && this.#isInTime(taken.permit)
+      const isCalled = await this.#runs.run(key, taken.held, claim, { isPermitted, mayBegin })
+      if (!isCalled) this.#giveBack(taken.permit)
     } catch (error) {
       if (error instanceof ConnectionClosedError || this.#abandon.signal.aborted) return
       this.#deps.log.error({ err: error, reconciler, key }, 'key left to the queue')
@@ -302,11 +298,14 @@ export class QueueWorker implements Worker, Sharer {
     }
   }
 
-  #mayBegin(permit: Permit | undefined): boolean | Promise<boolean> {
-    if (permit === undefined || this.#permits === undefined) return this.#drained === undefined
-    if (this.#drained === undefined) return this.#permits.mayBegin(permit)
-    this.#giveBack(permit)
-    return false
+  /** Exchanges a permit that is too late. */
+  async #permitted(taken: TakenKey): Promise<boolean> {
+    if (taken.permit !== undefined) taken.permit = await this.#permits?.inTime(taken.permit)
+    return this.#isInTime(taken.permit)
+  }
+
+  #isInTime(permit: Permit | undefined): boolean {
+    return this.#permits === undefined || (permit !== undefined && this.#permits.isInTime(permit))
   }
 
   #giveBack(permit: Permit | undefined): undefined {

@@ -13,8 +13,10 @@ import {
   keysNamed,
   LEASE_MS,
   openTestQueue,
+  PATIENT,
   SHORT,
   statesOf,
+  type TestQueue,
   until,
   useTestNats,
   World,
@@ -130,11 +132,12 @@ it('a run does not begin if its lease ends while it waits for another permit of 
   await using proxy = await startLossyProxy(nats().url)
   await using steady = await open(prefix, SHORT)
   await using late = await openTestQueue(proxy.url, prefix, SHORT)
-  const exchange = vi.spyOn(RunPermits.prototype, 'mayBegin').mockImplementationOnce(async () => {
+  const exchange = vi.spyOn(RunPermits.prototype, 'inTime').mockImplementationOnce(async (permit) => {
     proxy.delay(LEASE_MS * 2)
     await pause(LEASE_MS)
-    return true
+    return { ...permit, until: Number.POSITIVE_INFINITY }
   })
+  const giveBack = vi.spyOn(RunPermits.prototype, 'giveBack')
   const outside: string[] = []
   const handler = (lease: Lease) => {
     if (isOver(lease)) outside.push(lease.owner)
@@ -149,7 +152,50 @@ it('a run does not begin if its lease ends while it waits for another permit of 
   await until(async () => expect(await statesOf(steady.queue)).toEqual([]))
   expect(outside).toEqual([])
   expect(exchange.mock.calls.length).toBeGreaterThan(1)
+  expect(giveBack).toHaveBeenCalledWith(expect.objectContaining({ until: Number.POSITIVE_INFINITY }))
   await worker.drain(1000)
+})
+
+it('a lease that ends while its run waits for another permit of its rate makes its key no suspect', async () => {
+  const prefix = freshPrefix()
+  await using steady = await open(prefix, SHORT)
+  const lost = await open(prefix, SHORT)
+  const exchange = vi.spyOn(RunPermits.prototype, 'inTime').mockImplementationOnce(() => new Promise(() => {}))
+  await endedLease(steady.js, prefix, {})
+  const rates = [{ name: 'slow', limits: [FN], perSecond: 100 }]
+  lost.queue.serve({ reconciler: FN, slots: 1, rates, handler: () => Promise.resolve(DONE) })
+  await until(() => expect(exchange).toHaveBeenCalledTimes(1))
+  await lost.js.close()
+  const world = new World()
+  const worker = world.serve(steady.queue)
+  await until(() => expect(world.leases).toMatchObject([{ cutShort: true, suspect: false }]))
+  await worker.drain(1000)
+})
+
+it('a suspect waits on, if a process that could not delay it learns that another one has', async () => {
+  const prefix = freshPrefix()
+  await using steady = await open(prefix, SHORT)
+  const isDelaying = Promise.withResolvers<void>()
+  const mayDelay = Promise.withResolvers<void>()
+  const onIo: QueueOptions['onIo'] = (io) => {
+    if (io.do !== 'publish' || io.message.role !== 'record' || io.message.record.state !== 'waiting') return undefined
+    isDelaying.resolve()
+    return mayDelay.promise
+  }
+  await using late = await open(prefix, { ...SHORT, onIo })
+  const backoff = { initialSeconds: 100, maxSeconds: 10_000, jitter: 0 }
+  const serve = ({ queue }: TestQueue) =>
+    queue.serve({ reconciler: FN, slots: 1, backoff, handler: () => Promise.resolve(DONE) })
+  await endedLease(steady.js, prefix, { 'Fairlead-Suspect': '1', 'Fairlead-Begun': '1' })
+  const fenced = serve(late)
+  await isDelaying.promise
+  const other = serve(steady)
+  await until(async () => expect(await statesOf(steady.queue)).toEqual(['n.a waiting']))
+  await other.drain(1000)
+  mayDelay.resolve()
+  await fenced.drain(PATIENT.leaseMs)
+  expect(late.logged.filter((line) => line.startsWith('run fenced')).length).toBe(1)
+  expect(await statesOf(steady.queue)).toEqual(['n.a waiting'])
 })
 
 it('a run of a key that was cut short does not begin after its worker has begun to drain', async () => {

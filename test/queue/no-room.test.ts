@@ -1,7 +1,21 @@
+import { once } from 'node:events'
 import { describe, expect, it } from 'vitest'
 import { type JetStream, JetStreamError } from '#nats'
-import type { Finish } from '#queue'
-import { DONE, FN, freshPrefix, inMs, statesOf, type TestQueue, until, useShippedNats, World } from './support.ts'
+import type { Finish, QueueOptions } from '#queue'
+import { Names } from '../../streams/queue/wire.ts'
+import {
+  DONE,
+  FN,
+  freshPrefix,
+  inMs,
+  LEASE_MS,
+  SHORT,
+  statesOf,
+  type TestQueue,
+  until,
+  useShippedNats,
+  World,
+} from './support.ts'
 
 const { open, admin } = useShippedNats('fairlead-dispatcher', { maxBytes: 1_000_000 })
 
@@ -81,4 +95,31 @@ describe('where the stream had no room when it was due', () => {
     expect(world.leases.at(-1)).toMatchObject({ attempt: 0, cutShort: true })
     await worker.drain(1000)
   })
+})
+
+/** Without a pause they take some milliseconds. */
+const TRIES = 10
+
+it.each([
+  ['the renewal of a run', {}],
+  ['the note that a run of a key begins whose lease was lost before', { 'Fairlead-State': 'running' }],
+])('%s is repeated ten times in a lease at most while NATS refuses it', async (_, headers) => {
+  const prefix = freshPrefix()
+  const tries: number[] = []
+  const onIo: QueueOptions['onIo'] = (io) => {
+    if (io.do !== 'publish' || io.message.role !== 'record' || !io.message.record.begun) return
+    tries.push(performance.now())
+    throw new JetStreamError('resource limits exceeded for account', 400, 10_002)
+  }
+  await using test = await open(prefix, { ...SHORT, onIo })
+  await test.js.publish(new Names(prefix).token(FN, 'high', 'n.a'), '', headers)
+  const world = new World()
+  const worker = world.serve(test.queue, async ({ signal }) => {
+    await once(signal, 'abort')
+    return DONE
+  })
+  await until(() => expect(tries.length).toBeGreaterThan(TRIES))
+  // Timers may be early by some milliseconds.
+  expect(tries[TRIES]! - tries[0]!).toBeGreaterThan((TRIES * LEASE_MS) / 12)
+  await worker.drain(0)
 })

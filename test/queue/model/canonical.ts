@@ -75,7 +75,7 @@ function processText(process: Process, name: (id: string | number) => number | s
         flags + (process.progressed ? 'p' : '') + (process.begins ? 'b' : '') + filled(templateOf(process.step), name)
       )
     case 'finishing':
-      return flags + (process.lost ? 'l' : '') + filled(templateOf(process.step), name)
+      return flags + (process.lost === undefined ? '' : process.lost ? 'l' : 'n') + filled(templateOf(process.step), name)
     case 'retrying':
     case 'withdrawing':
     case 'rearming':

@@ -159,7 +159,7 @@ export type Process = Common &
     | { phase: 'absorbing'; held: HeldKey; tokens: readonly Note[]; lane: Lane; token: number; step: AbsorbStep }
     /** `begins`: its function is called when this is stored. */
     | { phase: 'renewing'; held: HeldKey; step: RenewStep; progressed: boolean; begins?: boolean }
-    /** `lost`: its lease was lost, and what it wrote since only its token announces. */
+    /** `lost`: its lease was lost, and what it wrote since only its token announces. False: it has not begun. */
     | { phase: 'finishing'; held: HeldKey; ending: Ending; step: FinishStep; lost?: boolean }
     | { phase: 'requeueing'; lane: Lane; step: AnyStep | undefined }
     | { phase: 'enqueueing'; lane: Lane; step: AnyStep }

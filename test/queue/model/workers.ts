@@ -524,7 +524,9 @@ function settle(state: State, before: Process, { out }: Advanced, subject: Subje
   switch (result.kind) {
     case 'fenced':
     case 'unclear':
-      return process.phase === 'finishing' ? fenced(state, process, process.held.record.lane) : state
+      if (process.phase !== 'finishing') return state
+      // A run that did not begin has written nothing.
+      return process.lost === false ? withProcess(state, process) : fenced(state, process, process.held.record.lane)
     case 'leased': {
       const next = takenBy(state, process)
       return mustNote(result.held)
