@@ -36,7 +36,7 @@ export interface Row {
   owner?: string
   /** running: the object has changed since the run began, so the key runs once more. */
   dirty?: boolean
-  /** queued, running: the run before it never ended, because its process was lost. */
+  /** queued, running: the lease before it ended without the end of its run. */
   cutShort?: true
   /** Its Reconciler does not exist. */
   orphaned?: true

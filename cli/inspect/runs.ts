@@ -62,7 +62,7 @@ export function becauseOf({ causes = [], fired, cutShort, attempt }: RunRecord):
   const texts = causes.length === 0 ? [] : [causesText(causes)]
   const retry = attempt > 0 && `another try after ${attempt === 1 ? 'a failure' : `${attempt} failures`}`
   if (fired) texts.unshift(retry || 'its timer came due')
-  if (cutShort) texts.unshift('the run before never ended')
+  if (cutShort) texts.unshift('the run before did not end in its lease')
   return texts.length > 0 ? texts.join(', ') : retry || 'not recorded'
 }
 

@@ -53,7 +53,7 @@ export function runMetrics(registry: Registry, now: () => number = () => perform
     ),
     panics: counter(
       'controller_runtime_reconcile_panics_total',
-      'Total number of reconciliation panics per controller: of runs that never ended, since their process was lost',
+      'Total number of reconciliation panics per controller: of runs of a key that ended their process, from the second in a row on',
     ),
     timeouts: counter(
       'controller_runtime_reconcile_timeouts_total',
@@ -177,7 +177,6 @@ export function runMetrics(registry: Registry, now: () => number = () => perform
       if (step.step === 'started') {
         active.inc({ controller })
         underWay.get(controller)?.set(step.key, now())
-        if (step.cutShort) perController.panics.inc({ controller })
       }
       if (step.step === 'takenBack') {
         perController.takenBack.inc({ controller })
@@ -224,6 +223,7 @@ export function runMetrics(registry: Registry, now: () => number = () => perform
         if (kind === 'error') retries.inc(queueOf(controller))
       },
       onFenced: (controller) => perController.leasesLost.inc({ controller }),
+      onLost: (controller) => perController.panics.inc({ controller }),
       onRevive: (controller) => perController.revived.inc({ controller }),
     },
   }

@@ -107,7 +107,7 @@ export interface RunRecord {
   attempt: number
   /** A timer of the key was due. */
   fired?: true
-  /** The run of the key before this one never ended, because its process was lost. */
+  /** The lease of the key before this one ended without the end of its run: the process was lost, or NATS was late. */
   cutShort?: true
   queuedAt: string
   startedAt: string

@@ -222,8 +222,6 @@ export type RunStep = { reconciler: string; key: string } & Partial<Span> &
         attempt: number
         /** A timer fired: requeueAt, requeueAfterSeconds or backoff. */
         fired: boolean
-        /** The run of this key before it never ended, because its process was lost. */
-        cutShort?: boolean
         /** Why the key was queued, as far as it is known. */
         causes?: readonly string[]
         /** The time since the key was queued. */

@@ -78,13 +78,13 @@ export class ReconcilerWorker {
   }
 
   async #run(lease: Lease): Promise<Finish | HandBack> {
-    const { key, attempt, fired, cutShort, causes, enqueuedAt } = lease
+    const { key, attempt, fired, causes, enqueuedAt } = lease
     const log = withFields(this.#log, { reconciler: this.#served.name, key: shownKey(key), attempt })
     const current: Current = { startedAt: this.#deps.now() }
     this.#current.set(lease, current)
     this.#leases.set(lease.owner, lease)
     const queuedMs = this.#deps.now().getTime() - enqueuedAt.getTime()
-    this.#observe(key, { step: 'started', attempt, fired, cutShort, causes, queuedMs, leaseUntil: lease.until })
+    this.#observe(key, { step: 'started', attempt, fired, causes, queuedMs, leaseUntil: lease.until })
     const began = performance.now()
     try {
       current.reconciliation = new Reconciliation(this.#depsOf(log), this.#served, lease, log)

@@ -103,8 +103,9 @@ export class HandlerRuns {
    */
   async #postpone(run: LeasedKey, isCounted: boolean): Promise<void> {
     const { reconciler, key, cuts, losses } = run
-    const { clock, log } = this.#deps
+    const { clock, log, observer } = this.#deps
     const fields = { reconciler, key, cuts, losses }
+    if (isCounted) observer.onLost?.(reconciler)
     if (isCounted) log.warn(fields, 'run cut short again, its process was lost: the key waits')
     else log.warn(fields, 'the lease of a suspect was lost in vain: the key waits for a moment')
     await run.end(() => ({

@@ -134,6 +134,8 @@ export interface QueueObserver {
   onTake?(reconciler: string, queuedMs: number, lateMs?: number): void
   onFinish?(reconciler: string, kind: (Finish | HandBack)['kind'], workMs: number): void
   onFenced?(reconciler: string): void
+  /** Called when a key waits, because at least two of its runs in a row have ended their process. */
+  onLost?(reconciler: string): void
   /** Called when the janitor has replaced a token that would never be delivered, or a timer that would never fire. */
   onRevive?(reconciler: string): void
 }
@@ -152,7 +154,7 @@ export type Entry = {
   error?: string
   /** queued: why. running: why it runs, or if it is dirty, why it must run once more. Left out: not known. */
   causes?: Causes
-  /** queued, running: the run before it never ended. */
+  /** queued, running: the lease before it ended without the end of its run. */
   cutShort?: true
 } & (
   | { state: 'queued'; since: Date; position: number; positionInNamespace: number }

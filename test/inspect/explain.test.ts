@@ -649,6 +649,12 @@ describe('explain', () => {
     )
   })
 
+  it('says of a lease that was lost in vain that it was, and blames neither the object nor its process', () => {
+    const vain = { state: 'waiting', reason: 'CutShort', until: ahead(3), error: 'its lease was lost in vain' } as const
+    const now = situation(one({ rows: [row(vain)] }))
+    expect(pageOf(now, explain(now))).toMatch(/website: its lease was lost in vain. It runs again in 3s/)
+  })
+
   it('says of a Job that it is not complete, for a Job is never ready', () => {
     const object = website({}, [['Ready', 'False', 'Waiting']])
     const { findings } = explain(situation({ object, ...one({ owned: [relative('Job', 'migrate', {})] }) }))

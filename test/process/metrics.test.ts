@@ -35,7 +35,7 @@ async function exported(registry: Registry): Promise<Record<string, number>> {
 it('counts runs under the names of controller-runtime, from 0 on', async () => {
   let time = 0
   const registry = new Registry()
-  const { run, start } = runMetrics(registry, () => time)
+  const { run, start, queue } = runMetrics(registry, () => time)
   start(['at'])
   expect(await exported(registry)).toMatchObject({
     'controller_runtime_reconcile_total{controller=at,result=success}': 0,
@@ -52,7 +52,7 @@ it('counts runs under the names of controller-runtime, from 0 on', async () => {
     'workqueue_unfinished_work_seconds{name=at,controller=at}': 0,
     'fairlead_leases_lost_total{controller=at}': 0,
   })
-  const began = (key: string, cutShort = false) =>
+  const began = (key: string) =>
     run({
       reconciler: 'at',
       key,
@@ -60,7 +60,6 @@ it('counts runs under the names of controller-runtime, from 0 on', async () => {
       attempt: 0,
       fired: false,
       queuedMs: 5,
-      cutShort,
       leaseUntil: new Date(9000),
     })
   const ended = (key: string, result: 'success' | 'requeue_after' | 'error' | 'terminal' | 'fenced') =>
@@ -75,7 +74,8 @@ it('counts runs under the names of controller-runtime, from 0 on', async () => {
     began(key)
     ended(key, result)
   }
-  began('f', true)
+  began('f')
+  queue.onLost?.('at')
   time = 1000
   began('g')
   run({ reconciler: 'at', key: 'g', step: 'timedOut' })

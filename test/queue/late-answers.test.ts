@@ -78,7 +78,8 @@ it.each([
   ['is the shortest after', 'no run had begun', '', 100, 'its lease was lost in vain'],
 ])('the wait of a suspect %s a lease under which %s', async (_, __, begun, seconds, error) => {
   const prefix = freshPrefix()
-  await using test = await open(prefix)
+  const onLost = vi.fn<(reconciler: string) => void>()
+  await using test = await open(prefix, { observer: { onLost } })
   const suspect = { 'Fairlead-Suspect': '1', 'Fairlead-Cuts': '5', 'Fairlead-Begun': begun }
   await endedLease(test.js, prefix, suspect)
   const backoff = { initialSeconds: 100, maxSeconds: 10_000, jitter: 0 }
@@ -88,6 +89,7 @@ it.each([
   const waitsMs = entry?.state === 'waiting' ? +entry.until - +entry.since : 0
   // What a loaded machine adds is seconds.
   expect(Math.round(waitsMs / 100_000) * 100).toBe(seconds)
+  expect(onLost).toHaveBeenCalledTimes(Number(begun))
   await worker.drain(1000)
 })
 

@@ -192,13 +192,12 @@ function waiting(
   ]
 }
 
-/** Describes the runs before that ended their process. Undefined: the last run of the key has ended. */
-function cutShortText({ state, reason, cutShort, attempt }: Row, { lastRun }: ReconcilerSituation): string | undefined {
+/** Describes the runs before that did not end in their lease. Undefined: the last run of the key has ended. */
+function cutShortText({ reason, cutShort, error }: Row, { lastRun }: ReconcilerSituation): string | undefined {
   if (reason !== 'CutShort' && !cutShort) return undefined
-  const runs = state === 'waiting' && attempt > 1 ? `${attempt} runs in a row` : 'its last run'
   const { result, message } = lastRun ?? {}
-  const why = result === 'fenced' && message !== undefined ? message : 'perhaps because of this object'
-  return `${runs} never ended, and the process was lost: ${why}`
+  if (result === 'fenced' && message !== undefined) return `its last run did not end in its lease: ${message}`
+  return error ?? 'its last run did not end in its lease: the process was lost, or NATS was late'
 }
 
 const cutShortStep = (one: ReconcilerSituation, key: string): NextStep =>

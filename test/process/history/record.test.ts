@@ -310,7 +310,7 @@ it.each<[because: string, lease: object]>([
   ['another try after 2 failures', { attempt: 2 }],
   ['another try after 2 failures, resync', { fired: true, attempt: 2, causes: ['resync'] }],
   ['resync', { attempt: 2, causes: ['resync'] }],
-  ['the run before never ended, another try after a failure', { fired: true, attempt: 1, cutShort: true }],
+  ['the run before did not end in its lease, another try after a failure', { fired: true, attempt: 1, cutShort: true }],
   ['not recorded', {}],
 ])('a run came because: %s', (because, lease) => {
   const run = endedRun()

@@ -37,8 +37,7 @@ export function canonical(state: State, config: Config): string {
   for (const { message, completes, progresses } of state.network)
     key += `|${completes ? 'c' : ''}${progresses ? 'p' : ''}${filled(templateOf(message), name)}`
   const known = (id: string | number | undefined) => (id === undefined ? '' : (names.get(id) ?? ''))
-  if (config.progresses > 0)
-    key += `|b${known(state.begun)}.${state.deaths}.${known(state.follows)}`
+  if (config.progresses > 0) key += `|b${known(state.begun)}.${state.deaths}.${known(state.follows)}`
   const anonymous = (id: string | number) => names.get(id) ?? '?'
   const sorted = state.processes
     .map((process) => ({ process, text: processText(process, anonymous) }))
@@ -75,7 +74,9 @@ function processText(process: Process, name: (id: string | number) => number | s
         flags + (process.progressed ? 'p' : '') + (process.begins ? 'b' : '') + filled(templateOf(process.step), name)
       )
     case 'finishing':
-      return flags + (process.lost === undefined ? '' : process.lost ? 'l' : 'n') + filled(templateOf(process.step), name)
+      return (
+        flags + (process.lost === undefined ? '' : process.lost ? 'l' : 'n') + filled(templateOf(process.step), name)
+      )
     case 'retrying':
     case 'withdrawing':
     case 'rearming':
