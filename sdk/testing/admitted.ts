@@ -12,21 +12,30 @@ export interface RefusedKind {
   most?: number
 }
 
-/** The fields of workloads that the API server lets nobody change: another value needs another object. */
-const FIXED: readonly [kind: Kind<unknown>, fields: readonly string[]][] = [
-  [Deployment, ['selector']],
-  [StatefulSet, ['selector', 'serviceName', 'podManagementPolicy', 'volumeClaimTemplates']],
+/**
+ * The fields of workloads that the API server lets nobody change, with what they are where they are left out: another value
+ * needs another object.
+ */
+const FIXED: readonly [kind: Kind<unknown>, fields: Readonly<Record<string, unknown>>][] = [
+  [Deployment, { selector: undefined }],
+  [
+    StatefulSet,
+    { selector: undefined, serviceName: '', podManagementPolicy: 'OrderedReady', volumeClaimTemplates: [] },
+  ],
 ]
 
-/** Returns the names of the fields in the spec that nobody may change. Undefined: the kind has none. */
-export const fixedFieldsOf = (object: KubeObject): readonly string[] | undefined =>
-  FIXED.find(([kind]) => isOfKind(object, kind))?.[1]
+/** Returns the fields of the spec that nobody may change, by name. Undefined: the kind has none. */
+export const fixedFieldsOf = (object: KubeObject) => FIXED.find(([kind]) => isOfKind(object, kind))?.[1]
 
 /** Returns the fixed fields that had another value before. */
 export function fixedChanges(object: KubeObject, before: KubeObject): string[] {
   const [spec = {}, former = {}] = [object, before].map((one) => one.spec as Record<string, unknown> | undefined)
-  const fields = fixedFieldsOf(object) ?? []
-  return fields.filter((field) => former[field] !== undefined && !sameJson(spec[field], former[field]))
+  const isChanged = ([field, absent]: [string, unknown]): boolean => {
+    const was = former[field] ?? absent
+    return was !== undefined && !sameJson(spec[field] ?? absent, was)
+  }
+  const changed = Object.entries(fixedFieldsOf(object) ?? {}).filter(isChanged)
+  return changed.map(([field]) => field)
 }
 
 /** A write; without `groups`, policies do not check it. */

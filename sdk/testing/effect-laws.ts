@@ -243,8 +243,8 @@ async function contestedIn(world: Simulation, reconciler: Reconciler): Promise<C
 /** Nobody can fight over a field that the API server lets nobody change. */
 function withoutFixed(object: KubeObject, { spec, ...content }: Record<string, unknown>): Record<string, unknown> {
   if (!isRecord(spec)) return content
-  const fixed = fixedFieldsOf(object) ?? []
-  return { ...content, spec: Object.fromEntries(Object.entries(spec).filter(([field]) => !fixed.includes(field))) }
+  const fixed = fixedFieldsOf(object) ?? {}
+  return { ...content, spec: Object.fromEntries(Object.entries(spec).filter(([field]) => !(field in fixed))) }
 }
 
 /** Changes the first text or number. */

@@ -11,6 +11,7 @@ import {
   resource,
   Secret,
   Service,
+  StatefulSet,
 } from '#sdk'
 import { deploymentsRun, jobsRun, lawsOf, type Scenario } from '#testing'
 
@@ -22,7 +23,7 @@ const Shop = resource({
   spec: z.object({ version: z.string().default('1'), doors: z.array(z.string()).default(['a', 'b']) }),
   status: z.object({ phase: z.string().optional(), setUp: z.string().optional(), cleaned: z.string().optional() }),
 })
-const owns = [Deployment, Job, Service, NetworkPolicy, Secret] as const
+const owns = [Deployment, Job, Service, NetworkPolicy, Secret, StatefulSet] as const
 
 type ShopRun = Run<typeof Shop, (typeof owns)[number], never>
 type Status = { phase?: string; setUp?: string; cleaned?: string }
@@ -186,6 +187,17 @@ describe('a law about a change finds', () => {
       ),
       'gives a changed object the access and the work',
       /Deployment web is refused: nobody may change its spec\.selector\nthe API server never accepts this update, but would accept a new object with its spec, after "a version comes"/,
+    ],
+    [
+      'a volume that comes to a StatefulSet without one, to which nobody may add it',
+      shopThat(({ object }) => {
+        const { selector, template } = web({ app: 'web' }).spec!
+        const volumes = object.spec.version === '1' ? [] : [{ metadata: { name: 'data' } }]
+        const spec = { serviceName: '', selector, template, ...(volumes[0] && { volumeClaimTemplates: volumes }) }
+        return { apply: [StatefulSet.of({ metadata: { name: 'store' }, spec })] }
+      }),
+      'gives a changed object the access and the work',
+      /StatefulSet store is refused: nobody may change its spec\.volumeClaimTemplates\nthe API server never accepts/,
     ],
     [
       'a Job without a record beside it, which stands for each version',
