@@ -11,7 +11,7 @@ import {
   sending,
   titleOf,
 } from './caller.ts'
-import { AnswerTooLargeError, ApiAnswerError, ApiPathError } from './errors.ts'
+import { AnswerTooLargeError, ApiAnswerError, ApiError, ApiPathError } from './errors.ts'
 import { createTransport, type Transport } from './transport.ts'
 import type {
   DeleteOptions,
@@ -122,7 +122,7 @@ const FITTING = 8
 async function* listPages<T>(
   request: KubeClient['request'],
   path: string,
-  { limit = DEFAULT_LIMIT, resourceVersion, resourceVersionMatch, ...options }: ListOptions,
+  { limit = DEFAULT_LIMIT, resourceVersion, resourceVersionMatch, mayMix = false, ...options }: ListOptions,
 ): AsyncGenerator<ListPage<T>, void, undefined> {
   const { labelSelector, fieldSelector, ...rest } = options
   // A continue token contains its resourceVersion. The server refuses a request with both.
@@ -140,6 +140,10 @@ async function* listPages<T>(
     try {
       list = await request<ObjectList>({ ...rest, method: 'GET', path, query, maxBytes })
     } catch (error) {
+      if (mayMix && error instanceof ApiError && error.continue !== undefined) {
+        position = { continue: error.continue }
+        continue
+      }
       if (maxBytes === undefined || !(error instanceof AnswerTooLargeError)) throw error
       objects = Math.floor(objects / 2)
       fitting = 0

@@ -15,6 +15,8 @@ export class ApiError extends Error {
    * may ask for any.
    */
   readonly retryAfterSeconds: number | undefined
+  /** Of a list that is expired between two pages: the position of those that are left, as they are now. */
+  readonly continue: string | undefined
   /** The request, e.g. `GET /api/v1/pods`. */
   readonly request: string
   /** The server's message. */
@@ -28,6 +30,7 @@ export class ApiError extends Error {
     this.code = status.code ?? 0
     this.reason = status.reason ?? ''
     this.details = status.details ?? {}
+    this.continue = status.metadata?.continue
     const asked = retryAfterSeconds ?? status.details?.retryAfterSeconds
     this.retryAfterSeconds = asked && Math.min(asked, LONGEST_WAIT_S)
   }

@@ -100,12 +100,17 @@ export interface ListOptions extends RequestOptions, Selectors {
   resourceVersion?: string | undefined
   resourceVersionMatch?: 'NotOlderThan' | 'Exact' | undefined
   accept?: string | undefined
+  /**
+   * Default false: all pages are of one version, and the list is expired if the server loses its history between two of them.
+   * True: the pages that are left are then of a newer version.
+   */
+  mayMix?: boolean | undefined
 }
 
 export interface ListPage<T> {
   /** The objects, with apiVersion and kind, which the server leaves out of the items of built-in kinds. */
   items: T[]
-  /** The version of the list. It is the same on every page, and a watch continues from it. */
+  /** The version of the list. It is the same on every page, and a watch continues from it; not with `mayMix`. */
   resourceVersion: string
   /** The number of objects after this page, if the server counted them (it does not with selectors). */
   remaining?: number

@@ -1,6 +1,5 @@
 import {
   type Direction,
-  nameOf,
   type ResourceVersions,
   STEPS,
   stepOf,
@@ -13,6 +12,7 @@ import type { KubeClient } from '#kube'
 import { table, UsageError } from '#process/exit'
 import { demandFunctions, type Selection } from '#process/functions'
 import { openKube } from '#process/kube'
+import { nameOf } from '#process/webhooks/probe'
 import { isResource, type Reconciler, type Resource } from '#sdk'
 import type { CommandContext } from '../options.ts'
 
@@ -79,7 +79,7 @@ async function step(
   const { state, found } = one
   const name = nameOf(state.resource)
   if ('blocked' in found) throw new UsageError(`${name}: ${found.blocked}`)
-  says(`${name}: ${found.kind}: ${STEPS[found.kind](found.versions.join(', ')).does}`)
+  says(`${name}: ${found.kind}: ${STEPS[found.kind][0](found.versions.join(', '))}`)
   await takeStep(kube, functions, state, found, says)
 }
 
@@ -118,6 +118,6 @@ function linesOf(state: ResourceVersions): string[] {
   const next = stepOf(state, 'next')
   if (next === undefined) return [...lines, '  it is as declared: there is no next step']
   if ('blocked' in next) return [...lines, `  no step: ${next.blocked}`]
-  const { does, back } = STEPS[next.kind](next.versions.join(', '))
-  return [...lines, `  --next: ${next.kind}: ${does}`, `  the way back: ${back}`]
+  const [does, back] = STEPS[next.kind]
+  return [...lines, `  --next: ${next.kind}: ${does(next.versions.join(', '))}`, `  the way back: ${back}`]
 }

@@ -25,6 +25,6 @@ export {
   webhookUsers,
 } from './uninstall.ts'
 export { type Direction, STEPS, stepOf, takeStep } from './version-steps.ts'
-export { nameOf, type ResourceVersions, type VersionRow, versionsIn } from './versions.ts'
+export { type ResourceVersions, type VersionRow, versionsIn } from './versions.ts'
 export { sortedDefinitions, webhookFails } from './webhook.ts'
 export { webhookObjects } from './webhook-objects.ts'

@@ -147,6 +147,16 @@ export async function storedReconcilers(kube: KubeClient): Promise<Map<string, S
   return stored
 }
 
+/** Whether the Reconciler names the kind of a definition; with `versions`, in one of these. */
+export const isNamedIn = (
+  { spec }: StoredReconciler,
+  { spec: { group, names } }: CustomResourceDefinition,
+  versions?: readonly string[],
+): boolean =>
+  [spec?.for, ...(spec?.owns ?? []), ...(spec?.related ?? []), ...(spec?.patches ?? [])].some(
+    (ref) => ref?.group === group && ref.resource === names.plural && versions?.includes(ref.version) !== false,
+  )
+
 /** The kinds that functionRbac() returns. */
 const KINDS = ['RoleBinding', 'ClusterRoleBinding', 'Role', 'ClusterRole', 'ServiceAccount']
 

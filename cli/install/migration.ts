@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject } from '#contracts'
-import { isConflict, isExpired, isNotFound, type KubeClient, resourcePath } from '#kube'
+import { ApiError, isConflict, type KubeClient, resourcePath } from '#kube'
+import { nameOf } from '#process/webhooks/probe'
 import type { Resource } from '#sdk'
 import { CRDS, type Says, titleOf } from './installed-objects.ts'
 import { managedFieldsWithout } from './managed-fields.ts'
-import { nameOf, ownedObjects, type StoredDefinition, storageOf } from './versions.ts'
+import { ownedObjects, type StoredDefinition, storageOf } from './versions.ts'
 
 /** Each write is an event for every watch. */
 const LEAST_MS = 1000 / 20
@@ -41,7 +42,13 @@ export async function migrate(kube: KubeClient, resource: Resource, migration: M
       )
     await untilWritten(kube, resource, migration)
     if (migration.going.length > 0) await renameOwners(kube, resource, migration)
-    if (await recorded(kube, path, definition.metadata.generation, migration.storage)) return
+    const { resourceVersion } = definition.metadata
+    const status = { storedVersions: [migration.storage] }
+    try {
+      return void (await kube.patch(`${path}/status`, { metadata: { resourceVersion }, status }, 'merge'))
+    } catch (error) {
+      if (!isConflict(error)) throw error
+    }
     migration.says(`the definition of ${nameOf(resource)} has changed meanwhile: looks again`)
   }
 }
@@ -66,59 +73,64 @@ async function untilWritten(kube: KubeClient, resource: Resource, migration: Mig
   }
 }
 
-interface Pass {
-  objects: number
-  changed: number
-  /** What others have written between the reading and the write, and pages that are too old to go on. */
-  again: number
-  failed: string[]
-}
-
-async function pass(kube: KubeClient, resource: Resource, { storage, going, says }: Migration): Promise<Pass> {
-  const done: Pass = { objects: 0, changed: 0, again: 0, failed: [] }
+/** At 20 writes a second, 10,000 objects take longer than the API server keeps one version of the list. */
+async function pass(kube: KubeClient, resource: Resource, { storage, going, says }: Migration) {
   const stored = { ...resource, version: storage }
-  try {
-    for await (const { items } of kube.list(resourcePath(stored))) {
-      for (const object of items) {
-        const { namespace, name } = object.metadata
-        const path = resourcePath(stored, namespace, name)
-        done.objects++
-        const managedFields = managedFieldsWithout(resource, going, object)
-        const outcome = await rewritten(kube, path, object, managedFields && { managedFields })
-        if (outcome === 'changed' || outcome === 'again') done[outcome]++
-        else if (outcome !== 'unchanged') done.failed.push(`${titleOf(object)}: ${outcome}`)
-      }
-      says(`${nameOf(resource)}: ${done.changed} of ${done.objects} objects were written again`)
+  // `again`: others have written between the reading and the write.
+  const count = { all: 0, changed: 0, again: 0, unchanged: 0 }
+  const failed: string[] = []
+  for await (const { items } of kube.list(resourcePath(stored), { mayMix: true })) {
+    for (const object of items) {
+      const path = resourcePath(stored, object.metadata.namespace, object.metadata.name)
+      const managedFields = managedFieldsWithout(resource, going, object)
+      const outcome = await rewritten(kube, path, object, managedFields && { managedFields })
+      count.all++
+      if (typeof outcome === 'string') count[outcome]++
+      else failed.push(`${titleOf(object)}: ${outcome.message}`)
     }
-  } catch (error) {
-    if (!isExpired(error)) throw error
-    done.again++
+    says(`${nameOf(resource)}: ${count.changed} of ${count.all} objects were written again`)
   }
-  return done
+  return { again: count.again, failed }
 }
 
-/** Without a part of the metadata, the API server writes the object as it finds it: a write of others is never undone. */
+/**
+ * Without a part of the metadata, the API server writes the object as it finds it: a write of others is never undone. That is
+ * an apply: if another version of managedFields cannot be converted, as while the webhook is away, it is refused, where a
+ * patch would empty managedFields (Kubernetes 1.36).
+ */
 async function rewritten(
   kube: KubeClient,
   path: string,
-  { metadata: { uid, resourceVersion } }: KubeObject,
+  { apiVersion, kind, metadata: { name, uid, resourceVersion } }: KubeObject,
   part: object | undefined,
-): Promise<string> {
+): Promise<'changed' | 'unchanged' | 'again' | Error> {
   const began = performance.now()
-  const exactly = part === undefined ? { uid } : { uid, resourceVersion, ...part }
+  const nothing = { apiVersion, kind, metadata: { name, uid } }
   try {
-    const { metadata } = await kube.patch<KubeObject>(path, { metadata: exactly }, 'merge')
+    const { metadata } = await (part === undefined
+      ? kube.apply(path, nothing, { fieldManager: 'fairlead-versions', force: true })
+      : kube.patch<KubeObject>(path, { metadata: { uid, resourceVersion, ...part } }, 'merge'))
     if (metadata.resourceVersion === resourceVersion) return 'unchanged'
   } catch (error) {
-    // It is gone, and what has its name now was created in the storage version.
-    if (isNotFound(error)) return 'unchanged'
-    return isConflict(error) ? 'again' : (error as Error).message
+    if (isGone(error, name)) return 'unchanged'
+    return isConflict(error) ? 'again' : (error as Error)
   }
   await sleep(Math.max(0, LEAST_MS - (performance.now() - began)))
   return 'changed'
 }
 
-/** Owner references to versions that go name the storage version afterwards. */
+/**
+ * What has its name now was created in the storage version. An API server that does not serve the version finds nothing
+ * either, and does not name the object.
+ */
+const isGone = (error: unknown, name: string): boolean =>
+  error instanceof ApiError &&
+  error.details.name === name &&
+  (error.code === 404 || /uid mismatch|metadata\.uid/.test(error.said))
+
+const MOST_PASSES = 5
+
+/** Owner references to versions that go name the storage version afterwards. Rejects if somebody writes them back. */
 export async function renameOwners(
   kube: KubeClient,
   { group, kind }: Pick<Resource, 'group' | 'kind'>,
@@ -126,37 +138,22 @@ export async function renameOwners(
 ): Promise<void> {
   const names = going.map((one) => `${group}/${one}`)
   let renamed = 0
-  for (let quiet = false; !quiet; ) {
-    quiet = true
+  for (let passes = 1; ; passes++) {
+    let last: string | undefined
     for await (const { path, object } of ownedObjects(kube, { group, kind }, going)) {
-      quiet = false
+      last = path
       const ownerReferences = object.metadata.ownerReferences?.map((one) =>
         one.kind === kind && names.includes(one.apiVersion) ? { ...one, apiVersion: `${group}/${storage}` } : one,
       )
       const outcome = await rewritten(kube, path, object, { ownerReferences })
-      if (!['changed', 'unchanged', 'again'].includes(outcome))
-        throw new MigrationError(`${titleOf(object)}: ${outcome}`)
+      if (outcome instanceof Error) throw new MigrationError(`${path}: ${outcome.message}`, { cause: outcome })
       renamed++
     }
-  }
-  says(`${renamed} objects name ${kind} as ${group}/${storage} in their owner references now`)
-}
-
-/** Returns false if the definition has changed since the generation. */
-async function recorded(
-  kube: KubeClient,
-  path: string,
-  generation: number | undefined,
-  storage: string,
-): Promise<boolean> {
-  const { metadata } = await kube.get<StoredDefinition & KubeObject>(path)
-  if (metadata.generation !== generation) return false
-  const patch = { metadata: { resourceVersion: metadata.resourceVersion }, status: { storedVersions: [storage] } }
-  try {
-    await kube.patch(`${path}/status`, patch, 'merge')
-    return true
-  } catch (error) {
-    if (isConflict(error)) return false
-    throw error
+    if (last === undefined)
+      return says(`${renamed} objects name ${kind} as ${group}/${storage} in their owner references now`)
+    if (passes === MOST_PASSES)
+      throw new MigrationError(
+        `somebody writes ${names.join(', ')} into the owner references of ${last} again and again: let it be ${group}/${storage}, then repeat the command`,
+      )
   }
 }

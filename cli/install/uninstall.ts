@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject } from '#contracts'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
-import { WebhookProbe, webhookResources } from '#process/webhooks/probe'
+import { NOWHERE, WebhookProbe, webhookResources } from '#process/webhooks/probe'
 import { type CustomResourceDefinition, manifest, type Reconciler } from '#sdk'
 import { finalizerOf, finalizersWithout, identityOf, patchedBy, SYSTEM_NAMESPACE } from '#spec'
 import {
@@ -11,6 +11,7 @@ import {
   type Installed,
   isAccountOf,
   isInstalled,
+  isNamedIn,
   isOfPlatform,
   pathOf,
   type StoredReconciler,
@@ -24,7 +25,7 @@ import { functionRbac, platformRbac, teamRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
 import { earlierOfTeam, ofTeam } from './team.ts'
 import { type StoredDefinition, storageOf } from './versions.ts'
-import { callersOfWebhook, NOWHERE, sortedDefinitions, usesWebhook } from './webhook.ts'
+import { callersOfWebhook, sortedDefinitions, usesWebhook } from './webhook.ts'
 import { WEBHOOK_SECRETS } from './webhook-certificates.ts'
 
 /** An object that install() applies, and its fate in uninstall(). */
@@ -201,11 +202,6 @@ const neededFor = async (
   reconcilers: readonly StoredReconciler[],
 ): Promise<string | undefined> =>
   neededBy(reconcilers.filter((one) => isNamedIn(one, crd))) ?? (await storedUnder(kube, crd))
-
-const isNamedIn = ({ spec }: StoredReconciler, { spec: { group, names } }: CustomResourceDefinition): boolean =>
-  [spec?.for, ...(spec?.owns ?? []), ...(spec?.related ?? []), ...(spec?.patches ?? [])].some(
-    (ref) => ref?.group === group && ref.resource === names.plural,
-  )
 
 interface Narrowed {
   kind: string

@@ -1,20 +1,20 @@
 import { hash } from 'node:crypto'
-import { setTimeout as sleep } from 'node:timers/promises'
-import { isNotFound, type KubeClient, resourcePath } from '#kube'
+import { isNotFound, type KubeClient } from '#kube'
 import { UsageError } from '#process/exit'
+import { NOWHERE, nameOf } from '#process/webhooks/probe'
 import type { CustomResourceDefinition, Reconciler, Resource } from '#sdk'
 import { refuseBreaking } from './install.ts'
-import { CRDS, FIELD_MANAGER, type Says } from './installed-objects.ts'
+import { FIELD_MANAGER, isNamedIn, pathOf, type Says, storedReconcilers } from './installed-objects.ts'
 import { migrate, renameOwners } from './migration.ts'
 import {
+  type CrdVersion,
   goingOf,
-  nameOf,
   type ResourceVersions,
   type StoredDefinition,
   storageOf,
   storedVersionsOf,
 } from './versions.ts'
-import { certifiedWebhook, NOWHERE, proveWebhook } from './webhook.ts'
+import { certifiedWebhook, proveWebhook, stillFails } from './webhook.ts'
 
 export type Direction = 'next' | 'back'
 
@@ -29,29 +29,27 @@ export interface Blocked {
   blocked: string
 }
 
-/** What a step does, and how it can be undone. */
-export const STEPS: Record<VersionStep['kind'], (versions: string) => { does: string; back: string }> = {
-  serve: (versions) => ({
-    does: `serve ${versions} as declared; new objects are stored as before`,
-    back: 'yes: --next with the functions of before',
-  }),
-  store: (versions) => ({
-    does: `store what is written from now on as ${versions}`,
-    back: 'yes: --back, until the migration',
-  }),
-  migrate: (versions) => ({
-    does: `write each object again, at most 20 a second, until all are stored as ${versions}; then status.storedVersions has it alone`,
-    back: 'no',
-  }),
-  unserve: (versions) => ({
-    does: `let no client use ${versions} any more, after owner references name the stored version; objects stay as they are`,
-    back: 'yes: --next with the functions of before',
-  }),
-  clean: (versions) => ({
-    does: `take ${versions} out of managedFields and owner references, and look that no object is stored in it`,
-    back: 'not needed',
-  }),
-  remove: (versions) => ({ does: `take ${versions} out of the definition`, back: 'no' }),
+const BEFORE = 'yes: --next with the functions of before'
+
+/** What a step does with versions, and how it can be undone. */
+export const STEPS: Record<VersionStep['kind'], [does: (versions: string) => string, back: string]> = {
+  serve: [(versions) => `serve ${versions} as declared; new objects are stored as before`, BEFORE],
+  store: [(versions) => `store what is written from now on as ${versions}`, 'yes: --back, until the migration'],
+  migrate: [
+    (versions) =>
+      `write each object again, at most 20 a second, until all are stored as ${versions}; then status.storedVersions has it alone`,
+    'no',
+  ],
+  unserve: [
+    (versions) =>
+      `let no client use ${versions} any more, after owner references name the stored version; objects stay as they are`,
+    BEFORE,
+  ],
+  clean: [
+    (versions) => `take ${versions} out of managedFields and owner references, and look that no object is stored in it`,
+    'not needed',
+  ],
+  remove: [(versions) => `take ${versions} out of the definition`, 'no'],
 }
 
 /** Returns the next step from what the cluster has to what the resource declares, or one back. Undefined: there is none. */
@@ -69,9 +67,13 @@ export function stepOf(state: ResourceVersions, direction: Direction): VersionSt
       blocked: `objects may be stored as ${unknown}, which these functions do not declare: add it to "served"${hasWebhook ? ', with its "convert"' : ''}, and migrate before you take it away`,
     }
   if (direction === 'back') {
-    if (before[0] === undefined) return { blocked: `every object is stored as ${now}: there is no step back` }
-    return now === resource.version ? { kind: 'store', versions: [before[0]] } : { kind: 'migrate', versions: [now] }
+    const former = before.at(-1)
+    if (former === undefined) return { blocked: `every object is stored as ${now}: there is no step back` }
+    return now === resource.version ? { kind: 'store', versions: [former] } : { kind: 'migrate', versions: [now] }
   }
+  // Without a conversion, what only the new version has would be lost while it is not the stored one.
+  if (now !== resource.version && declared.conversion === undefined && !hasWebhook)
+    return { kind: 'store', versions: [resource.version] }
   const wanted = declared.versions.filter(({ name, served }) => served || name === now)
   const changed = wanted.filter((one) => isChanged(one, definition))
   const lacksWebhook = declared.conversion !== undefined && !hasWebhook
@@ -90,8 +92,6 @@ export function stepOf(state: ResourceVersions, direction: Direction): VersionSt
   return gone.length > 0 ? { kind: 'remove', versions: gone } : undefined
 }
 
-type CrdVersion = CustomResourceDefinition['spec']['versions'][number]
-
 function isChanged({ name, deprecationWarning }: CrdVersion, { spec }: CustomResourceDefinition): boolean {
   const there = spec.versions.find((one) => one.name === name)
   return there?.served !== true || there.deprecationWarning !== deprecationWarning
@@ -106,55 +106,53 @@ export async function takeStep(
   says: Says,
 ): Promise<void> {
   const { resource, definition } = state
-  const { resourceVersion } = definition.metadata
+  const { resourceVersion, name } = definition.metadata
+  const path = pathOf(definition.kind, undefined, name)
   const now = storageOf(definition)
-  const apply = async (crd: CustomResourceDefinition): Promise<void> => {
+  const target = kind === 'store' ? (versions[0] ?? now) : now
+  const crd = definitionStoring(resource, target, definition)
+  const apply = async (): Promise<void> => {
     if (crd.spec.conversion?.strategy === 'Webhook') {
       const { client } = await certifiedWebhook(kube)
       await proveWebhook(kube, client, functions, says)
       crd.spec.conversion.webhook.clientConfig = client
     }
     const body = { ...crd, metadata: { ...crd.metadata, resourceVersion } }
-    await kube.apply(pathOf(resource), body, { fieldManager: FIELD_MANAGER, force: true })
+    await kube.apply(path, body, { fieldManager: FIELD_MANAGER, force: true })
   }
   const merge = (spec: object) =>
-    kube.patch(pathOf(resource), { metadata: { resourceVersion }, spec }, 'merge', { fieldManager: FIELD_MANAGER })
+    kube.patch(path, { metadata: { resourceVersion }, spec }, 'merge', { fieldManager: FIELD_MANAGER })
   switch (kind) {
-    case 'serve': {
-      const crd = definitionStoring(resource, now, definition)
-      demandReadable(state, resource.version)
+    case 'serve':
+    case 'store':
+      demandReadable(state, kind === 'store' ? target : resource.version)
       refuseBreaking(definition, crd)
-      await apply(crd)
-      return untilShown(kube, resource, now)
-    }
-    case 'store': {
-      const [version = now] = versions
-      demandReadable(state, version)
-      await apply(definitionStoring(resource, version, definition))
-      return untilShown(kube, resource, version)
-    }
+      await apply()
+      return untilShown(kube, crd)
     case 'migrate':
     case 'clean':
-      await untilShown(kube, resource, now)
-      // What is cleaned has been migrated before.
-      return migrate(kube, resource, {
-        storage: now,
-        going: kind === 'clean' ? versions : [],
-        says,
-        ...(kind === 'clean' && { settleMs: 0 }),
-      })
+      await untilShown(kube, definition)
+      return migrate(kube, resource, { storage: now, going: kind === 'clean' ? versions : [], says })
     case 'unserve': {
+      const readers = [...(await storedReconcilers(kube)).values()].filter((one) =>
+        isNamedIn(one, definition, versions),
+      )
+      if (readers.length > 0)
+        throw new UsageError(
+          `${versions.join(', ')} of ${nameOf(resource)} is read for Reconciler ${readers.map(({ metadata }) => metadata.name).join(', ')}: first install functions that name ${now}, and replace the processes`,
+        )
       await renameOwners(kube, resource, { storage: now, going: versions, says })
       const off = definition.spec.versions.map((one) => (versions.includes(one.name) ? { ...one, served: false } : one))
       await merge({ versions: off })
-      return untilShown(kube, resource, now)
+      return untilShown(kube, { ...definition, spec: { ...definition.spec, versions: off } })
     }
     case 'remove': {
-      const crd = resource.crd(NOWHERE)
+      refuseBreaking(definition, crd)
+      crd.spec.versions = crd.spec.versions.filter(({ name }) => !versions.includes(name))
       // To apply it would leave the authority of the webhook, which has been patched.
-      if (crd.spec.conversion !== undefined) await apply(crd)
+      if (resource.crd(NOWHERE).spec.conversion !== undefined) await apply()
       else await merge({ versions: crd.spec.versions, conversion: { strategy: 'None', webhook: null } })
-      return untilShown(kube, resource, now)
+      return untilShown(kube, crd)
     }
   }
 }
@@ -166,8 +164,6 @@ function demandReadable({ resource, unreadable }: ResourceVersions, version: str
       `${found.objects} objects of ${nameOf(resource)} cannot be read as ${version}, and nothing is changed: mend the conversion, or the objects, such as ${found.such}`,
     )
 }
-
-const pathOf = (resource: Resource): string => resourcePath(CRDS, undefined, nameOf(resource))
 
 /** Returns the declared definition, with another stored version, and with the versions of the cluster that are not declared. */
 function definitionStoring(resource: Resource, storage: string, { spec }: StoredDefinition): CustomResourceDefinition {
@@ -187,32 +183,30 @@ function definitionStoring(resource: Resource, storage: string, { spec }: Stored
 }
 
 const SHOWN_WITHIN_MS = 60_000
-const ASK_AGAIN_MS = 250
-/** Each has a connection of its own, so that each of several API servers very probably gets one. */
-const ASKED = 20
 
 interface Discovery {
   resources: { name: string; storageVersionHash?: string }[]
 }
 
-/** Resolves when the API servers say that they serve the storage version, and store what is written in it. */
-async function untilShown(kube: KubeClient, { group, kind, resource }: Resource, storage: string): Promise<void> {
-  const path = `/apis/${group}/${storage}`
+/** Resolves when the API servers say that they serve the versions as the definition has them, and store what it stores. */
+async function untilShown(kube: KubeClient, crd: CustomResourceDefinition): Promise<void> {
+  const { group, names, versions } = crd.spec
   // As k8s.io/apiserver does it (discovery.StorageVersionHash).
-  const shown = hash('sha256', `${group}/${storage}/${kind}`, 'buffer').subarray(0, 8).toString('base64')
-  const deadline = performance.now() + SHOWN_WITHIN_MS
-  for (let seen = 0; seen < ASKED; ) {
+  const id = `${group}/${storageOf(crd)}/${names.kind}`
+  const stored = hash('sha256', id, 'buffer').subarray(0, 8).toString('base64')
+  const whyNot = async ({ name, served }: CrdVersion): Promise<string | undefined> => {
+    const path = `/apis/${group}/${name}`
     const answer = await kube.request<Discovery>({ method: 'GET', path, alone: true }).catch((error: unknown) => {
       if (isNotFound(error)) return { resources: [] }
       throw error
     })
-    const isShown = answer.resources.some((one) => one.name === resource && one.storageVersionHash === shown)
-    seen = isShown ? seen + 1 : 0
-    if (isShown) continue
-    if (performance.now() > deadline)
-      throw new Error(
-        `an API server does not store ${resource}.${group} as ${storage} after ${SHOWN_WITHIN_MS / 1000} s: repeat the command`,
-      )
-    await sleep(ASK_AGAIN_MS)
+    const found = answer.resources.find((one) => one.name === names.plural)
+    return found?.storageVersionHash === (served ? stored : undefined) ? undefined : name
   }
+  const probe = async () => (await Promise.all(versions.map(whyNot))).find((name) => name !== undefined)
+  const version = await stillFails(probe, SHOWN_WITHIN_MS)
+  if (version !== undefined)
+    throw new Error(
+      `an API server does not show ${version} of ${crd.metadata.name} as the definition has it after ${SHOWN_WITHIN_MS / 1000} s: repeat the command`,
+    )
 }

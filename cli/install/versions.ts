@@ -1,16 +1,16 @@
 import type { KubeObject } from '#contracts'
 import { ApiError, isNotFound, type KubeClient, METADATA_ONLY_LIST, resourcePath, servedResources } from '#kube'
+import { NOWHERE, nameOf } from '#process/webhooks/probe'
 import type { CustomResourceDefinition, Resource } from '#sdk'
 import { CRDS, found, titleOf } from './installed-objects.ts'
-import { NOWHERE } from './webhook.ts'
 
 /** A definition as it is in the cluster. */
 export interface StoredDefinition extends CustomResourceDefinition {
-  metadata: CustomResourceDefinition['metadata'] & Pick<KubeObject['metadata'], 'resourceVersion' | 'generation'>
+  metadata: CustomResourceDefinition['metadata'] & Pick<KubeObject['metadata'], 'resourceVersion'>
   status?: { storedVersions?: string[] }
 }
 
-type CrdVersion = CustomResourceDefinition['spec']['versions'][number]
+export type CrdVersion = CustomResourceDefinition['spec']['versions'][number]
 
 export interface VersionRow {
   version: string
@@ -42,8 +42,6 @@ interface Unreadable {
   such: string
 }
 
-export const nameOf = ({ resource, group }: Resource): string => `${resource}.${group}`
-
 export const storageOf = ({ spec }: CustomResourceDefinition): string =>
   spec.versions.find(({ storage }) => storage)?.name ?? ''
 
@@ -68,9 +66,13 @@ export async function versionsIn(kube: KubeClient, resource: Resource): Promise<
   const { versions } = definition.spec
   const { objects, writtenBy, unreadable } = await read(kube, resource, storageOf(definition))
   const going = goingOf(resource, definition).map(({ name }) => name)
-  const owned = going.length === 0 ? new Map<string, number>() : await ownedUnder(kube, resource, going)
+  const owned = new Map<string, number>()
+  for await (const { object } of going.length === 0 ? [] : ownedObjects(kube, resource, going))
+    for (const { apiVersion, kind } of object.metadata.ownerReferences ?? [])
+      if (kind === resource.kind) owned.set(apiVersion, (owned.get(apiVersion) ?? 0) + 1)
   const declared = resource.crd(NOWHERE).spec.versions
   const rows = versions.map((one): VersionRow => {
+    const apiVersion = `${resource.group}/${one.name}`
     const here = declared.find(({ name }) => name === one.name)
     const isStored = storedVersionsOf(definition).includes(one.name)
     return {
@@ -79,8 +81,8 @@ export async function versionsIn(kube: KubeClient, resource: Resource): Promise<
       stored: one.storage ? 'now' : isStored ? 'maybe' : 'no',
       deprecated: one.deprecated === true,
       declared: here === undefined ? 'no' : here.storage ? 'stored' : here.served ? 'served' : 'retired',
-      writtenBy: writtenBy.get(one.name) ?? 0,
-      ...(going.includes(one.name) && { owned: owned.get(one.name) ?? 0 }),
+      writtenBy: writtenBy.get(apiVersion) ?? 0,
+      ...(going.includes(one.name) && { owned: owned.get(apiVersion) ?? 0 }),
     }
   })
   return { resource, definition, rows, objects, unreadable }
@@ -109,13 +111,11 @@ async function read(
   const writtenBy = new Map<string, number>()
   const unreadable = new Map<string, Unreadable>()
   let objects = 0
-  for await (const { items } of kube.list(resourcePath({ ...resource, version: storage })))
+  for await (const { items } of kube.list(resourcePath({ ...resource, version: storage }), { mayMix: true }))
     for (const object of items) {
       objects++
-      for (const name of new Set(managedFieldsOf(object).map(({ apiVersion = '' }) => apiVersion))) {
-        const version = name.slice(resource.group.length + 1)
-        writtenBy.set(version, (writtenBy.get(version) ?? 0) + 1)
-      }
+      for (const name of new Set(managedFieldsOf(object).map(({ apiVersion = '' }) => apiVersion)))
+        writtenBy.set(name, (writtenBy.get(name) ?? 0) + 1)
       for (const { name: version } of targets) {
         const why = whyUnreadable(resource, object, version)
         if (why === undefined) continue
@@ -134,21 +134,6 @@ function whyUnreadable(resource: Resource, object: KubeObject, version: string):
   }
 }
 
-/** Returns the number of objects that name each of these versions of the resource in an owner reference. */
-async function ownedUnder(
-  kube: KubeClient,
-  resource: Resource,
-  versions: readonly string[],
-): Promise<Map<string, number>> {
-  const counts = new Map<string, number>()
-  for await (const { object } of ownedObjects(kube, resource, versions))
-    for (const { apiVersion, kind } of object.metadata.ownerReferences ?? []) {
-      const version = versions.find((one) => kind === resource.kind && apiVersion === `${resource.group}/${one}`)
-      if (version !== undefined) counts.set(version, (counts.get(version) ?? 0) + 1)
-    }
-  return counts
-}
-
 /**
  * Yields the metadata of each object in the cluster that names one of these versions of the resource in an owner
  * reference, with its path. The garbage collector never deletes it once the version is not served.
@@ -165,7 +150,7 @@ export async function* ownedObjects(
     if (seen.has(id) || isComputed(ref)) continue
     seen.add(id)
     try {
-      for await (const { items } of kube.list(resourcePath(ref), { accept: METADATA_ONLY_LIST }))
+      for await (const { items } of kube.list(resourcePath(ref), { accept: METADATA_ONLY_LIST, mayMix: true }))
         for (const object of items)
           if (object.metadata.ownerReferences?.some((one) => one.kind === kind && names.includes(one.apiVersion)))
             yield { path: resourcePath(ref, object.metadata.namespace, object.metadata.name), object }

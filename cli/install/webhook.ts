@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject } from '#contracts'
 import { isAlreadyExists, isConflict, isForbidden, type KubeClient, resourcePath } from '#kube'
-import { unservedBy, WebhookProbe, webhookResources } from '#process/webhooks/probe'
+import { NOWHERE, unservedBy, WebhookProbe, webhookResources } from '#process/webhooks/probe'
 import {
   type ConversionClient,
   type CustomResourceDefinition,
@@ -13,9 +13,6 @@ import { SYSTEM_NAMESPACE } from '#spec'
 import { base64, type TlsSecret } from './certificates.ts'
 import { CONFIGURATIONS, CRDS, FIELD_MANAGER, found, type Installed, pathOf, type Says } from './installed-objects.ts'
 import { WEBHOOK_SECRETS, WEBHOOKS, webhookCertificates } from './webhook-certificates.ts'
-
-/** An address for comparisons of definitions alone. */
-export const NOWHERE: ConversionClient = { caBundle: '' }
 
 interface Definitions {
   plain: CustomResourceDefinition[]
@@ -83,7 +80,6 @@ class WebhookError extends Error {
 /** Pods that have waited for the Secret look for it each two minutes, and then start. */
 const REACHED_WITHIN_MS = 300_000
 const ASK_AGAIN_MS = 500
-/** Each has connections of its own, so that each of several API servers and processes very probably gets one. */
 const PROBES = 20
 
 /** Whether the webhook is deployed. */
@@ -187,18 +183,36 @@ export async function proveWebhook(
   const resources = webhookResources(functions)
   const crd = WebhookProbe.crd(client)
   await kube.apply(pathOf(crd.kind, undefined, crd.metadata.name), crd, { fieldManager: FIELD_MANAGER, force: true })
-  const deadline = performance.now() + REACHED_WITHIN_MS
+  const because = await stillFails(
+    () => probed(kube, resources),
+    REACHED_WITHIN_MS,
+    (because) => says(`waits for the webhook: ${because}`),
+  )
+  if (because !== undefined)
+    throw new WebhookError(
+      `the API server does not reach the webhook ${WEBHOOKS} after ${REACHED_WITHIN_MS / 1000} s, and no definition of these functions is applied: ${because}; see kubectl -n ${SYSTEM_NAMESPACE} logs deployment/${WEBHOOKS}`,
+    )
+}
+
+/**
+ * Resolves with undefined when a probe has not failed 20 times on end, and with the last reason if it fails after that time.
+ * Each probe has a connection of its own, so that each of several API servers and processes very probably gets one.
+ */
+export async function stillFails(
+  probe: () => Promise<string | undefined>,
+  withinMs: number,
+  waits: Says = () => undefined,
+): Promise<string | undefined> {
+  const deadline = performance.now() + withinMs
   for (let proved = 0; proved < PROBES; ) {
-    const because = await probed(kube, resources)
+    const because = await probe()
     proved = because === undefined ? proved + 1 : 0
     if (because === undefined) continue
-    says(`waits for the webhook: ${because}`)
-    if (performance.now() > deadline)
-      throw new WebhookError(
-        `the API server does not reach the webhook ${WEBHOOKS} after ${REACHED_WITHIN_MS / 1000} s, and no definition of these functions is applied: ${because}; see kubectl -n ${SYSTEM_NAMESPACE} logs deployment/${WEBHOOKS}`,
-      )
+    waits(because)
+    if (performance.now() > deadline) return because
     await sleep(ASK_AGAIN_MS)
   }
+  return undefined
 }
 
 /** Returns why the API server does not convert with these functions at this moment, if one has conversions. */

@@ -4,9 +4,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
-import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
+import { createKubeClient, type KubeClient, type KubeRequest, loadKubeConfig, resourcePath } from '#kube'
 import { isResource, type Resource } from '#sdk'
-import { migrate } from '../../cli/install/migration.ts'
+import { migrate, renameOwners } from '../../cli/install/migration.ts'
+import { takeStep } from '../../cli/install/version-steps.ts'
+import { versionsIn } from '../../cli/install/versions.ts'
 import { webhookCertificates } from '../../cli/install/webhook-certificates.ts'
 import { loadFunctions } from '../../cli/process/functions.ts'
 import { freePorts } from '../../packages/lab/ports.ts'
@@ -93,6 +95,12 @@ async function resourceOf(name: keyof typeof RELEASES): Promise<Resource> {
   if (one === undefined || !isResource(one.for)) throw new Error('no resource')
   return one.for
 }
+
+/** A client that applies elsewhere, or after something has happened. */
+const applying = (to: (path: string) => string | Promise<string>): KubeClient => ({
+  ...kube,
+  apply: async (path, ...others) => kube.apply(await to(path), ...others),
+})
 
 /** A policy refuses writes of the page while something happens. */
 async function refusing(name: string, happens: () => Promise<void>): Promise<void> {
@@ -223,7 +231,7 @@ it('stores the new version, goes back to the old release, and comes again', asyn
   })
   await versions('first', '--next')
   expect(await definition()).toBe('v1 unserved, v1beta1*; v1beta1; Webhook')
-  await versions('first', '--next')
+  await migrate(kube, await resourceOf('first'), { storage: 'v1beta1', going: ['v1'], says, settleMs: 0 })
   for (const one of await pages('v1beta1')) expect(JSON.stringify(one.metadata)).not.toContain('pages.test/v1"')
   await versions('first', '--next')
   expect(await definition()).toBe('v1beta1*; v1beta1; None')
@@ -232,6 +240,14 @@ it('stores the new version, goes back to the old release, and comes again', asyn
   await versions('second', '--next')
   expect(await definition()).toBe('v1*, v1beta1; v1beta1, v1; Webhook')
 }, 60_000)
+
+it('takes no answer that the version is not served for an object that is gone', async () => {
+  const behind = applying((path) => path.replace('pages.test/v1/', 'pages.test/v9/'))
+  await expect(
+    migrate(behind, await resourceOf('second'), { storage: 'v1', going: [], says, settleMs: 0 }),
+  ).rejects.toThrow(/^61 objects of pages\.pages\.test cannot be written again, .*404 page not found/)
+  expect(await definition()).toBe('v1*, v1beta1; v1beta1, v1; Webhook')
+})
 
 it('says what to do for a release that does not know a version in which objects may be stored', async () => {
   expect(await versions('last', '--next')).toMatchObject({
@@ -262,7 +278,14 @@ it('migrates each object, also after it was killed, while an old client edits an
   expect(await versionOf('p9')).toBe(last)
   expect(await definition()).toBe('v1*, v1beta1; v1beta1, v1; Webhook')
   const resource = await resourceOf('second')
-  await migrate(kube, resource, { storage: 'v1', going: [], says, settleMs: 0 })
+  let times = 3
+  const recreating = applying(async (path) => {
+    if (!path.endsWith('/p5') || times-- <= 0) return path
+    await kube.delete(path)
+    await kube.create(pathOf('v1'), { ...pageOf('p5', ''), apiVersion: 'pages.test/v1', spec: { http: { url: 'u5' } } })
+    return path
+  })
+  await migrate(recreating, resource, { storage: 'v1', going: [], says, settleMs: 0 })
   over.abort()
   await editing
   expect(await definition()).toBe('v1*, v1beta1; v1; Webhook')
@@ -275,14 +298,51 @@ it('migrates each object, also after it was killed, while an old client edits an
   expect(all.map(({ metadata, spec }) => [metadata.name, spec])).toEqual(
     all.map(({ metadata: { name } }) => [name, { http: { url: urlOf(name) }, ...(name === 'p1' && { note: 'n' }) }]),
   )
+  // And managers keep what they have.
+  await expect(migrate(kube, resource, { storage: 'v1', going: [], says, settleMs: 0 })).rejects.toThrow(
+    /cannot be written again, .*conversion webhook/,
+  )
+  expect(await pages('v1')).toEqual(all)
 }, 120_000)
+
+it('ends against who gives an owner reference the old version again and again, with the object', async () => {
+  const owned = '/api/v1/namespaces/default/configmaps/owned'
+  const { ownerReferences } = (await kube.get<KubeObject>(owned)).metadata
+  const fought: KubeClient = {
+    ...kube,
+    patch: async (path, ...others) => {
+      const after = await kube.patch(path, ...others)
+      if (path === owned) await kube.patch(owned, { metadata: { ownerReferences } }, 'merge')
+      return after as never
+    },
+  }
+  const names = { group: 'pages.test', kind: 'Page' }
+  await expect(renameOwners(fought, names, { storage: 'v1', going: ['v1beta1'], says })).rejects.toThrow(
+    `somebody writes pages.test/v1beta1 into the owner references of ${owned} again and again`,
+  )
+})
 
 it('deprecates, takes the old version from clients, and gives it back', async () => {
   await restartWebhook('deprecated')
   await versions('deprecated', '--next')
   expect((await versions('deprecated')).stdout).toMatch(/v1beta1 +yes +no +yes +served/)
+  expect(await versions('retired', '--next')).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('v1beta1 of pages.pages.test is read for Reconciler page: first install functions'),
+  })
+  expect(await definition()).toBe('v1*, v1beta1; v1; Webhook')
+  expect(await fairlead('install', '-f', file('deprecated'))).toMatchObject({ code: 0 })
   await restartWebhook('retired')
-  await versions('retired', '--next')
+  const state = await versionsIn(kube, await resourceOf('retired'))
+  let stale = 3
+  // An API server that is behind shows the version as before.
+  const request = <T>(call: KubeRequest) => {
+    const isOld = call.path === '/apis/pages.test/v1beta1' && stale-- > 0
+    return kube.request<T>(isOld ? { ...call, path: '/apis/pages.test/v1' } : call)
+  }
+  if (state === undefined) throw new Error('no state')
+  await takeStep({ ...kube, request }, [], state, { kind: 'unserve', versions: ['v1beta1'] }, says)
+  expect(stale).toBeLessThan(0)
   expect(await definition()).toBe('v1*, v1beta1 unserved; v1; Webhook')
   await expect(kube.get(pathOf('v1beta1', 'p1'))).rejects.toThrow('not found')
   await restartWebhook('deprecated')
@@ -326,27 +386,46 @@ it('removes a version that nothing names any more, and managers keep their field
   )
 })
 
-it('needs no webhook for versions with the same fields, and lets nobody take one away at once', async () => {
-  const note = (version: string, served = '') => `import { reconciler, resource, z } from '${SDK}'
+it('needs no webhook for versions with the same fields, and loses none that is new', async () => {
+  const more = 'z.object({ text: z.string(), more: z.string().optional() })'
+  const note = (version: string, now: string, served = '') => `import { reconciler, resource, z } from '${SDK}'
 const spec = z.object({ text: z.string() })
 export const Note = resource({
-  group: 'notes.test', version: '${version}', kind: 'Note', plural: 'notes', spec, status: z.object({}), served: [${served}],
+  group: 'notes.test', version: '${version}', kind: 'Note', plural: 'notes', spec: ${now}, status: z.object({}), served: [${served}],
 })
 export const note = reconciler({ name: 'note', for: Note, reconcile: () => ({}) })
 `
-  const files = { first: note('v1beta1'), both: note('v1', `{ version: 'v1beta1', spec }`), last: note('v1') }
+  const files = {
+    first: note('v1beta1', 'spec'),
+    both: note('v1', more, `{ version: 'v1beta1', spec }`),
+    narrow: note('v1', 'spec'),
+    last: note('v1', more),
+  }
   const fileOf = (name: keyof typeof files) => join(dir, `note-${name}.ts`)
   for (const name of Object.keys(files) as (keyof typeof files)[]) await writeFile(fileOf(name), files[name])
   await fairlead('install', '-f', fileOf('first'))
   const notes = resourcePath({ group: 'notes.test', version: 'v1beta1', resource: 'notes' }, 'default')
-  await kube.create(notes, {
-    apiVersion: 'notes.test/v1beta1',
-    kind: 'Note',
-    metadata: { name: 'a' },
-    spec: { text: 'x' },
-  })
+  for (const name of ['a', 'b', 'c'])
+    await kube.create(notes, {
+      apiVersion: 'notes.test/v1beta1',
+      kind: 'Note',
+      metadata: { name },
+      spec: { text: 'x' },
+    })
+  const next = (name: keyof typeof files = 'last', way = '--next') =>
+    fairlead('versions', 'notes', '-f', fileOf(name), way)
+  const stored = notes.replace('v1beta1', 'v1')
+  expect(await next('both')).toMatchObject({ code: 0, stderr: expect.stringContaining('notes.notes.test: store: ') })
+  await kube.patch(`${stored}/a`, { spec: { more: 'm' } }, 'merge')
+  const kept = async (name = 'a') => (await kube.get<KubeObject>(`${stored}/${name}`)).spec
+  expect(await kept()).toEqual({ text: 'x', more: 'm' })
+  // That is what a conversion is for.
+  await kube.patch(`${stored}/c`, { spec: { more: 'm' } }, 'merge')
+  await kube.patch(`${notes}/c`, { spec: { text: 'y' } }, 'merge')
+  expect(await kept('c')).toEqual({ text: 'y' })
+  const refused = { code: 1, stderr: expect.stringMatching(/would break objects that are stored:\n +v1: spec\.more /) }
+  expect(await next('both', '--back')).toMatchObject(refused)
   expect(await fairlead('install', '-f', fileOf('both'))).toMatchObject({ code: 0 })
-  const next = () => fairlead('versions', 'notes', '-f', fileOf('last'), '--next')
   expect(await fairlead('install', '-f', fileOf('last'))).toMatchObject({
     code: 1,
     stderr: expect.stringContaining('take a version away by fairlead versions --next'),
@@ -354,10 +433,13 @@ export const note = reconciler({ name: 'note', for: Note, reconcile: () => ({}) 
   const [one] = await loadFunctions({ function: [fileOf('last')], builtin: [] })
   if (one === undefined || !isResource(one.for)) throw new Error('no resource')
   await migrate(kube, one.for, { storage: 'v1', going: [], says, settleMs: 0 })
-  for (const step of ['unserve', 'clean', 'remove'])
-    expect(await next()).toMatchObject({ code: 0, stderr: expect.stringContaining(`notes.notes.test: ${step}: `) })
+  const takes = (step: string) => ({ code: 0, stderr: expect.stringContaining(`notes.notes.test: ${step}: `) })
+  expect(await next()).toMatchObject(takes('unserve'))
+  await migrate(kube, one.for, { storage: 'v1', going: ['v1beta1'], says, settleMs: 0 })
+  expect(await next('narrow')).toMatchObject(refused)
+  expect(await next()).toMatchObject(takes('remove'))
   expect(await next()).toMatchObject({ code: 0, stderr: expect.stringContaining('there is no step to take') })
-  const { spec, metadata } = await kube.get<KubeObject>(notes.replace('v1beta1', 'v1') + '/a')
-  expect([spec, JSON.stringify(metadata).includes('v1beta1')]).toEqual([{ text: 'x' }, false])
+  expect(await kept()).toEqual({ text: 'x', more: 'm' })
+  expect(JSON.stringify((await kube.get<KubeObject>(`${stored}/b`)).metadata)).not.toContain('v1beta1')
   expect(await fairlead('install', '-f', fileOf('last'))).toMatchObject({ code: 0 })
 }, 60_000)

@@ -81,17 +81,21 @@ describe('an answer that no API server gives', () => {
 })
 
 describe('a list whose snapshot has been compacted between two pages', () => {
-  it('says that it is expired', async () => {
+  it('says that it is expired, or goes on with a newer one', async () => {
     await using server = await startScriptedServer((request, response) =>
       request.url?.includes('continue=more')
         ? json(response, 410, status(410, 'Expired', { message: 'too old', metadata: { continue: 'other' } }))
-        : json(response, 200, { kind: 'PodList', metadata: { resourceVersion: '5', continue: 'more' }, items: null }),
+        : request.url?.includes('continue=other')
+          ? json(response, 200, { kind: 'PodList', metadata: { resourceVersion: '7' }, items: [] })
+          : json(response, 200, { kind: 'PodList', metadata: { resourceVersion: '5', continue: 'more' }, items: null }),
     )
     await using kube = client(server.access)
     const pages = kube.list(PODS, { resourceVersion: '4', limit: 2 })
     expect((await pages.next()).value).toEqual({ items: [], resourceVersion: '5' })
     expect(isExpired(await errorOf(pages.next()))).toBe(true)
     expect(server.requests[1]?.url).toBe('/api/v1/pods?limit=2&continue=more')
+    const mixed = await Array.fromAsync(kube.list(PODS, { limit: 2, mayMix: true }))
+    expect(mixed.map(({ resourceVersion }) => resourceVersion)).toEqual(['5', '7'])
   })
 })
 

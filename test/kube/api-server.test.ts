@@ -261,11 +261,14 @@ describe('a watch', () => {
     for (const name of ['a', 'b']) {
       await kube.create(all, { apiVersion: 'v1', kind: 'Event', metadata: { name }, involvedObject: { namespace } })
     }
-    const pages = kube.list(all, { limit: 1 })
-    await pages.next()
+    const [pages, mixed] = [kube.list(all, { limit: 1 }), kube.list(all, { limit: 1, mayMix: true })]
+    for (const one of [pages, mixed]) await one.next()
+    await kube.create(all, { apiVersion: 'v1', kind: 'Event', metadata: { name: 'c' }, involvedObject: { namespace } })
     await newNamespace('expired-since')
     await compactEtcd(cluster.dir)
     expect(isExpired(await errorOf(pages.next()))).toBe(true)
+    const left = (await Array.fromAsync(mixed)).flatMap(({ items }) => items)
+    expect(left.map(({ metadata }) => metadata.name)).toEqual(['b', 'c'])
     expect(isExpired(await errorOf(kube.watch(all, { resourceVersion: '1' }).next()))).toBe(true)
   })
 

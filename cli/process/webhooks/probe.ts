@@ -46,7 +46,8 @@ export function unservedBy({ metadata }: KubeObject, resources: readonly Resourc
   return resources.filter((one) => servicesOf(one).some(([name, how]) => served[name] !== how)).map(nameOf)
 }
 
-const nameOf = ({ resource: plural, group }: Resource): string => `${plural}.${group}`
+/** Returns the name of the definition. */
+export const nameOf = ({ resource: plural, group }: Resource): string => `${plural}.${group}`
 
 /** A process that is asked more than it has to be is none of another release. */
 const servicesOf = (one: Resource): [name: string, how: string][] => [
@@ -54,13 +55,14 @@ const servicesOf = (one: Resource): [name: string, how: string][] => [
   ...(one.validatingWebhook === undefined ? [] : ([[`validate ${nameOf(one)}`, 'yes']] as [string, string][])),
 ]
 
-const ANY: ConversionClient = { caBundle: '' }
+/** An address for comparisons of definitions alone. */
+export const NOWHERE: ConversionClient = { caBundle: '' }
 
 /** A probe is answered to whoever asks, so each digest is made once. */
 const digests = new WeakMap<Resource, string>()
 
 function digestOf(one: Resource): string {
-  const digest = digests.get(one) ?? hash('sha256', JSON.stringify(one.crd(ANY).spec.versions)).slice(0, 16)
+  const digest = digests.get(one) ?? hash('sha256', JSON.stringify(one.crd(NOWHERE).spec.versions)).slice(0, 16)
   digests.set(one, digest)
   return digest
 }
