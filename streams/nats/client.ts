@@ -203,8 +203,14 @@ export class JetStream {
     return this.#info(stream).then(usageIn, undefinedIfNoStream)
   }
 
-  #info(stream: string): Promise<StreamAnswer> {
-    return this.#request(`$JS.API.STREAM.INFO.${stream}`, '', undefined)
+  /**
+   * A replica that knows no leader at the moment answers too, with what it has itself, which may be old. Such an answer is a
+   * JetStreamError with code 503, which is passing.
+   */
+  async #info(stream: string): Promise<StreamAnswer> {
+    const answer = await this.#request<StreamAnswer>(`$JS.API.STREAM.INFO.${stream}`, '', undefined)
+    if (isFromLeader(answer)) return answer
+    throw new JetStreamError(`stream ${stream}: the server that answered knows no leader`, 503, 0)
   }
 
   /** Calls the listener each time the connection drops. Returns a function that removes the listener. */
@@ -299,7 +305,13 @@ export interface StreamAnswer {
   ts: string
   state: { last_seq: number; bytes: number }
   config: { discard: string; max_bytes: number }
+  /** Left out by a server without a cluster. */
+  cluster?: { leader?: string; replicas?: { name: string }[] }
 }
+
+/** A server lists the replicas besides itself, and itself too while it knows no leader. */
+const isFromLeader = ({ cluster }: StreamAnswer): boolean =>
+  cluster === undefined || (!!cluster.leader && !cluster.replicas?.some(({ name }) => name === cluster.leader))
 
 const usageIn = ({ state, config }: StreamAnswer): StreamUsage => ({
   bytes: state.bytes,

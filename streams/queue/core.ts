@@ -143,7 +143,9 @@ async function publish(message: Publish, js: JetStream, address: Address): Promi
  */
 export async function isRemoved(js: JetStream, stream: string, sequence: number): Promise<boolean> {
   const next = await js.nextFrom(stream, sequence, '>', 'leader')
-  return next === undefined ? (await js.lastSequence(stream)) >= sequence : next.sequence > sequence
+  if (next !== undefined) return next.sequence > sequence
+  // It may be stored between two of these requests.
+  return (await js.lastSequence(stream)) >= sequence && (await js.bySequence(stream, sequence)) === undefined
 }
 
 /**
