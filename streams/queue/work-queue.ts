@@ -1,6 +1,7 @@
 import { nuid } from 'nats'
 import type { RunLog } from '#contracts/log'
-import { type JetStream, mayBeReplicated } from '#nats'
+import { isPassing, type JetStream, mayBeReplicated } from '#nats'
+import { retry } from '#primitives'
 import { ServerClock } from './clock.ts'
 import { enqueueKey, operate, type QueueDeps } from './core.ts'
 import {
@@ -11,7 +12,7 @@ import {
   findWork,
   waitingRequests,
 } from './declare.ts'
-import { type RetryResult, retry, type WithdrawResult, withdraw } from './intervene.ts'
+import { type RetryResult, retry as retryMachine, type WithdrawResult, withdraw } from './intervene.ts'
 import { Janitor, Overdue, StuckTokens } from './janitor.ts'
 import { backlogOf, depthOf, entriesOf, listEntries } from './list.ts'
 import { clockTolerance } from './machine.ts'
@@ -119,6 +120,8 @@ interface Looks {
 
 const DEFAULT_LEASE_MS = 10_000
 const DEFAULT_ACK_WAIT_MS = 10_000
+/** Between the first questions for the server's time, while the cluster elects a leader. */
+const PAUSE_MS = 100
 
 /** Declares the stream and measures the server's clock. */
 export async function openQueue(js: JetStream, options: QueueOptions): Promise<WorkQueue> {
@@ -136,7 +139,9 @@ export async function openQueue(js: JetStream, options: QueueOptions): Promise<W
     server: () => js.serverTime(names.stream),
   }
   const clock = new ServerClock(sources, clockTolerance(terms))
-  await clock.measure()
+  const until = performance.now() + js.patienceMs
+  const pauseMs = (error: unknown) => (isPassing(error) && performance.now() < until ? PAUSE_MS : undefined)
+  await retry(() => clock.measure(), { pauseMs })
   const deps: QueueDeps = {
     js,
     names,
@@ -275,7 +280,7 @@ export type RetryOutcome = 'queued' | 'running' | 'idle'
 export type WithdrawOutcome = 'parked' | 'purged' | 'running' | 'idle'
 
 async function retryKey(deps: QueueDeps, of: KeyOf, signal?: AbortSignal): Promise<RetryOutcome> {
-  const result: RetryResult = await operate(deps, retry, {}, of, signal && { signal })
+  const result: RetryResult = await operate(deps, retryMachine, {}, of, signal && { signal })
   if (result !== 'none') return result
   return (await tokensOf(deps, of)).length > 0 ? 'queued' : 'idle'
 }
