@@ -310,7 +310,7 @@ export interface StreamAnswer {
 }
 
 /** A server lists the replicas besides itself, and itself too while it knows no leader. */
-const isFromLeader = ({ cluster }: StreamAnswer): boolean =>
+export const isFromLeader = ({ cluster }: Pick<StreamAnswer, 'cluster'>): boolean =>
   cluster === undefined || (!!cluster.leader && !cluster.replicas?.some(({ name }) => name === cluster.leader))
 
 const usageIn = ({ state, config }: StreamAnswer): StreamUsage => ({

@@ -16,6 +16,7 @@ import {
   Watermark,
 } from '#nats'
 import { openQueue } from '#queue'
+import { isFromLeader } from '../../streams/nats/client.ts'
 import { parseHeaders, plainHeaders, statusOf } from '../../streams/nats/messages.ts'
 import { Outbox, RequestMux } from '../../streams/nats/mux.ts'
 import { startLossyProxy } from '../queue/lossy-proxy.ts'
@@ -342,4 +343,14 @@ describe('a puller', () => {
     await until(() => expect(seen).toEqual(['full', 'other', 'full']))
     await full.drain()
   })
+})
+
+it.each([
+  [true, 'a server without a cluster', undefined],
+  [true, 'the leader, which lists the others', { leader: 'n1', replicas: [{ name: 'n2' }, { name: 'n3' }] }],
+  [true, 'the only replica in a cluster', { leader: 'n1' }],
+  [false, 'a replica that knows no leader', { leader: '', replicas: [{ name: 'n1' }, { name: 'n2' }] }],
+  [false, 'one that has just heard of it', { leader: 'n2', replicas: [{ name: 'n2' }, { name: 'n3' }] }],
+])('an answer about a stream counts (%s) from %s', (counts, _, cluster) => {
+  expect(isFromLeader({ cluster })).toBe(counts)
 })
