@@ -73,8 +73,9 @@ function atRequeue(pass: Pass | undefined, failures: readonly Failed[], finish: 
   const inMs = (due: Due) => dueDate(due, now).getTime() - now.getTime()
   // A delay counts from the end of the run. A date could have come by then.
   const retryAt = { afterMs: Math.max(inMs(requeue), SHORTEST_PAUSE_MS) }
-  if (finish.kind === 'terminal') return { kind: 'error', message: finish.message, retryAt, isCounted: false }
-  return retryAt.afterMs < inMs(finish.retryAt) ? { ...finish, retryAt } : finish
+  if (finish.kind === 'terminal')
+    return { kind: 'error', message: finish.message, retryAt, isCounted: false, isTimer: true }
+  return retryAt.afterMs < inMs(finish.retryAt) ? { ...finish, retryAt, isTimer: true } : finish
 }
 
 /** Whether the time of the next run follows from the failure alone. */

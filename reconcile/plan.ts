@@ -1,5 +1,5 @@
 import type { Effect, EventReport, KubeObject, ObjectMeta, ResourceRef } from '#contracts'
-import type { Due } from '#queue/terms'
+import { type Due, dueDate } from '#queue/terms'
 import { keepsStatus, type OwnedResource, type ReconcilerSpec } from '#spec'
 import { type ActsPlan, planActs } from './acts.ts'
 import { braked, CONTESTED_ANNOTATION, type Delayed, fightsIn, isDelayed, missingFields, type Taking } from './brake.ts'
@@ -376,4 +376,10 @@ export function requeueOf({ requeueAfterSeconds, requeueAt }: Timer, now: Date):
   if (requeueAfterSeconds !== undefined && requeueAfterSeconds * 1000 <= atMs)
     return { afterMs: requeueAfterSeconds * 1000 }
   return requeueAt === undefined ? undefined : new Date(now.getTime() + Math.min(atMs, HUNDRED_YEARS_S * 1000))
+}
+
+/** Returns the time that the outcome asks for, or that of the next correction or act that waits, if it is earlier. */
+export function nextLookOf({ requeue, lookAt }: Plan, now: Date): Due | undefined {
+  const isFirst = requeue !== undefined && (lookAt === undefined || dueDate(requeue, now) <= lookAt)
+  return isFirst ? requeue : lookAt
 }

@@ -1,5 +1,5 @@
 import { ConflictError, type EventReport, type KubeObject, type RunInput, TerminalError } from '#contracts'
-import { dueDate, type Finish } from '#queue/terms'
+import type { Finish } from '#queue/terms'
 import {
   finalizersWithout,
   holdsFinalizer,
@@ -24,7 +24,7 @@ import type { MetadataWrite } from './metadata.ts'
 import { fieldsTarget, metadataTarget, statusTarget } from './no-ops.ts'
 import { type PlainOutcome, parseOutcome, timerIn } from './outcome.ts'
 import { isRetained } from './ownership.ts'
-import { plan, plannedStatus, requeueOf, type Write } from './plan.ts'
+import { nextLookOf, plan, plannedStatus, requeueOf, type Write } from './plan.ts'
 import {
   type Asking,
   ask,
@@ -229,6 +229,7 @@ function feasible(pass: Pass, outcome: PlainOutcome): FeasiblePlan {
   pass.requeue = wanted.requeue
   if (wanted.findings.length > 0)
     throw failed(new TerminalError(wanted.findings.join('; '), { reason: 'InvalidOutcome' }))
+  pass.requeue = nextLookOf(wanted, now)
   const planned = noteUnresolved(pass, withoutRefused(wanted, refused))
   const refusal = refusalOf(pass)
   return refusal === undefined
@@ -476,11 +477,10 @@ function* conclude(pass: Pass, planned: FeasiblePlan): Asking<End> {
   const { run, world, now } = pass
   const { identity, spec, selects } = run.of
   const { object } = world
-  const { requeue, lookAt, isActing, unresolved } = planned
+  const { isActing, unresolved } = planned
   tellReports(pass, planned)
   if (unresolved.length > 0) throw new FailedPass()
-  const isFirst = requeue !== undefined && (lookAt === undefined || dueDate(requeue, now) <= lookAt)
-  const at = isFirst ? requeue : lookAt
+  const at = nextLookOf(planned, now)
   if (at !== undefined) return ends(run, { kind: 'requeue', at })
   if (!isActing && isFinalizing(object, identity, spec)) {
     // An object that has left the selection may be the former operator's again.

@@ -14,7 +14,7 @@ import {
 export type Ending =
   | { kind: 'done' }
   | { kind: 'requeue'; at: number }
-  | { kind: 'error'; at: number; message: string; isCounted?: boolean }
+  | { kind: 'error'; at: number; message: string; isCounted?: boolean; isTimer?: boolean }
   /** The key does not run again until a change or a user enqueues it. */
   | { kind: 'terminal'; message: string }
   /**
@@ -122,8 +122,8 @@ function waitingRecord(
     state,
     generation: generationOf(state, record.owner, writes),
     owner: record.owner,
-    // A timer that the function requested is as urgent as a change. A failed run keeps its lane.
-    lane: ending.kind === 'requeue' ? 'high' : record.lane,
+    // A timer that the function requested is as urgent as a change. Another failed run keeps its lane.
+    lane: ending.kind === 'requeue' || ('isTimer' in ending && ending.isTimer === true) ? 'high' : record.lane,
     ...failures,
     at: Math.min(ending.kind === 'terminal' ? Number.POSITIVE_INFINITY : ending.at, now + CENTURY_MS),
     since: now,

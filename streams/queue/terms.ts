@@ -35,8 +35,8 @@ export function endingOf(finish: Finish | HandBack, clock: ServerClock): () => E
   return () => {
     if (finish.kind === 'requeue') return { kind: 'requeue', at: timeOf(finish.at) }
     if (finish.kind !== 'error') return finish
-    const { message, retryAt, isCounted = true } = finish
-    return { kind: 'error', message, at: timeOf(retryAt), isCounted }
+    const { retryAt, isCounted = true, ...error } = finish
+    return { ...error, at: timeOf(retryAt), isCounted }
   }
 }
 

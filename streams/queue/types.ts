@@ -13,8 +13,11 @@ export type Finish<When = Due> =
   | { kind: 'done' }
   /** The key runs again at that time, even if nothing changes. */
   | { kind: 'requeue'; at: When }
-  /** isCounted false: `attempt` stays as it is, because the key did not cause the failure. */
-  | { kind: 'error'; message: string; retryAt: When; isCounted?: boolean }
+  /**
+   * isCounted false: `attempt` stays as it is, because the key did not cause the failure. isTimer: the time is one that the
+   * function has asked for.
+   */
+  | { kind: 'error'; message: string; retryAt: When; isCounted?: boolean; isTimer?: boolean }
   /** The key does not run again until it is enqueued. */
   | { kind: 'terminal'; message: string }
 

@@ -10,9 +10,10 @@ import {
   reconciler,
   resource,
   Secret,
+  ServiceAccount,
   z,
 } from 'fairlead'
-import { deploymentsRun, type ExternalModel, lawsOf, type Scenario, simulate } from 'fairlead/testing'
+import { deploymentsRun, type ExternalModel, lawsOf, type Scenario, type Simulation, simulate } from 'fairlead/testing'
 import { runOperators } from 'fairlead/testing/cluster'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { blocksOf } from './blocks.ts'
@@ -90,6 +91,8 @@ interface Recipes {
   databaseUser: (query: (text: string) => Promise<never>) => Reconciler
   Bucket: Resource
   bucket: (store: object) => Reconciler
+  OutsideAccess: Resource
+  outsideAccess: Reconciler
 }
 let recipes: Recipes
 let dir: string
@@ -111,6 +114,11 @@ afterAll(() => rm(dir, { recursive: true, force: true }))
 const objectOf = (of: Resource, spec: Record<string, unknown>) =>
   of.of({ metadata: { name: 'a', namespace: 'shop' }, spec })
 const unreachable = () => Promise.reject(new Error('no database here'))
+
+/** What the controller of Kubernetes does with Secrets of the type. */
+function fillTokens(world: Simulation): void {
+  for (const { metadata } of world.list(Secret)) world.patch(Secret, { data: { token: 'eHk=' } }, metadata.name)
+}
 
 type Case = [what: string, recipe: () => [Reconciler, Scenario]]
 const CASES: Case[] = [
@@ -169,6 +177,20 @@ const CASES: Case[] = [
       },
     ],
   ],
+  [
+    'a token for something outside',
+    () => [
+      recipes.outsideAccess,
+      {
+        objects: [objectOf(recipes.OutsideAccess, {})],
+        steps: [
+          ['Kubernetes fills the Secret', fillTokens],
+          ['the next period begins', (world) => world.advance(86_400)],
+          ['Kubernetes fills the next one', fillTokens],
+        ],
+      },
+    ],
+  ],
   ...(['Keep', 'Delete'] as const).map(
     (onDeletion): Case => [
       `a bucket, onDeletion: ${onDeletion}`,
@@ -210,8 +232,37 @@ describe('the cookbook', () => {
     expect(state.empty).toEqual([])
   })
 
+  it('a token is that of the period, the one before stays for a period, and the one before that is revoked', async () => {
+    const world = simulate(recipes.outsideAccess, { objects: [objectOf(recipes.OutsideAccess, { hours: 1 })] })
+    const rotated = async () => {
+      await world.runUntilIdle()
+      fillTokens(world)
+      await world.runUntilIdle()
+      const status = world.object?.status as { secret?: string } | undefined
+      return { secret: status?.secret, all: world.list(Secret).map(({ metadata }) => metadata.name) }
+    }
+    const { secret: first, all } = await rotated()
+    expect(all).toEqual([first])
+    await world.advance(3600)
+    expect(world.object?.status, 'until the next one is filled').toMatchObject({ secret: first })
+    const { secret: second, all: both } = await rotated()
+    expect(new Set(both)).toEqual(new Set([first, second]))
+    expect(second).not.toBe(first)
+    await world.advance(3600)
+    expect((await rotated()).all).not.toContain(first)
+  })
+
+  it('no token is made of an account that others have made', async () => {
+    const account = ServiceAccount.of({ metadata: { name: 'a', namespace: 'shop' } })
+    const world = simulate(recipes.outsideAccess, { objects: [objectOf(recipes.OutsideAccess, {}), account] })
+    await world.runUntilIdle()
+    expect(world.failure).toMatchObject({ reason: 'NameTaken' })
+    expect(world.list(Secret)).toEqual([])
+  })
+
   it('a real API server accepts what the functions return', async () => {
-    const { PublicHost, publicHost, Nightly, nightly, WebService, webService, DatabaseUser, Bucket } = recipes
+    const { PublicHost, publicHost, Nightly, nightly, WebService, webService, DatabaseUser, Bucket, OutsideAccess } =
+      recipes
     const made = new Set<string>()
     const store = {
       find: async (name: string) => (made.has(name) ? 'empty' : 'none'),
@@ -224,8 +275,9 @@ describe('the cookbook', () => {
       webService,
       recipes.databaseUser(unreachable),
       recipes.bucket(store),
+      recipes.outsideAccess,
     ]
-    await using operators = await runOperators(functions, { timeoutSeconds: 60 })
+    await using operators = await runOperators(functions, { controllers: true, timeoutSeconds: 60 })
     const create = (of: Resource, spec: Record<string, unknown>) =>
       operators.create(of, of.of({ metadata: { name: 'a' }, spec }))
     await create(PublicHost, { host: 'a.example.com', service: 'web' })
@@ -233,6 +285,7 @@ describe('the cookbook', () => {
     await create(WebService, { image: 'busybox' })
     await create(DatabaseUser, { user: 'shop' })
     await create(Bucket, {})
+    await create(OutsideAccess, {})
 
     const readyOf = (found: unknown) =>
       (found as { status?: { conditions?: { type: string; reason: string }[] } } | undefined)?.status?.conditions?.find(
@@ -243,6 +296,7 @@ describe('the cookbook', () => {
     await operators.until(WebService, 'a', (found) => readyOf(found) === 'Starting')
     await operators.until(DatabaseUser, 'a', (found) => readyOf(found) === 'Unreachable')
     await operators.until(Bucket, 'a', (found) => readyOf(found) === 'Created')
+    await operators.until(OutsideAccess, 'a', (found) => readyOf(found) === 'Issued')
     for (const owned of [Ingress, CronJob, Deployment, ConfigMap])
       expect((await operators.get(owned, 'a'))?.metadata.ownerReferences).toHaveLength(1)
     expect((await operators.get(Deployment, 'a'))?.spec?.replicas).toBe(1)

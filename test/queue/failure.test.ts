@@ -37,6 +37,21 @@ describe('the count of failures', () => {
   })
 })
 
+it('a failed run whose function asked for the time of the next one waits in the high lane, and another one in its own', async () => {
+  await using test = await open()
+  const failed = { kind: 'error', message: 'no', retryAt: { afterMs: 600_000 } } as const
+  const handler = async ({ key }: Lease): Promise<Finish> => (key === 'n.timed' ? { ...failed, isTimer: true } : failed)
+  const worker = test.queue.serve({ reconciler: FN, slots: 2, handler })
+  for (const key of ['n.failed', 'n.timed']) await test.queue.enqueue(FN, key, { lane: 'low' })
+  await until(async () =>
+    expect(await entriesOf(test.queue)).toMatchObject([
+      { key: 'n.failed', state: 'waiting', lane: 'low' },
+      { key: 'n.timed', state: 'waiting', lane: 'high' },
+    ]),
+  )
+  await worker.drain(1000)
+})
+
 describe('a poison key', () => {
   it('that fails for ever delays no other, in either lane', async () => {
     await using test = await open()

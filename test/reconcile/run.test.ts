@@ -364,11 +364,12 @@ describe('a run ends', () => {
     const of = widgets({ backoff: { initialSeconds: 1, maxSeconds: 1000, jitter: 0 } })
     const BACKOFF = { kind: 'error', retryAt: { afterMs: 512_000 } }
     const after = (seconds: number) => ({ kind: 'error', retryAt: { afterMs: seconds * 1000 } })
-    const uncounted = (seconds: number) => ({ ...after(seconds), isCounted: false })
+    const timed = (seconds: number) => ({ ...after(seconds), isTimer: true })
+    const uncounted = (seconds: number) => ({ ...timed(seconds), isCounted: false })
     const applying = (requeue: object) => ({ apply: [MAP], ...requeue })
     it.each<[what: string, outcome: object, end: object, writes?: Script['write']]>([
       // A delay counts from the end of the run, so that there is a pause after a run of any length.
-      ['at the time of the outcome', applying({ requeueAt: at(100).toISOString() }), after(100)],
+      ['at the time of the outcome', applying({ requeueAt: at(100).toISOString() }), timed(100)],
       ['after the seconds of the outcome', applying({ requeueAfterSeconds: 100 }), after(100)],
       ['with the backoff, if it is earlier', applying({ requeueAt: at(600).toISOString() }), BACKOFF],
       ['no sooner than after a minute', applying({ requeueAfterSeconds: 1 }), after(60)],

@@ -107,6 +107,17 @@ describe('a fight over a field of an owned object', () => {
     expect(world.timer).toBeUndefined()
   })
 
+  it('is corrected when that is due, although another object is refused and its backoff is longer', async () => {
+    const start = await started({ maps: 2 })
+    sets(start, 'theirs', 'map-1')
+    start.refuse(ConfigMap, 'Forbidden', 'map-1')
+    const world = await fought(start, 900, 2000)
+    expect(world.failure?.message).toContain('map-1')
+    expect(titles(world)).not.toEqual(['ours'])
+    await world.advance(300)
+    expect(titles(world)).toEqual(['ours'])
+  })
+
   it('that ended is forgotten: the next change is set back at once', async () => {
     const world = await fought(await started(), 200, 1000)
     await world.advance(900)
