@@ -301,31 +301,47 @@ export function policies(source: PolicySource, exempt: readonly string[]): KubeO
   ]
 }
 
+interface Asked {
+  webhook: object
+  exempt: readonly string[]
+  isValidated: boolean
+  /** Operations for which `admit` is asked. */
+  judged: readonly Operation[]
+}
+
 /**
- * Returns where the API server asks `validate`: for writes that change the spec, or what another version keeps of it, by
- * other users than those that are exempt. Without an answer it refuses them.
+ * Returns where the API server asks `validate` and `admit`: for writes that change the spec, or what another version keeps
+ * of it, and for deletions where `admit` judges them, by other users than those that are exempt. Without an answer it
+ * refuses them.
  */
-export const validatingWebhook = (
+export function validatingWebhook(
   source: Pick<PolicySource, 'group' | 'plural' | 'scope' | 'versions'>,
-  clientConfig: object,
-  exempt: readonly string[],
-): KubeObject => ({
-  apiVersion: ADMISSION,
-  kind: 'ValidatingWebhookConfiguration',
-  metadata: { name: policyNameOf({ group: source.group, resource: source.plural }) },
-  webhooks: [
-    {
-      name: `validate.${source.plural}.${source.group}`,
-      clientConfig,
-      admissionReviewVersions: ['v1'],
-      sideEffects: 'None',
-      failurePolicy: 'Fail',
-      timeoutSeconds: 5,
-      rules: [matching(source, ['CREATE', 'UPDATE'])],
-      matchConditions: [{ name: 'spec-changes', expression: SPEC_CHANGES }, byOthersThan(exempt)],
-    },
-  ],
-})
+  { webhook, exempt, isValidated, judged }: Asked,
+): KubeObject {
+  const isGuarded = judged.includes('DELETE')
+  const operations = [...(isValidated ? CHANGES : []), ...judged, ...(isGuarded ? (['UPDATE'] as const) : [])]
+  const expression = isGuarded ? `${SPEC_CHANGES} || ${OWNERS_CHANGE}` : SPEC_CHANGES
+  const one = {
+    name: `validate.${source.plural}.${source.group}`,
+    clientConfig: webhook,
+    admissionReviewVersions: ['v1'],
+    sideEffects: 'None',
+    failurePolicy: 'Fail',
+    timeoutSeconds: 5,
+    rules: [matching(source, [...new Set(operations)].sort())],
+    matchConditions: [{ name: 'changes', expression }, byOthersThan([...exempt, ...CLEANERS])],
+  }
+  const name = policyNameOf({ group: source.group, resource: source.plural })
+  return {
+    apiVersion: ADMISSION,
+    kind: 'ValidatingWebhookConfiguration',
+    metadata: { name },
+    webhooks: [one],
+  }
+}
+
+const CHANGES = ['CREATE', 'UPDATE'] as const
+const OWNERS_CHANGE = 'object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences'
 
 const byOthersThan = (users: readonly string[]) => ({
   name: 'by-users',
@@ -334,7 +350,7 @@ const byOthersThan = (users: readonly string[]) => ({
 
 const keptIn = (object: string): string => `${object}.metadata.?annotations[?${literal(KEPT)}]`
 
-const SPEC_CHANGES = `request.operation == 'CREATE' || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec || ${keptIn('object')} != ${keptIn('oldObject')}`
+const SPEC_CHANGES = `request.operation != 'UPDATE' || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec || ${keptIn('object')} != ${keptIn('oldObject')}`
 
 function pair(kind: 'Validating' | 'Mutating', name: string, spec: object, actions?: string[]): KubeObject[] {
   const metadata = { name }

@@ -7,7 +7,7 @@ import { propertyAt } from './rule.ts'
 import { PRESERVE, RULES, type StructuralSchema, usesOldSelf, type ValidationRule } from './rules.ts'
 import type { ServedVersion } from './served.ts'
 import { toStructural } from './structural.ts'
-import type { Finding, SpecChange } from './validation.ts'
+import type { Admit, Finding, SpecChange } from './validation.ts'
 
 /**
  * The options of `resource()`: names, schemas and versions of a custom resource.
@@ -74,6 +74,8 @@ export interface ResourceOptions<
    * @default nothing is wrong
    */
   validate?: (change: SpecChange<z.output<Spec>>) => readonly Finding[]
+  /** Who may do what, where no rule can say it. The API server asks it. @default whoever has the rights may do it */
+  admit?: Admit<z.output<Spec>>
   /** The fields that `kubectl scale` and autoscalers read and write. */
   scale?: Scale
   /** The columns that `kubectl get` shows between NAME and AGE. */

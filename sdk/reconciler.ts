@@ -96,6 +96,7 @@ const KIND_FIELDS = keysOf<Resource>({
   parse: true,
   parseValid: true,
   validate: true,
+  judge: true,
   check: true,
   validatingWebhook: true,
   of: true,

@@ -22,7 +22,7 @@ import {
 import type { Kind } from './kinds.ts'
 import { explain, keysOf, refuseUnknown } from './options.ts'
 import type { AdmittedWrite, Violation } from './rule.ts'
-import { refusalText, type SpecChange, type Validated, validation } from './validation.ts'
+import { judgement, refusalText, type SpecChange, type Validated, validation, type WriteRequest } from './validation.ts'
 import { conversionsOf, type ResourceVersion, versionsOf } from './versions.ts'
 
 /**
@@ -65,9 +65,11 @@ export interface Resource<Spec extends z.ZodObject = z.ZodObject, Status extends
   readonly validate?: (change: SpecChange<unknown>) => Validated
   /**
    * Returns the ValidatingWebhookConfiguration by which the API server asks `fairlead admit`. `exempt`: names of users whose
-   * writes it does not ask about. Left out: no `validate`.
+   * writes it does not ask about. Left out: neither `validate` nor `admit`.
    */
   readonly validatingWebhook?: (webhook: ConversionClient, exempt: readonly string[]) => KubeObject
+  /** What `admit` of the declaration finds in a write. Throws an Error as `validate` does. Left out: there is none. */
+  readonly judge?: (write: WriteRequest<unknown>) => Validated
   /**
    * Checks an object of a file, in any version, as if it were to be created: unknown fields and the schema, then rules and
    * `validate`. `unchecked`: what the API server alone checks. Throws an Error if `validate` does.
@@ -165,10 +167,14 @@ export function resource<
       if (refusals.length > 0) throw new TerminalError(refusalText(refusals), { reason: 'InvalidObject' })
       return one
     },
-    ...(validate && {
-      validate,
+    ...(validate && { validate }),
+    ...(options.admit && { judge: judgement(kind, options.admit) }),
+    ...((validate || options.admit) && {
       validatingWebhook: (webhook: ConversionClient, exempt: readonly string[]) =>
-        validatingWebhook({ group, plural, scope, versions }, webhook, exempt),
+        validatingWebhook(
+          { group, plural, scope, versions },
+          { webhook, exempt, isValidated: validate !== undefined, judged: options.admit?.operations ?? [] },
+        ),
     }),
     of: (body: object) => ({ apiVersion: apiVersionOf(options), kind, ...body }) as KubeObject,
     crd: (webhook?: ConversionClient) => crdOf(options, webhook),
@@ -179,7 +185,10 @@ export function resource<
     admit: (write: AdmittedWrite) => (admit ??= admission(allVersions()[0].schema, rules))(write),
     check: (object: KubeObject) => ({
       ...checked(own, object),
-      unchecked: (unchecked ??= uncheckedOf(objectSchema({ ...options, rules: [] }), rules)),
+      unchecked: (unchecked ??= [
+        ...uncheckedOf(objectSchema({ ...options, rules: [] }), rules),
+        ...(options.admit ? ['admit'] : []),
+      ]),
     }),
     policies: (exempt: readonly string[]) =>
       policies({ group, plural, scope, versions, rules, scale: scale?.spec }, exempt),
@@ -262,6 +271,7 @@ export const RESOURCE_OPTIONS = keysOf<ResourceOptions<z.ZodObject, z.ZodObject>
   validations: true,
   rules: true,
   validate: true,
+  admit: true,
   scale: true,
   columns: true,
 })
@@ -308,6 +318,12 @@ const values = z.object({
     .optional(),
   validate: z
     .custom((one) => typeof one === 'function', 'give a function, which returns a list of findings')
+    .optional(),
+  admit: z
+    .strictObject({
+      operations: z.array(z.enum(['CREATE', 'UPDATE', 'DELETE'])).min(1),
+      judge: z.custom((one) => typeof one === 'function', 'give a function, which returns a list of findings'),
+    })
     .optional(),
   scale: z
     .strictObject({ spec: pathIn('spec'), status: pathIn('status'), selector: pathIn('status').optional() })

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { z } from 'zod'
 import { notePlace, placeOf, withPlace } from '#contracts'
+import type { Operation } from './builders.ts'
 import { explain, valueAt } from './options.ts'
 import type { Violation } from './rule.ts'
 
@@ -39,20 +40,59 @@ export interface SpecChange<Spec> {
 /** What the author declares. */
 export type Validate<Spec> = (change: SpecChange<Spec>) => readonly Finding[]
 
+/**
+ * A write, and who makes it, as `admit` of a resource judges it.
+ *
+ * @example
+ * import { type Finding, resource, type WriteRequest, z } from 'fairlead'
+ * const spec = z.object({ owner: z.string() })
+ * const judge = ({ user, spec: { owner } }: WriteRequest<z.output<typeof spec>>): Finding[] =>
+ *   user.name === owner ? [] : [{ path: '.spec.owner', message: 'only its owner deletes it' }]
+ * const Lab = resource({
+ *   group: 'example.com', version: 'v1', kind: 'Lab', plural: 'labs', spec, status: z.object({}),
+ *   admit: { operations: ['DELETE'], judge },
+ * })
+ * const user = { name: 'eve', groups: [] }
+ * Lab.judge?.({ operation: 'DELETE', user, name: 'a', spec: { owner: 'ada' } }).refusals.length // => 1
+ */
+export interface WriteRequest<Spec> extends SpecChange<Spec> {
+  /** A write that gives the object other owners is a deletion too: its garbage is collected with them. */
+  operation: Operation
+  /** As the API server knows the user. */
+  user: { name: string; groups: readonly string[] }
+  /** Empty at a creation with `generateName`. */
+  name: string
+  /** Left out: the object is of the whole cluster. */
+  namespace?: string
+  /** At a deletion, that of the object that goes. */
+  spec: Spec
+  /** The spec before a change. */
+  old?: Spec | undefined
+}
+
+/** Who may do what: asked through the webhook, except about writes of the functions of the resource. */
+export interface Admit<Spec> {
+  /** What is asked about. While nothing answers the API server, it refuses these operations. */
+  operations: readonly Operation[]
+  /** A pure function of the user, the operation and the spec. */
+  judge: (write: WriteRequest<Spec>) => readonly Finding[]
+}
+
 /** What a write is refused for, and what its author is warned of. */
 export interface Validated {
   refusals: Violation[]
   warnings: Violation[]
 }
 
-/** `validate` has thrown, or has returned something else than findings: a bug of its author. */
+/** `validate` or `admit` has thrown, or has returned something else than findings: a bug of its author. */
 class ValidateError extends Error {
   override readonly name = 'ValidateError'
 }
 
 /** A message may quote what a user has written. */
 const LONGEST_MESSAGE = 1024
-const STEP = /\.([\w$-]+)|\[(\d+)\]|\['([^']+)'\]/g
+/** Users choose the keys of records, with quotes in them. */
+const STEP = /\.([\w$-]+)|\[(\d+)\]|\['([^']+(?:'(?!\])[^']*)*)'\]/g
 
 const findings = z.array(
   z.strictObject({
@@ -68,13 +108,7 @@ const findings = z.array(
  * ValidateError for a bug of `validate`.
  */
 export function validation(kind: string, validate: Validate<never>): (change: SpecChange<unknown>) => Validated {
-  const ask = (change: SpecChange<unknown>): z.output<typeof findings> => {
-    const copy = structuredClone(change) as SpecChange<never>
-    return findingsIn(
-      kind,
-      answered(kind, () => validate(copy)),
-    )
-  }
+  const ask = asker(`resource ${kind}: validate`, validate)
   return ({ spec, old }) => {
     if (old === undefined) return sorted(ask({ spec }))
     const { refusals, warnings } = sorted(ask({ spec, old }))
@@ -93,34 +127,48 @@ export function validation(kind: string, validate: Validate<never>): (change: Sp
   }
 }
 
-function answered(kind: string, ask: () => unknown): unknown {
+/** Returns the function that asks `admit` about its operations. Throws a ValidateError for a bug of it. */
+export function judgement(kind: string, admit: Admit<never>): (write: WriteRequest<unknown>) => Validated {
+  const ask = asker(`resource ${kind}: admit`, admit.judge)
+  return (write) => sorted(admit.operations.includes(write.operation) ? ask(write) : [], 'FieldValueForbidden')
+}
+
+const asker = (code: string, ask: (question: never) => unknown) => (question: object) => {
+  const copy = structuredClone(question) as never
+  return findingsIn(
+    code,
+    answered(code, () => ask(copy)),
+  )
+}
+
+function answered(code: string, ask: () => unknown): unknown {
   try {
     return ask()
   } catch (cause) {
     const place = placeOf(withPlace(cause))
     const message = cause instanceof Error ? `${cause.name}: ${cause.message}` : String(cause)
-    const error = new ValidateError(`resource ${kind}: validate throws ${message}`, { cause })
+    const error = new ValidateError(`${code} throws ${message}`, { cause })
     if (place !== undefined) notePlace(error, place)
     throw error
   }
 }
 
-function findingsIn(kind: string, returned: unknown): z.output<typeof findings> {
+function findingsIn(code: string, returned: unknown): z.output<typeof findings> {
   if (returned instanceof Promise) {
     returned.catch(() => {})
-    throw new ValidateError(`resource ${kind}: validate returns a Promise: it has to answer at once`)
+    throw new ValidateError(`${code} returns a Promise: it has to answer at once`)
   }
   const { success, data, error } = findings.safeParse(returned)
   if (success) return data
   const message = explain(error, returned, 'the list')
-  throw new ValidateError(`resource ${kind}: validate returns no list of findings: ${message}`, { cause: error })
+  throw new ValidateError(`${code} returns no list of findings: ${message}`, { cause: error })
 }
 
-function sorted(found: z.output<typeof findings>): Validated {
+function sorted(found: z.output<typeof findings>, reason = 'FieldValueInvalid'): Validated {
   const violations = (isWarning: boolean): Violation[] =>
     found
       .filter(({ warning = false }) => warning === isWarning)
-      .map(({ path, message }) => ({ path: path.slice(1), message: line(message), reason: 'FieldValueInvalid' }))
+      .map(({ path, message }) => ({ path: path.slice(1), message: line(message), reason }))
   return { refusals: violations(false), warnings: violations(true) }
 }
 

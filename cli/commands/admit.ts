@@ -24,7 +24,7 @@ export async function admit(options: AdmitOptions, { config }: CommandContext): 
   const resources = webhookResources(await demandFunctions(options))
   if (resources.length === 0)
     throw new UsageError(
-      'no resource of these functions has a conversion ("convert") or "validate", so nothing would call this process',
+      'no resource of these functions has a conversion ("convert"), "validate" or "admit", so nothing would call this process',
     )
   for (const one of resources) warmUp(one)
   const { registry } = createMetrics()
@@ -54,7 +54,7 @@ function warmUp(resource: Resource): void {
 
 const BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1]
 
-function webhookMetrics(registry: Registry): WebhookObserver {
+export function webhookMetrics(registry: Registry): WebhookObserver {
   const conversions = new Histogram({
     name: 'fairlead_conversion_duration_seconds',
     help: 'Duration of the conversion of one object, by what became of it: success, partial or failure',
@@ -64,9 +64,15 @@ function webhookMetrics(registry: Registry): WebhookObserver {
   })
   const validations = new Histogram({
     name: 'fairlead_validation_duration_seconds',
-    help: 'Duration of validate for one write, by what became of it: admitted, refused or failure',
+    help: 'Duration of validate and admit for one write, by what became of it: admitted, refused or failure',
     labelNames: ['resource', 'result'],
     buckets: BUCKETS,
+    registers: [registry],
+  })
+  const refusedWrites = new Counter({
+    name: 'fairlead_refused_writes_total',
+    help: 'What validate and admit have refused, without dry runs, by the field of the schema: a write counts once for each',
+    labelNames: ['resource', 'path', 'reason'],
     registers: [registry],
   })
   const refused = new Counter({
@@ -77,7 +83,10 @@ function webhookMetrics(registry: Registry): WebhookObserver {
   })
   return {
     converted: ({ resource, from, to, result, ms }) => conversions.observe({ resource, from, to, result }, ms / 1000),
-    validated: ({ resource, result, ms }) => validations.observe({ resource, result }, ms / 1000),
+    validated: ({ resource, result, ms, dryRun, refusals }) => {
+      validations.observe({ resource, result }, ms / 1000)
+      if (!dryRun) for (const refusal of refusals) refusedWrites.inc({ resource, ...refusal })
+    },
     refused: (reason) => refused.inc({ reason }),
   }
 }

@@ -57,11 +57,17 @@ const CHECKED_BY = {
   mutation: 'a MutatingAdmissionPolicy (Kubernetes 1.36)',
 }
 
-const appliedElsewhere = (functions: readonly Reconciler[]): string[] =>
-  sortedDefinitions(functions).converted.map(
+const appliedElsewhere = (functions: readonly Reconciler[]): string[] => [
+  ...sortedDefinitions(functions).converted.map(
     ({ spec }) =>
       `${spec.names.kind} has conversions: fairlead install --only-conversions applies its definition, when the API server reaches the webhook`,
-  )
+  ),
+  ...functions.flatMap(({ for: kind }) =>
+    isResource(kind) && kind.judge !== undefined
+      ? `${kind.kind} has admit: fairlead install --only-conversions makes the API server ask it, when it reaches the webhook`
+      : [],
+  ),
+]
 
 /** Returns the objects as YAML, after a comment that names what checks each rule, and why. */
 async function withReport(functions: readonly Reconciler[], objects: readonly object[]): Promise<string> {

@@ -1,7 +1,7 @@
 import { apiVersionOf, type KubeObject } from '#contracts'
 import { UsageError } from '#process/exit'
 import { version as fairlead } from '#process/version'
-import { definitionsOf, manifest, policiesOf, type Reconciler, type ReconcilerManifest } from '#sdk'
+import { definitionsOf, isResource, manifest, policiesOf, type Reconciler, type ReconcilerManifest } from '#sdk'
 import { RECONCILERS } from '#spec'
 import { yamlOf } from './chart/templated.ts'
 import { configVolume } from './config-volume.ts'
@@ -362,6 +362,8 @@ function bundledFunction(one: Reconciler, namespace: string): BundledFunction {
     throw new UsageError(
       `function ${one.name} has rules that need a ${policy.kind}, which OLM does not install: install it by a chart, fairlead generate chart`,
     )
+  if (isResource(one.for) && one.for.judge !== undefined)
+    throw new UsageError(`${one.for.kind} has "admit", whose webhook OLM does not install: use fairlead install`)
   const url = `http://${serviceOf(one)}.${namespace}.svc`
   const plain = manifest(one, { invoke: { http: { url } } })
   const account = { name: accountOf(one), namespace }

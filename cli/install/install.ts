@@ -1,14 +1,24 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type KubeObject, type ResourceRef, resourceName } from '#contracts'
-import { ApiError, ClusterAccessError, type KubeClient, resourcePath, servedResources } from '#kube'
+import {
+  ApiError,
+  ClusterAccessError,
+  isForbidden,
+  isNotFound,
+  type KubeClient,
+  resourcePath,
+  servedResources,
+} from '#kube'
 import { IncompatibleError, UsageError } from '#process/exit'
 import { webhookResources } from '#process/webhooks/probe'
 import {
   breakingChanges,
   type CustomResourceDefinition,
+  isResource,
   manifest,
   type Reconciler,
   type ReconcilerManifest,
+  type Resource,
 } from '#sdk'
 import { identityOf, RECONCILERS, SHARD_LABEL, SYSTEM_NAMESPACE } from '#spec'
 import {
@@ -24,6 +34,7 @@ import {
   type StoredReconciler,
   storedReconcilers,
   storedUnder,
+  titleOf,
 } from './installed-objects.ts'
 import { earlierPolicies, exemptFrom, functionPolicies, functionWebhooks, refusedPolicy } from './policies.ts'
 import { functionRbac, platformRbac, teamRbac } from './rbac.ts'
@@ -85,6 +96,7 @@ export async function install(
   // The definition of Reconcilers needs no check: tests keep it compatible, and differently worded rules would look
   // stricter.
   await checkDefinitions(kube, functions, forcedBy, force)
+  if (says !== undefined) await nameRefused(kube, functions, says)
   const installed: Installed[] = []
   const rights: KubeObject[] = []
   for (const one of manifests) rights.push(...(await rightsOf(kube, one, stored.get(one.metadata.name), team)))
@@ -154,10 +166,12 @@ async function isAsked(
   functions: readonly Reconciler[],
   says: Says = () => undefined,
 ): Promise<boolean> {
-  const validated = webhookResources(functions).map(({ kind }) => kind)
+  const validated = webhookResources(functions)
+  // Nobody asks admit instead.
+  if (validated.some(({ judge }) => judge !== undefined)) return true
   if (validated.length === 0 || (await hasWebhook(kube))) return validated.length > 0
   says(
-    `runs ask validate of ${validated.join(', ')}, and the API server does not: for that, apply what fairlead generate webhook prints, and install again`,
+    `runs ask validate of ${validated.map(({ kind }) => kind).join(', ')}, and the API server does not: for that, apply what fairlead generate webhook prints, and install again`,
   )
   return false
 }
@@ -214,6 +228,36 @@ export async function checkDefinitions(
   }
   const { plain, converted } = sortedDefinitions(functions)
   if (!force) for (const crd of [...plain, ...converted]) await refuseToBreak(kube, crd, forcedBy)
+}
+
+const SHOWN = 5
+
+/** Names the stored objects that `validate` refuses: nothing is done for them until they are mended. */
+async function nameRefused(kube: KubeClient, functions: readonly Reconciler[], says: Says): Promise<void> {
+  for (const { for: kind } of functions) {
+    if (!isResource(kind) || kind.validate === undefined) continue
+    const refused: string[] = []
+    try {
+      for await (const { items } of kube.list(resourcePath(kind)))
+        refused.push(...items.filter((object) => isRefused(kind, object)).map(titleOf))
+    } catch (error) {
+      // It is not defined in this version yet, or the user may not list it.
+      if (!isNotFound(error) && !isForbidden(error)) throw error
+    }
+    const names = `${refused.slice(0, SHOWN).join(', ')}${refused.length > SHOWN ? ', …' : ''}`
+    if (refused.length > 0)
+      says(
+        `the function is not called for ${refused.length} ${kind.kind} that are refused, until they are mended: ${names}`,
+      )
+  }
+}
+
+function isRefused(kind: Resource, object: KubeObject): boolean {
+  try {
+    return kind.parseValid(object) === undefined
+  } catch {
+    return true
+  }
 }
 
 /** Writes the Secrets for mutual TLS with NATS, and returns the result for each. Changes nothing else. */

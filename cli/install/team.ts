@@ -42,6 +42,11 @@ export function refuseBeyond(functions: readonly Reconciler[]): void {
     throw new UsageError(
       `--team installs no conversions, which every client of ${converted.spec.names.kind} in the cluster needs: have the platform team install it`,
     )
+  const judged = functions.map((one) => one.for).find((one) => isResource(one) && one.judge !== undefined)
+  if (judged !== undefined)
+    throw new UsageError(
+      `--team installs no webhook, which holds in the whole cluster, and "admit" of ${judged.kind} needs one: have the platform team install it`,
+    )
   for (const one of functions)
     for (const rule of isResource(one.for) ? one.for.rules : [])
       if (rule.in === 'policy' || rule.in === 'mutation')

@@ -98,7 +98,7 @@ export async function certifiedWebhook(kube: KubeClient): Promise<CertifiedWebho
   const [port] = (await serviceIn(kube))?.spec.ports ?? []
   if (port === undefined)
     throw new WebhookError(
-      `there is no Service ${WEBHOOKS}, by which the API server converts objects: apply what fairlead generate webhook prints`,
+      `there is no Service ${WEBHOOKS}, by which the API server converts objects and asks admit: apply what fairlead generate webhook prints`,
     )
   const { bundle, installed } = await certified(kube)
   const address = { namespace: SYSTEM_NAMESPACE, name: WEBHOOKS, path: '/convert', port: port.port }

@@ -6,7 +6,7 @@ import { hasField, shrunk } from './conversion-laws.ts'
 import { type Schema, Values } from './values.ts'
 
 /**
- * What the laws of `validate` may know.
+ * What the laws of `validate` and `admit` may know.
  *
  * @example
  * import type { AdmissionCase } from 'fairlead/testing'
@@ -34,12 +34,18 @@ export interface AdmissionCase {
    * @default 300
    */
   runs?: number
+  /**
+   * The users who write. `admit` is asked about each of them.
+   *
+   * @default one without groups
+   */
+  users?: readonly { name: string; groups: readonly string[] }[]
 }
 
 /**
- * Returns the laws of `validate` of a resource, as rows of a test runner. Each asks it about specs that the schema admits:
- * created, and changed from one to another. It rejects with the resource, the path, and the smallest spec that it has found.
- * Throws an Error for a resource without `validate`.
+ * Returns the laws of `validate` and `admit` of a resource, as rows of a test runner. Each asks it about specs that the
+ * schema admits: created, and changed from one to another; `admit` also about deletions. It rejects with the resource, the
+ * path, and the smallest spec that it has found. Throws an Error for a resource without both.
  *
  * @example
  * import { resource, z } from 'fairlead'
@@ -57,20 +63,49 @@ export function admissionLawsOf(
   resource: Resource,
   options: AdmissionCase = {},
 ): [law: string, holds: () => Promise<void>][] {
-  const { validate } = resource
-  if (validate === undefined)
-    throw new Error(`resource ${resource.kind} has no "validate": it has no laws of admission`)
-  return Object.entries(LAWS).map(([law, check]) => [
-    `validate ${law}`,
-    async () => check(new Trial(resource, validate, options)),
+  const { validate, judge } = resource
+  const { users = [{ name: 'user', groups: [] }] } = options
+  const admit = judge && ((change: Change) => judgedFor(users, judge, change))
+  if (validate === undefined && admit === undefined)
+    throw new Error(`resource ${resource.kind} has neither "validate" nor "admit": it has no laws of admission`)
+  const lawsOf = (name: string, ask: Ask, laws: readonly [string, Check][]) =>
+    laws.map(([law, check]): [string, () => Promise<void>] => [
+      `${name} ${law}`,
+      async () => check(new Trial(resource, { name, ask }, options)),
+    ])
+  const all = Object.entries(LAWS)
+  return [
+    ...(validate ? lawsOf('validate', validate, all) : []),
+    // Whom it admits is not known.
+    ...(admit ? lawsOf('admit', admit, all.slice(0, -1)) : []),
+  ]
+}
+
+type Ask = NonNullable<Resource['validate']>
+type Check = (trial: Trial) => void
+
+/** What is found in the writes of all users: the change, and the deletion of what it makes. */
+function judgedFor(
+  users: NonNullable<AdmissionCase['users']>,
+  judge: NonNullable<Resource['judge']>,
+  change: Change,
+): ReturnType<Ask> {
+  const operation = change.old === undefined ? 'CREATE' : 'UPDATE'
+  const found = users.flatMap((user) => [
+    judge({ ...change, operation, user, name: 'a' }),
+    judge({ spec: change.spec, operation: 'DELETE', user, name: 'a' }),
   ])
+  return {
+    refusals: found.flatMap(({ refusals }) => refusals),
+    warnings: found.flatMap(({ warnings }) => warnings),
+  }
 }
 
 /** No API server waits as long for a webhook without a user who notices. */
 const MOST_CPU_MS = 200
 const LONGEST = 2000
 
-const LAWS: Record<string, (trial: Trial) => void> = {
+const LAWS: Record<string, Check> = {
   'answers for each spec that the schema admits, created or changed': (trial) =>
     trial.demand((change) => {
       const began = process.threadCpuUsage()
@@ -79,9 +114,9 @@ const LAWS: Record<string, (trial: Trial) => void> = {
       if (user > MOST_CPU_MS * 1000)
         throw trial.error(
           change,
-          `validate takes ${Math.round(user / 1000)} ms, in which the process does nothing else`,
+          `${trial.name} takes ${Math.round(user / 1000)} ms, in which the process does nothing else`,
         )
-      return error && { what: 'validate does not answer', because: error }
+      return error && { what: `${trial.name} does not answer`, because: error }
     }),
 
   'answers the same at any time, in any order': (trial) => trial.demandPure(),
@@ -90,7 +125,9 @@ const LAWS: Record<string, (trial: Trial) => void> = {
     trial.demand((change) => {
       const { found = [] } = trial.ask(change)
       const unknown = found.find(({ path }) => !hasField(trial.schema, plainPath(path)))
-      return unknown && { what: `validate names ${unknown.path}, which the schema does not have: ${unknown.message}` }
+      return (
+        unknown && { what: `${trial.name} names ${unknown.path}, which the schema does not have: ${unknown.message}` }
+      )
     }),
 
   'admits the examples, and not nothing': (trial) => trial.demandAdmitted(),
@@ -111,12 +148,15 @@ type Find = (change: Change) => Fault | undefined
 class Trial {
   readonly schema: Schema
   readonly #resource: Resource
-  readonly #validate: NonNullable<Resource['validate']>
+  /** `validate` or `admit`. */
+  readonly name: string
+  readonly #ask: Ask
   readonly #case: AdmissionCase
 
-  constructor(resource: Resource, validate: NonNullable<Resource['validate']>, options: AdmissionCase) {
+  constructor(resource: Resource, { name, ask }: { name: string; ask: Ask }, options: AdmissionCase) {
     this.#resource = resource
-    this.#validate = validate
+    this.name = name
+    this.#ask = ask
     this.#case = options
     this.schema = resource.versions()[0]?.schema ?? {}
   }
@@ -124,7 +164,7 @@ class Trial {
   /** Asks about the change as its author has written it. */
   ask({ spec, old }: Change): { found?: { path: string; message: string }[]; error?: Error } {
     try {
-      const { refusals, warnings } = this.#validate({
+      const { refusals, warnings } = this.#ask({
         spec: this.#parsed(spec),
         ...(old !== undefined && { old: this.#parsed(old) }),
       })
@@ -153,7 +193,7 @@ class Trial {
     for (const [index, change] of changes.entries()) {
       if (isDeepStrictEqual(first[index], again[index])) continue
       const lines = changesBetween(first[index], again[index])
-      throw this.error(change, 'validate gives two answers to the same question', {
+      throw this.error(change, `${this.name} gives two answers to the same question`, {
         lines,
         sides: ['first', 'second'],
       })
@@ -162,14 +202,14 @@ class Trial {
 
   demandAdmitted(): void {
     for (const { spec } of this.#case.examples ?? []) {
-      const { refusals } = this.#validate({ spec: this.#parsed(spec) })
+      const { refusals } = this.#ask({ spec: this.#parsed(spec) })
       const [refusal] = refusals
       if (refusal !== undefined)
         throw this.error({ spec }, `validate refuses an example: ${refusal.path}: ${refusal.message}`)
     }
     if ((this.#case.examples ?? []).length > 0) return
     let last: Change = { spec: {} }
-    for (last of this.#changes()) if (this.#validate({ spec: this.#parsed(last.spec) }).refusals.length === 0) return
+    for (last of this.#changes()) if (this.#ask({ spec: this.#parsed(last.spec) }).refusals.length === 0) return
     throw this.error(last, 'validate refuses each spec that is tried: give "examples" that it admits')
   }
 

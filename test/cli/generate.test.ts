@@ -49,13 +49,18 @@ describe('fairlead generate crds', () => {
 
   it('names what checks each rule, and why, and prints the policies', async () => {
     const rules = "immutable('.spec.size'), onlyGroups(['admins'], ['DELETE'])"
-    const file = await shop('size: z.int32(), cron: z.string().refine(() => true)', rules, 'validate: () => []')
+    const file = await shop(
+      'size: z.int32(), cron: z.string().refine(() => true)',
+      rules,
+      "validate: () => [], admit: { operations: ['DELETE'], judge: () => [] }",
+    )
     const { stdout } = await command(['generate', 'crds', '-f', file])
-    expect(stdout.split('\n').slice(0, 4)).toEqual([
+    expect(stdout.split('\n').slice(0, 5)).toEqual([
       '# Shop: immutable .spec.size: the CustomResourceDefinition',
       '# Shop: onlyGroups admins DELETE: a ValidatingAdmissionPolicy, because it reads the groups of the user',
       '# Shop: spec.cron has a check in code: runs make it, and no write is refused, which needs a webhook',
       '# Shop: validate: fairlead check and runs ask it, and writes are refused only by the webhook of fairlead admit',
+      '# Shop has admit: fairlead install --only-conversions makes the API server ask it, when it reaches the webhook',
     ])
     const kinds = parseAllDocuments(stdout).map((one) => (one.toJS() as KubeObject).kind)
     const policy = 'ValidatingAdmissionPolicy'
@@ -89,6 +94,11 @@ describe('fairlead generate crds', () => {
     expect({ code, stderr }).toEqual({
       code: 2,
       stderr: expect.stringContaining(`need a ${policy}, which OLM does not`),
+    })
+    const judged = await shop('size: z.int32()', '', "admit: { operations: ['DELETE'], judge: () => [] }")
+    expect(await command(['generate', 'bundle', '-f', judged, '--to', join(dir, 'bundle'), ...bundle])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('has "admit", whose webhook OLM does not install'),
     })
   })
 

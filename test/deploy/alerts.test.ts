@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { parse, stringify } from 'yaml'
-import { webhookCertificateGauge } from '../../cli/commands/admit.ts'
+import { webhookCertificateGauge, webhookMetrics } from '../../cli/commands/admit.ts'
 import { certificateGauge, createMetrics, depthGauges, storageGauges } from '../../cli/process/metrics.ts'
 import { bridgeGauges } from '../../cli/process/run-metrics.ts'
 import { usageMetrics } from '../../cli/process/usage.ts'
@@ -46,6 +46,7 @@ function exportedNames(): Set<string> {
   bridgeGauges(registry, () => undefined)
   certificateGauge(registry, undefined)
   webhookCertificateGauge(registry, () => new Date())
+  webhookMetrics(registry)
   usageMetrics(registry, { totals: () => [] })
   storageGauges(registry, [], nothing, 1)
   depthGauges(registry, { reconcilers: async () => [], depth: nothing, backlog: nothing }, { count: nothing })

@@ -117,7 +117,14 @@ describe('the reference of functions', () => {
   })
 })
 
-const PAGES = [...REFERENCE, 'cookbook', 'external', 'guides/related-objects', 'guides/finalizers']
+const PAGES = [
+  ...REFERENCE,
+  'cookbook',
+  'external',
+  'guides/related-objects',
+  'guides/finalizers',
+  'guides/refusing-writes',
+]
 const blocksFor = async (pages: string[]) => (await Promise.all(pages.map(blocksOf))).flat()
 
 describe('the code of the pages for authors', () => {

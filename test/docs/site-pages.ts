@@ -18,6 +18,7 @@ export const SECTIONS: Record<string, string[]> = {
   'How-to guides': [
     'related-objects',
     'finalizers',
+    'refusing-writes',
     'external-systems',
     'testing',
     'breakpoints',

@@ -34,6 +34,20 @@ const Range = resource({
   },
 })
 
+const Lab = resource({
+  group: 'validate.example.com',
+  version: 'v1',
+  kind: 'Lab',
+  plural: 'labs',
+  spec: z.object({ owner: z.string(), size: z.int32() }),
+  status: z.object({ ready: z.int32() }),
+  admit: {
+    operations: ['UPDATE', 'DELETE'],
+    judge: ({ operation, user, spec, old = spec }) =>
+      user.name === old.owner ? [] : [{ path: '.spec.owner', message: `only ${old.owner} may ${operation} it` }],
+  },
+})
+
 let cluster: Awaited<ReturnType<typeof borrowCluster>>
 let kube: KubeClient
 let webhook: WebhookServer
@@ -46,6 +60,18 @@ const CRD = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions/ranges.vali
 const fieldManager = 'fairlead'
 const pathOf = (name?: string, version = 'v1'): string =>
   resourcePath({ group: 'validate.example.com', version, resource: 'ranges' }, 'default', name)
+const LAB_WEBHOOKS = WEBHOOKS.replace('ranges', 'labs')
+const LAB_CRD = CRD.replace('ranges', 'labs')
+const labOf = (name?: string): string => pathOf(name).replace('ranges', 'labs')
+const lab = (name: string) => ({
+  apiVersion: 'validate.example.com/v1',
+  kind: 'Lab',
+  metadata: { name },
+  spec: { owner: 'ada', size: 1 },
+})
+/** Runs kubectl as this user, who has all rights. */
+const as = async (user: string, args: string[], input?: object) =>
+  (await kubectlFor(cluster))([...args, '--as', user, '--as-group', 'system:masters'], input)
 const range = (name: string, more: object, version = 'v1'): KubeObject => ({
   apiVersion: `validate.example.com/${version}`,
   kind: 'Range',
@@ -64,7 +90,7 @@ beforeAll(async () => {
   await writeFile(files.cert, leaf.certificate)
   await writeFile(files.key, leaf.privateKey.export({ type: 'pkcs8', format: 'pem' }))
   const observer = { converted() {}, validated: (one: ValidationReport) => reports.push(one), refused() {} }
-  webhook = await serveWebhooks({ address: '127.0.0.1:0', files, resources: [Range], observer, log })
+  webhook = await serveWebhooks({ address: '127.0.0.1:0', files, resources: [Range, Lab], observer, log })
 
   await kube.apply(CRD, Range.crd(), { fieldManager })
   await until(async () =>
@@ -78,6 +104,20 @@ beforeAll(async () => {
     caBundle: Buffer.from(authority.certificate).toString('base64'),
   }
   await kube.apply(WEBHOOKS, Range.validatingWebhook?.(client, ['function']) as KubeObject, { fieldManager })
+  await kube.apply(LAB_CRD, Lab.crd(), { fieldManager })
+  await kube.apply(LAB_WEBHOOKS, Lab.validatingWebhook?.(client, ['function']) as KubeObject, { fieldManager })
+  await until(async () =>
+    kube.create(labOf(), lab('probe')).then(
+      () => true,
+      () => false,
+    ),
+  )
+  await until(async () =>
+    kube.patch(labOf('probe'), { spec: { size: 2 } }, 'merge').then(
+      () => false,
+      () => true,
+    ),
+  )
   await until(async () => {
     const stored = await kube.create(pathOf(), range('probe', { from: 9, to: 2 })).catch(() => undefined)
     if (stored !== undefined) await kube.delete(pathOf('probe'))
@@ -89,7 +129,7 @@ beforeEach(() => {
 })
 
 afterAll(async () => {
-  await kube?.delete(WEBHOOKS).catch(() => {})
+  for (const path of [WEBHOOKS, LAB_WEBHOOKS, LAB_CRD]) await kube?.delete(path).catch(() => {})
   await kube?.delete(CRD).catch(() => {})
   await webhook?.drain(0)
   await rm(dir, { recursive: true, force: true })
@@ -126,9 +166,7 @@ it('is not asked about writes that leave the spec, of an object that was wrong b
 })
 
 it('is not asked about what functions write: no run waits for it', async () => {
-  const kubectl = await kubectlFor(cluster)
-  const as = ['--as', 'function', '--as-group', 'system:masters']
-  await kubectl(['create', '-f', '-', ...as], range('owned', { from: 9, to: 2 }))
+  await as('function', ['create', '-f', '-'], range('owned', { from: 9, to: 2 }))
   expect(asked()).toEqual([])
 })
 
@@ -171,6 +209,31 @@ it('is asked about what another version keeps, and not about other annotations',
   expect(asked()).toEqual(['default/kept admitted', 'default/kept admitted'])
 })
 
+it('refuses what the user may not do, however it is written, and lets others do it', async () => {
+  await kube.create(labOf(), lab('shared'))
+  const refused = (operation: string) => `only ada may ${operation} it`
+  const owner = [{ apiVersion: 'v1', kind: 'ConfigMap', name: 'gone', uid: 'gone' }]
+  for (const [operation, ...args] of [
+    ['UPDATE', 'patch', 'labs/shared', '--type=merge', '-p', '{"spec":{"owner":"eve"}}'],
+    ['UPDATE', 'patch', 'labs/shared', '--type=merge', '-p', '{"spec":{"size":9}}', '--dry-run=server'],
+    ['DELETE', 'patch', 'labs/shared', '--type=merge', '-p', JSON.stringify({ metadata: { ownerReferences: owner } })],
+    ['DELETE', 'delete', 'labs/shared'],
+    ['DELETE', 'delete', '--raw', labOf()],
+  ] as [string, ...string[]][])
+    await expect(as('eve', args)).rejects.toThrow(refused(operation))
+  reports.length = 0
+  await as('eve', ['label', 'labs/shared', 'a=b'])
+  await kube.patch(`${labOf('shared')}/status`, { status: { ready: 1 } }, 'merge')
+  await as('function', ['patch', 'labs/shared', '--type=merge', '-p', '{"spec":{"size":3}}'])
+  expect(asked()).toEqual([])
+  await as('ada', ['patch', 'labs/shared', '--type=merge', '-p', '{"spec":{"size":4}}'])
+  await as('ada', ['delete', 'labs/shared'])
+  expect(reports.map(({ operation, user, result }) => [operation, user, result])).toEqual([
+    ['UPDATE', 'ada', 'admitted'],
+    ['DELETE', 'ada', 'admitted'],
+  ])
+})
+
 it('refuses a write where validate throws, and says whose bug it is', async () => {
   await expect(kube.create(pathOf(), range('bad', { from: 1, to: 2, note: 'bug' }))).rejects.toThrow(
     'resource Range: validate throws RangeError: a bug. This is a bug of the resource',
@@ -192,4 +255,6 @@ it('refuses changes of the spec while the process is away, and nothing else', as
   await expect(kube.patch(pathOf('alone'), { spec: { to: 3 } }, 'merge')).rejects.toThrow('failed calling webhook')
   await kube.patch(`${pathOf('alone')}/status`, { status: { ready: 1 } }, 'merge')
   await kube.delete(pathOf('alone'))
+  await expect(as('ada', ['delete', 'labs/probe'])).rejects.toThrow('failed calling webhook')
+  await as('system:serviceaccount:kube-system:namespace-controller', ['delete', 'labs/probe'])
 })

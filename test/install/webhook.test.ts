@@ -98,19 +98,24 @@ class Front {
   #next = 0
 
   constructor(port: number) {
-    this.server = createServer((client) => this.#forward(client, this.ports.length)).listen(port, 'localhost')
+    this.server = createServer((client) => this.#forward(client, this.#next++, this.ports.length)).listen(
+      port,
+      'localhost',
+    )
   }
 
-  #forward(client: Socket, tries: number): void {
+  #forward(client: Socket, at: number, tries: number): void {
     client.on('error', () => client.destroy())
-    const to = this.ports[this.#next++ % this.ports.length]
+    const to = this.ports[at % this.ports.length]
     if (tries === 0 || to === undefined) return void client.destroy()
     const server = connect(to, '127.0.0.1')
+    let isOpen = false
     server.once('connect', () => {
+      isOpen = true
       server.once('close', () => this.ended.set(to, (this.ended.get(to) ?? 0) + 1))
       client.pipe(server).pipe(client)
     })
-    server.once('error', () => (server.connecting ? this.#forward(client, tries - 1) : client.destroy()))
+    server.once('error', () => (isOpen ? client.destroy() : this.#forward(client, at + 1, tries - 1)))
     server.once('close', () => server.bytesRead > 0 && client.destroy())
     client.once('close', () => server.destroy())
   }
@@ -191,6 +196,20 @@ it('is not depended on before it is there: without a Service, nothing is install
   await expect(kube.get('/apis/fairlead.dev/v1alpha1/reconcilers/page')).rejects.toThrow('not found')
 })
 
+it.each([
+  [[], 'there is no Service fairlead-webhooks, by which the API server converts objects and asks admit'],
+  [['--team'], '"admit" of Page needs one'],
+])('is demanded by admit, which nobody else asks: install %j is refused', async (args, why) => {
+  const judged = join(dir, 'judged.ts')
+  const admit = "admit: { operations: ['DELETE'], judge: () => [] },"
+  const alone = modules('note', admit).replace(/served: .*/, '')
+  await writeFile(judged, alone.replace('reconcile:', "namespaces: ['default'], reconcile:"))
+  const { code, stdout, stderr } = await fairlead('install', ...args, '-f', judged)
+  expect([code === 0, stdout]).toEqual([false, ''])
+  expect(stderr).toContain(why)
+  await expect(definition()).rejects.toThrow('not found')
+})
+
 it('is not needed for validate alone, which runs ask: the installation says that the API server does not', async () => {
   const alone = join(dir, 'alone.ts')
   await writeFile(
@@ -233,7 +252,7 @@ it('is proved by the API server, which then converts with it', async () => {
   expect((await definition()).spec.conversion).toMatchObject({ strategy: 'Webhook' })
   const functions = expect.stringContaining("'system:serviceaccount:fairlead-system:fairlead-page'")
   expect(await kube.get(CONFIGURATION)).toMatchObject({
-    webhooks: [{ matchConditions: [{ name: 'spec-changes' }, { expression: functions }] }],
+    webhooks: [{ matchConditions: [{ name: 'changes' }, { expression: functions }] }],
   })
   await kube.create(pathOf('v1'), {
     apiVersion: 'pages.test/v1',
@@ -354,12 +373,12 @@ it('refuses only what is in flight when one of two processes is killed, and noth
     await killed?.exited
     await sleep(1500)
   })
+  front.ports.shift()
   // A connection has one request at a time.
   const broken = (front.ended.get(port) ?? 0) - endedBefore
   console.info(`${failures.length} of ${reads} reads failed by the end of ${broken} connections`)
   expect(failures.length).toBeLessThanOrEqual(broken)
   expect(reads).toBeGreaterThan(broken)
-  front.ports.shift()
   const next = await startWebhook()
   const stopped = processes[1]
   expect(
@@ -392,6 +411,17 @@ it('is asked about writes as long as the functions have validate', async () => {
   expect(await fairlead('install', '--only-conversions', '-f', file)).toMatchObject({ code: 0 })
   const { 'ca.crt': caBundle } = (await secretOf('fairlead-webhooks-ca')).data
   expect(await kube.get(CONFIGURATION)).toMatchObject({ webhooks: [{ clientConfig: { caBundle } }] })
+})
+
+it('refuses nothing of before: the installation of a stricter validate names the stored objects that it refuses', async () => {
+  const strict = join(dir, 'strict.ts')
+  const odd = "[{ path: '.spec.note', message: 'it is odd' }]"
+  await writeFile(strict, modules('note', `validate: ({ spec }) => (spec.note === 'n' ? ${odd} : []),`))
+  expect(await fairlead('install', '-f', strict)).toMatchObject({
+    code: 0,
+    stderr: expect.stringContaining('not called for 1 Page that are refused, until they are mended: default/a'),
+  })
+  expect((await fairlead('install', '-f', file)).stderr).not.toContain('default/a')
 })
 
 it('is not asked about writes of the functions of the resource, as long as they are installed', async () => {

@@ -90,7 +90,7 @@ beforeEach(async () => {
   server = await serveWebhooks({
     address: '127.0.0.1:0',
     files: { cert: join(dir, 'tls.crt'), key: join(dir, 'tls.key') },
-    resources: [Page, Range],
+    resources: [Page, Range, Lab],
     observer: {
       converted: (one) => reports.push(one),
       validated: (one) => validations.push(one),
@@ -154,7 +154,7 @@ describe('a ConversionReview', () => {
     [
       'another kind',
       { ...page('v1', 'b', {}), kind: 'Other' },
-      'objects[1]: Other of example.com/v1 cannot become example.com/v1: this process converts Page of example.com, Range of example.com',
+      'objects[1]: Other of example.com/v1 cannot become example.com/v1: this process converts Page of example.com, Range of example.com, Lab of example.com',
     ],
     [
       'another version',
@@ -251,6 +251,26 @@ const Range = resource({
     ]
   },
 })
+const Lab = resource({
+  group: 'example.com',
+  version: 'v1',
+  kind: 'Lab',
+  plural: 'labs',
+  spec: z.object({ owner: z.string(), size: z.int32(), seats: z.record(z.string(), z.int32()).optional() }),
+  status: z.object({}),
+  validate: ({ spec: { seats = {} } }) =>
+    Object.entries(seats).flatMap(([who, size]) =>
+      size > 9 ? [{ path: `.spec.seats['${who}']`, message: 'too large' }] : [],
+    ),
+  admit: {
+    operations: ['UPDATE', 'DELETE'],
+    judge: ({ operation, user, spec, old = spec }) =>
+      user.name === old.owner || user.groups.includes('lab-admins')
+        ? []
+        : [{ path: '.spec.owner', message: `only ${old.owner} may ${operation} it` }],
+  },
+})
+const lab = (spec: object, more: object = {}) => ({ ...range(spec), kind: 'Lab', ...more })
 const range = (spec: object, more: object = {}) => ({
   apiVersion: 'example.com/v1',
   kind: 'Range',
@@ -264,7 +284,7 @@ const SHRINKS = 'spec.to: it shrinks'
 const admission = (object: unknown, oldObject: unknown = null, operation = 'UPDATE') => ({
   apiVersion: 'admission.k8s.io/v1',
   kind: 'AdmissionReview',
-  request: { uid: 'u1', operation, object, oldObject },
+  request: { uid: 'u1', operation, object, oldObject, userInfo: { username: 'eve', groups: ['users'] } },
 })
 const validated = async (...args: Parameters<typeof admission>) =>
   (JSON.parse((await ask(admission(...args), { path: '/validate' })).body) as { response: Record<string, unknown> })
@@ -363,8 +383,61 @@ describe('an AdmissionReview', () => {
     expect(await validated(range({ from: 1, to: 2 }))).toMatchObject({ allowed: true })
   })
 
+  it('has what the user may not do', async () => {
+    const [old, now] = [lab({ owner: 'ada', size: 1 }), lab({ owner: 'eve', size: 1, seats: { "o'neil": 10 } })]
+    expect(await validated(now, old)).toMatchObject({
+      allowed: false,
+      status: {
+        code: 403,
+        reason: 'Forbidden',
+        message: "spec.seats['o'neil']: too large; spec.owner: only ada may UPDATE it",
+      },
+    })
+    expect(await validated(null, old, 'DELETE')).toMatchObject({
+      status: { code: 403, message: 'spec.owner: only ada may DELETE it' },
+    })
+    expect(validations).toMatchObject([
+      {
+        user: 'eve',
+        refusals: [
+          { path: 'spec.seats.*', reason: 'FieldValueInvalid' },
+          { path: 'spec.owner', reason: 'FieldValueForbidden' },
+        ],
+      },
+      { operation: 'DELETE', object: 'default/a', paths: ['spec.owner'] },
+    ])
+  })
+
+  it('lets a user do what admit does not judge, or admits', async () => {
+    const owned = lab({ owner: 'eve', size: 1 })
+    const others = lab({ owner: 'ada', size: 1 })
+    for (const [object, old, operation] of [
+      [others, null, 'CREATE'],
+      [lab({ owner: 'eve', size: 2 }), owned, 'UPDATE'],
+      [null, owned, 'DELETE'],
+      [lab(others.spec, { metadata: { name: 'a', labels: { a: 'b' } } }), others, 'UPDATE'],
+    ] as const)
+      expect(await validated(object, old, operation)).toEqual({ uid: 'u1', allowed: true })
+  })
+
+  it('takes another owner of the object for a deletion', async () => {
+    const old = lab({ owner: 'ada', size: 1 })
+    const metadata = { name: 'a', ownerReferences: [{ uid: 'gone' }] }
+    expect(await validated({ ...old, metadata }, old)).toMatchObject({
+      status: { message: 'spec.owner: only ada may DELETE it' },
+    })
+  })
+
+  it('lets the owner delete an object that does not fit its schema', async () => {
+    expect(await validated(null, lab({ owner: 'eve', size: 'x' }), 'DELETE')).toMatchObject({ allowed: true })
+  })
+
   it.each([
-    ['of a kind without validate', admission(page('v1', 'a', {})), 'Page of example.com/v1 has no "validate" here'],
+    [
+      'of a kind without validate',
+      admission(page('v1', 'a', {})),
+      'Page of example.com/v1 has neither "validate" nor "admit" here',
+    ],
     ['without an object', admission(null), 'it has no object'],
     ['of conversions', review('v1', []), 'this is no AdmissionReview of admission.k8s.io/v1'],
   ])('%s is answered with 400', async (_, body, why) => {

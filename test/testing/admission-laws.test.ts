@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import { type Finding, type Resource, resource, z } from '#sdk'
+import { type Finding, type Resource, resource, type WriteRequest, z } from '#sdk'
 import { admissionLawsOf } from '#testing'
 
 const spec = z.object({
@@ -38,6 +38,48 @@ let calls = 0
 beforeEach(() => {
   calls = 0
 })
+/** Deletions by others than its owner. */
+const guarded = (judge: (write: WriteRequest<Spec>) => readonly Finding[]): Resource =>
+  resource({
+    group: 'example.com',
+    version: 'v1',
+    kind: 'Range',
+    plural: 'ranges',
+    spec,
+    status: z.object({}),
+    admit: { operations: ['UPDATE', 'DELETE'], judge },
+  })
+
+describe('the laws of admit', () => {
+  it.each<[string, (write: WriteRequest<Spec>) => readonly Finding[], object]>([
+    [
+      'hold for one that looks at user and spec',
+      ({ user, spec: { from } }) => (user.name === 'eve' && from > 3 ? [above] : []),
+      {},
+    ],
+    [
+      'find one that throws at a deletion',
+      ({ operation, old }) => (operation === 'DELETE' && old!.to > 9 ? [above] : []),
+      {
+        'admit answers for each spec that the schema admits, created or changed':
+          expect.stringContaining('admit does not answer'),
+      },
+    ],
+    [
+      'find one with a memory',
+      () => [{ ...above, message: `${calls++}` }],
+      { 'admit answers the same at any time, in any order': expect.stringContaining('two answers') },
+    ],
+    [
+      'find a path that is not there',
+      () => [{ path: '.spec.form', message: 'wrong' }],
+      { 'admit names fields of the schema': expect.stringContaining('admit names spec.form') },
+    ],
+  ])('%s', async (_, judge, laws) => {
+    expect(await broken(guarded(judge), { users: [{ name: 'eve', groups: [] }] })).toEqual(laws)
+  })
+})
+
 const LAWS = {
   answers: 'validate answers for each spec that the schema admits, created or changed',
   pure: 'validate answers the same at any time, in any order',
@@ -139,6 +181,6 @@ describe('the laws of validate', () => {
     })
     expect((await broken(Odd))[LAWS.answers]).toMatch('no valid spec of Odd is found: give "examples"')
     const { validate: _, ...None } = Odd
-    expect(() => admissionLawsOf(None as Resource)).toThrow('resource Odd has no "validate"')
+    expect(() => admissionLawsOf(None as Resource)).toThrow('resource Odd has neither "validate" nor "admit"')
   })
 })

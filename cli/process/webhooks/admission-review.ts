@@ -1,4 +1,5 @@
-import { type KubeObject, namespacedName } from '#contracts'
+import { isDeepStrictEqual } from 'node:util'
+import { isRecord, type KubeObject, namespacedName } from '#contracts'
 import type { Resource, Violation } from '#sdk'
 import { type ByKind, isObject, messageOf, requestOf, VALIDATION_MS, withinLimit } from './conversion-review.ts'
 
@@ -6,14 +7,19 @@ import { type ByKind, isObject, messageOf, requestOf, VALIDATION_MS, withinLimit
 export interface ValidationReport {
   /** `websites.example.com` */
   resource: string
-  /** `failure`: `validate` throws. */
+  /** `failure`: `validate` or `admit` throws. */
   result: 'admitted' | 'refused' | 'failure'
   ms: number
+  operation: string
   /** `namespace/name` */
   object: string
+  user: string
+  dryRun: boolean
   /** The fields for which it was refused, without values. */
   paths: string[]
-  /** Why `validate` has failed. */
+  /** The same as fields of the schema, `spec.ports[].name`, each with its reason. */
+  refusals: { path: string; reason: string }[]
+  /** Why `validate` or `admit` has failed. */
   because?: string
 }
 
@@ -22,52 +28,99 @@ const KIND = 'AdmissionReview'
 /** A list may be wrong in each of its elements. */
 const MOST_SHOWN = 20
 
+interface Write {
+  user: { name: string; groups: string[] }
+  object: KubeObject | undefined
+  old: KubeObject | undefined
+}
+
 /**
- * Answers an AdmissionReview: what `validate` refuses together, and its warnings. Throws an InvalidReviewError if there is
- * nothing to answer to.
+ * Answers an AdmissionReview: what `validate` and `admit` refuse together, and their warnings. Throws an InvalidReviewError
+ * if there is nothing to answer to.
  */
 export function answerAdmission(review: unknown, resources: ByKind, report: (one: ValidationReport) => void): object {
   const { request, invalid } = requestOf(review, API_VERSION, KIND)
-  const { uid, object, oldObject } = request
+  const { uid, operation, userInfo, dryRun } = request
   const answer = (response: object) => ({ apiVersion: API_VERSION, kind: KIND, response: { uid, ...response } })
-  if (!isObject(object))
-    return request['operation'] === 'DELETE' ? answer({ allowed: true }) : invalid('it has no object')
-  const resource = resources.get(`${object.apiVersion.split('/')[0]}/${object.kind}`)
-  if (resource?.validate === undefined) return invalid(`${object.kind} of ${object.apiVersion} has no "validate" here`)
+  const [object, old] = [request['object'], request['oldObject']].map((one) => (isObject(one) ? one : undefined))
+  const subject = object ?? (operation === 'DELETE' ? old : undefined) ?? invalid('it has no object')
+  const resource = resources.get(`${subject.apiVersion.split('/')[0]}/${subject.kind}`)
+  if (resource?.validatingWebhook === undefined)
+    return invalid(`${subject.kind} of ${subject.apiVersion} has neither "validate" nor "admit" here`)
+  const { username, groups = [] } = isRecord(userInfo) ? userInfo : invalid('it has no user')
+  const user = { name: String(username), groups: groups as string[] }
   const began = performance.now()
-  const tell = (result: ValidationReport['result'], more: { paths?: string[]; because?: string } = {}) =>
+  const tell = (result: ValidationReport['result'], refusals: Violation[] = [], because?: string) =>
     report({
       resource: `${resource.resource}.${resource.group}`,
       result,
       ms: performance.now() - began,
-      object: namespacedName(object.metadata),
-      paths: [],
-      ...more,
+      operation: String(operation),
+      object: namespacedName(subject.metadata),
+      user: user.name,
+      dryRun: dryRun === true,
+      paths: refusals.slice(0, MOST_SHOWN).map(({ path }) => path),
+      refusals: refusals
+        .slice(0, MOST_SHOWN)
+        .map(({ path, reason }) => ({ path: fieldIn(path, resource.versions()[0]?.schema), reason })),
+      ...(because !== undefined && { because }),
     })
   try {
-    const old = isObject(oldObject) ? oldObject : undefined
-    const { refusals, warnings } = withinLimit(() => judged(resource, object, old), VALIDATION_MS)
-    tell(refusals.length > 0 ? 'refused' : 'admitted', { paths: refusals.slice(0, MOST_SHOWN).map(({ path }) => path) })
+    const { refusals, warnings } = withinLimit(() => judged(resource, { user, object, old }), VALIDATION_MS)
+    tell(refusals.length > 0 ? 'refused' : 'admitted', refusals)
     return answer({
       ...(refusals.length > 0 ? { allowed: false, status: statusOf(refusals) } : { allowed: true }),
       ...(warnings.length > 0 && { warnings: warnings.slice(0, MOST_SHOWN).map(textOf) }),
     })
   } catch (error) {
-    tell('failure', { because: messageOf(error) })
+    tell('failure', [], messageOf(error))
     const message = `${messageOf(error)}. This is a bug of the resource: the object may be right`
     return answer({ allowed: false, status: { code: 500, reason: 'InternalError', message } })
   }
 }
 
+function judged(resource: Resource, write: Write): Validated {
+  const { object, old } = write
+  return together([
+    ...(object ? [ofSpec(resource, object, old)] : []),
+    ...(resource.judge ? [ofUser(resource, resource.judge, write)] : []),
+  ])
+}
+
+const together = (found: Validated[]): Validated => ({
+  refusals: found.flatMap(({ refusals }) => refusals),
+  warnings: found.flatMap(({ warnings }) => warnings),
+})
+
+type Validated = ReturnType<NonNullable<Resource['judge']>>
+
+const NOTHING: Validated = { refusals: [], warnings: [] }
+
+/** An object that does not fit its schema comes as it is: it may have to be deleted. */
+function ofUser(resource: Resource, judge: NonNullable<Resource['judge']>, { user, object, old }: Write): Validated {
+  const [spec, before] = [object, old].map((one) => one && (parsed(resource, one).spec ?? one.spec ?? {}))
+  const { name = '', namespace } = (object ?? old)?.metadata ?? {}
+  const asked = { user, name, ...(namespace !== undefined && { namespace }) }
+  if (object === undefined) return judge({ ...asked, operation: 'DELETE', spec: before })
+  if (old === undefined) return judge({ ...asked, operation: 'CREATE', spec })
+  const questions = [
+    ...(isDeepStrictEqual(spec, before) ? [] : [{ operation: 'UPDATE' as const, spec, old: before }]),
+    ...(isDeepStrictEqual(ownersOf(object), ownersOf(old)) ? [] : [{ operation: 'DELETE' as const, spec: before }]),
+  ]
+  return together(questions.map((question) => judge({ ...asked, ...question })))
+}
+
+const ownersOf = ({ metadata }: KubeObject): unknown => metadata.ownerReferences ?? []
+
 /** What is wrong by the write. An object that breaks a check in code before and after it is older than the check. */
-function judged(resource: Resource, object: KubeObject, old: KubeObject | undefined) {
+function ofSpec(resource: Resource, object: KubeObject, old: KubeObject | undefined): Validated {
   const now = parsed(resource, object)
   const before = old && parsed(resource, old)
   const broken = { refusals: [{ path: 'spec', message: `${now.error}`, reason: 'FieldValueInvalid' }], warnings: [] }
   if (now.error !== undefined && now.error !== before?.error) return broken
   try {
     const change = { spec: now.spec, old: before?.spec }
-    return (now.spec && resource.validate?.(change)) || { refusals: [], warnings: [] }
+    return (now.spec && resource.validate?.(change)) || NOTHING
   } catch (error) {
     // It may rely on the check.
     if (now.error === undefined) throw error
@@ -93,14 +146,28 @@ function parsed(resource: Resource, whole: KubeObject): { spec?: object; error?:
   }
 }
 
+/** A metric has no keys of records, which users choose. */
+function fieldIn(path: string, schema: Schema | undefined): string {
+  let [at, field] = [schema, '']
+  for (const [whole, name = ''] of path.matchAll(/\['[^]*?'\]|\[\d+\]|([^.[]+)/g)) {
+    const { properties = {}, items, additionalProperties } = at ?? {}
+    const isDeclared = Object.hasOwn(properties, name)
+    field += /^\[\d/.test(whole) ? '[]' : isDeclared ? `.${name}` : '.*'
+    at = isDeclared ? properties[name] : (items ?? additionalProperties)
+  }
+  return field.slice(1)
+}
+
+type Schema = ReturnType<Resource['versions']>[number]['schema']
+
 const textOf = ({ path, message }: Violation): string => `${path}: ${message}`
 
 function statusOf(refusals: readonly Violation[]): object {
   const shown = refusals.slice(0, MOST_SHOWN)
   const more = refusals.length - shown.length
+  const isForbidden = refusals.some(({ reason }) => reason === 'FieldValueForbidden')
   return {
-    code: 422,
-    reason: 'Invalid',
+    ...(isForbidden ? { code: 403, reason: 'Forbidden' } : { code: 422, reason: 'Invalid' }),
     message: [...shown.map(textOf), ...(more > 0 ? [`and ${more} more`] : [])].join('; '),
     details: { causes: shown.map(({ path, message, reason }) => ({ field: path, message, reason })) },
   }

@@ -17,7 +17,7 @@ export const WebhookProbe: Resource = resource({
   served: [{ version: 'v1beta1', spec: z.object({}), convert: [] }],
 })
 
-/** Returns the resources of functions for which the API server calls the webhook: with a conversion, or `validate`. */
+/** Returns the resources of functions for which the API server calls the webhook: with a conversion, `validate` or `admit`. */
 export function webhookResources(functions: readonly Reconciler[]): Resource[] {
   const resources = functions.map((one) => one.for).filter(isResource)
   return [...new Map(resources.map((one) => [nameOf(one), one])).values()].filter(
@@ -49,20 +49,23 @@ export function unservedBy({ metadata }: KubeObject, resources: readonly Resourc
 /** Returns the name of the definition. */
 export const nameOf = ({ resource: plural, group }: Resource): string => `${plural}.${group}`
 
-/** A process that is asked more than it has to be is none of another release. */
-const servicesOf = (one: Resource): [name: string, how: string][] => [
-  [nameOf(one), digestOf(one)],
-  ...(one.validatingWebhook === undefined ? [] : ([[`validate ${nameOf(one)}`, 'yes']] as [string, string][])),
-]
-
 /** An address for comparisons of definitions alone. */
 export const NOWHERE: ConversionClient = { caBundle: '' }
 
 /** A probe is answered to whoever asks, so each digest is made once. */
-const digests = new WeakMap<Resource, string>()
+const services = new WeakMap<Resource, (readonly [name: string, digest: string])[]>()
 
-function digestOf(one: Resource): string {
-  const digest = digests.get(one) ?? hash('sha256', JSON.stringify(one.crd(NOWHERE).spec.versions)).slice(0, 16)
-  digests.set(one, digest)
-  return digest
+/** A process that is asked more than it has to be is none of another release. */
+function servicesOf(one: Resource): (readonly [name: string, digest: string])[] {
+  const known = services.get(one)
+  if (known !== undefined) return known
+  const webhook = one.validatingWebhook?.(NOWHERE, [])
+  const made = [
+    [nameOf(one), digestOf(one.crd(NOWHERE).spec.versions)] as const,
+    ...(webhook ? [[`validate ${nameOf(one)}`, digestOf(webhook)] as const] : []),
+  ]
+  services.set(one, made)
+  return made
 }
+
+const digestOf = (value: unknown): string => hash('sha256', JSON.stringify(value)).slice(0, 16)

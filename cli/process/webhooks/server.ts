@@ -54,7 +54,7 @@ export interface WebhookServerOptions {
   /** `host:port`, or `:port` for all addresses. */
   address: string
   files: TlsFiles
-  /** The resources with conversions or `validate`. */
+  /** The resources with conversions, `validate` or `admit`. */
   resources: readonly Resource[]
   observer: WebhookObserver
   log: RunLog
@@ -151,9 +151,10 @@ class WebhookHost {
     const { observer, log } = this.#options
     return answerAdmission(review, this.#resources, (report) => {
       observer.validated(report)
-      if (report.result === 'failure') log.error(report, 'validate has failed, and the write is refused')
-      if (report.result === 'refused') log.info(report, 'a write is refused')
-      if (report.ms > SLOW_MS) log.warn(report, 'validate has delayed all others')
+      const { refusals: _, ...logged } = report
+      if (report.result === 'failure') log.error(logged, 'validate or admit has failed, and the write is refused')
+      if (report.result === 'refused') log.info(logged, 'a write is refused')
+      if (report.ms > SLOW_MS) log.warn(logged, 'validate or admit has delayed all others')
     })
   }
 
