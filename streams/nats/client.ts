@@ -203,14 +203,8 @@ export class JetStream {
     return this.#info(stream).then(usageIn, undefinedIfNoStream)
   }
 
-  /**
-   * A replica that knows no leader at the moment answers too, with what it has itself, which may be old. Such an answer is a
-   * JetStreamError with code 503, which is passing.
-   */
   async #info(stream: string): Promise<StreamAnswer> {
-    const answer = await this.#request<StreamAnswer>(`$JS.API.STREAM.INFO.${stream}`, '', undefined)
-    if (isFromLeader(answer)) return answer
-    throw new JetStreamError(`stream ${stream}: the server that answered knows no leader`, 503, 0)
+    return ofLeader(stream, await this.#request<StreamAnswer>(`$JS.API.STREAM.INFO.${stream}`, '', undefined))
   }
 
   /** Calls the listener each time the connection drops. Returns a function that removes the listener. */
@@ -307,6 +301,15 @@ export interface StreamAnswer {
   config: { discard: string; max_bytes: number }
   /** Left out by a server without a cluster. */
   cluster?: { leader?: string; replicas?: { name: string }[] }
+}
+
+/**
+ * Returns an answer to STREAM.INFO. A replica that knows no leader at the moment answers too, with what it has itself,
+ * which may be old: this throws a JetStreamError with code 503, which is passing.
+ */
+export function ofLeader<Answer extends Pick<StreamAnswer, 'cluster'>>(stream: string, answer: Answer): Answer {
+  if (isFromLeader(answer)) return answer
+  throw new JetStreamError(`stream ${stream}: the server that answered knows no leader`, 503, 0)
 }
 
 /** A server lists the replicas besides itself, and itself too while it knows no leader. */

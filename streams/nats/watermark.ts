@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { nuid } from 'nats'
-import type { JetStream } from './client.ts'
+import { type JetStream, ofLeader } from './client.ts'
 import { orUndefined } from './declare.ts'
 import { ERR, isWrongSequence } from './errors.ts'
 
@@ -159,7 +159,7 @@ function lifeOf(js: JetStream, marked: MarkedStream, creates: boolean): () => Pr
     const found = await orUndefined(js.admin.streams.info(stream), ERR.streamNotFound)
     if (found === undefined || (known && known.created !== found.created))
       throw new StreamLostError(`stream ${stream} was deleted: start again, and everything is listed and runs again`)
-    const { config, created, state } = found
+    const { config, created, state } = ofLeader(stream, found)
     const first = await firstIn(js, marked, creates && known?.first === undefined)
     if (known?.first !== undefined && known.first !== first)
       throw new StreamLostError(`stream ${stream} was emptied: start again, and everything is listed and runs again`)
