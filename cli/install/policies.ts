@@ -19,7 +19,7 @@ export const functionPolicies = (
 ): KubeObject[] =>
   policiesOf(functions, exempt).map((object) => ({ ...object, metadata: { ...object.metadata, labels: LABELS } }))
 
-/** Where the API server asks `validate`, for comparisons alone. */
+/** Where the API server asks `validate`, for rehearsals and comparisons: it has no authority. */
 const ELSEWHERE: ConversionClient = { caBundle: '', service: { namespace: SYSTEM_NAMESPACE, name: WEBHOOKS } }
 
 /**

@@ -1,5 +1,5 @@
 import type { KubeObject } from '#contracts'
-import { WebhookProbe, webhookResources } from '#process/webhooks/probe'
+import { isConverted, nameOf, WebhookProbe, webhookResources } from '#process/webhooks/probe'
 import type { Reconciler, Resource } from '#sdk'
 import { policyNameOf, SYSTEM_NAMESPACE } from '#spec'
 import { CONFIGURATIONS } from './installed-objects.ts'
@@ -186,9 +186,9 @@ const RBAC = 'rbac.authorization.k8s.io'
 
 /** The CronJob changes Secrets and definitions that are there. To create them takes an installation. */
 function keeperRbac(resources: readonly Resource[]): KubeObject[] {
-  const converted = resources.filter((one) => one.versions().some(({ convert }) => convert !== undefined))
+  const converted = resources.filter(isConverted)
   const validated = resources.filter((one) => one.validatingWebhook !== undefined)
-  const names = [WebhookProbe, ...converted].map(({ resource, group }) => `${resource}.${group}`)
+  const names = [WebhookProbe, ...converted].map(nameOf)
   const secrets = Object.values(WEBHOOK_SECRETS)
   const definitions = { apiGroups: ['apiextensions.k8s.io'], resources: ['customresourcedefinitions'] }
   const { group, resource } = CONFIGURATIONS

@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { readFile, writeFile } from 'node:fs/promises'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { KubeObject } from '#contracts'
 import { blocksOf } from '../docs/blocks.ts'
 import { startFairlead } from '../support/fairlead.ts'
@@ -11,21 +11,14 @@ import {
   functionWith,
   managersOfReplicas,
   memcached,
-  type Place,
-  placeOf,
   startOperator,
+  usePlace,
 } from './memcached-operator.ts'
 
 const lacksJq = spawnSync('sh', ['-c', 'command -v jq']).status !== 0
 if (lacksJq) console.log('The commands of docs/deploy/leave.md are not run: this machine lacks jq')
 
-const stack = new AsyncDisposableStack()
-let place: Place
-
-beforeAll(async () => {
-  place = await placeOf(stack)
-})
-afterAll(() => stack.disposeAsync())
+const place = usePlace()
 
 const marksOf = ({ metadata }: KubeObject) =>
   Object.keys(metadata.annotations ?? {}).filter((name) => name.includes('fairlead.dev'))
@@ -40,7 +33,7 @@ const FUNCTION = functionWith({
 it.skipIf(lacksJq)(
   'by docs/deploy/leave.md, an operator with server-side apply takes over every object in place, and no mark is left',
   async () => {
-    const { kubectl, read, shell, file, env } = place
+    const { kubectl, read, shell, file, env } = place()
     const blocks = await blocksOf('deploy/leave')
     const [stop, unmark, forget, ...others] = blocks.flatMap(({ language, text }) => (language === 'sh' ? [text] : []))
     expect(others).toEqual([])
@@ -70,10 +63,10 @@ it.skipIf(lacksJq)(
 
     const image = '--image=memcached:1.7'
     {
-      await using refused = await startOperator(place, ['--write=apply', image])
+      await using refused = await startOperator(place(), ['--write=apply', image])
       await refused.logged('conflict with \\"fairlead-memcached\\"')
     }
-    await using _operator = await startOperator(place, ['--write=force', image])
+    await using _operator = await startOperator(place(), ['--write=force', image])
     const container = async () => (await read('deployment/hello')).spec.template.spec.containers[0]
     await until(async () => (await container())?.image === 'memcached:1.7')
     await shell(unmark)

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { promisify } from 'node:util'
+import { afterAll, beforeAll } from 'vitest'
 import type { KubeObject } from '#contracts'
 import { ensureBinaries, silentProgress } from '#lab'
 import { borrowCluster } from '../support/borrowed.ts'
@@ -56,7 +57,7 @@ type Seen = KubeObject & {
 }
 
 /** An API server with the definition that the operator brings along, and a project with a function beside it. */
-export interface Place {
+interface Place {
   kubectl: Kubectl
   env: Record<string, string>
   /** The file of the function. */
@@ -68,7 +69,18 @@ export interface Place {
   isGone: (what: string) => Promise<boolean>
 }
 
-export async function placeOf(stack: AsyncDisposableStack): Promise<Place> {
+/** One for the tests of a file. */
+export function usePlace(): () => Place {
+  const stack = new AsyncDisposableStack()
+  let place: Place
+  beforeAll(async () => {
+    place = await placeOf(stack)
+  })
+  afterAll(() => stack.disposeAsync())
+  return () => place
+}
+
+async function placeOf(stack: AsyncDisposableStack): Promise<Place> {
   const [cluster, program] = await Promise.all([borrowCluster({ nats: true }), memcachedOperator()])
   stack.use(cluster)
   const kubectl = await kubectlFor(cluster)

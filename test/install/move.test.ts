@@ -1,28 +1,14 @@
 import { writeFile } from 'node:fs/promises'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { blocksOf } from '../docs/blocks.ts'
 import { startFairlead } from '../support/fairlead.ts'
 import { until } from '../support/wait.ts'
-import {
-  FORMER,
-  functionWith,
-  managersOfReplicas,
-  memcached,
-  type Place,
-  placeOf,
-  startOperator,
-} from './memcached-operator.ts'
+import { FORMER, functionWith, managersOfReplicas, memcached, startOperator, usePlace } from './memcached-operator.ts'
 
-const stack = new AsyncDisposableStack()
-let place: Place
-
-beforeAll(async () => {
-  place = await placeOf(stack)
-})
-afterAll(() => stack.disposeAsync())
+const place = usePlace()
 
 it('by docs/guides/moving.md, a function takes all objects of an operator over in place, and gives them back', async () => {
-  const { kubectl, read, shell, isGone, file, env } = place
+  const { kubectl, read, shell, isGone, file, env } = place()
   const blocks = (await blocksOf('guides/moving')).filter(({ language }) => language === 'sh')
   const [check, mark, compare, beside, over, back, ...others] = blocks.map(({ text }) => text)
   expect(others).toEqual([])
@@ -31,8 +17,7 @@ it('by docs/guides/moving.md, a function takes all objects of an operator over i
     kubectl(['patch', `memcached/${name}`, '--type=merge', '-p', JSON.stringify({ spec: { size } })])
   const cleaner = async (name: string) => (await read(`configmap/${name}-cleaned`)).data?.by
 
-  const operator = await startOperator(place)
-  stack.use(operator)
+  await using operator = await startOperator(place())
   for (const name of ['kept', 'early', 'waiting', 'late']) {
     await kubectl(['create', '-f', '-'], memcached(name))
     await until(() => replicas(name, 2))
@@ -82,7 +67,7 @@ it('by docs/guides/moving.md, a function takes all objects of an operator over i
 
   await shell(back)
   expect((await read('memcached/kept')).metadata.finalizers).toEqual([FORMER])
-  await using _again = await startOperator(place)
+  await using _again = await startOperator(place())
   await resize('kept', 3)
   await until(() => replicas('kept', 3))
   expect((await read('deployment/kept')).metadata.uid).toBe(before.metadata.uid)

@@ -13,7 +13,11 @@ const spec = z.object({
 })
 type Spec = z.output<typeof spec>
 type Validate = (change: { spec: Spec; old?: Spec | undefined }) => readonly Finding[]
-const range = (validate: Validate): Resource =>
+type Judge = (write: WriteRequest<Spec>) => readonly Finding[]
+const declared = (checks: {
+  validate?: Validate
+  admit?: { operations: readonly ('UPDATE' | 'DELETE')[]; judge: Judge }
+}): Resource =>
   resource({
     group: 'example.com',
     version: 'v1',
@@ -21,8 +25,9 @@ const range = (validate: Validate): Resource =>
     plural: 'ranges',
     spec,
     status: z.object({}),
-    validate,
+    ...checks,
   })
+const range = (validate: Validate): Resource => declared({ validate })
 const above: Finding = { path: '.spec.from', message: 'it is above spec.to' }
 const example = (from: number, to: number) => range(() => []).of({ metadata: { name: 'a' }, spec: { from, to } })
 
@@ -39,19 +44,10 @@ beforeEach(() => {
   calls = 0
 })
 /** Deletions by others than its owner. */
-const guarded = (judge: (write: WriteRequest<Spec>) => readonly Finding[]): Resource =>
-  resource({
-    group: 'example.com',
-    version: 'v1',
-    kind: 'Range',
-    plural: 'ranges',
-    spec,
-    status: z.object({}),
-    admit: { operations: ['UPDATE', 'DELETE'], judge },
-  })
+const guarded = (judge: Judge): Resource => declared({ admit: { operations: ['UPDATE', 'DELETE'], judge } })
 
 describe('the laws of admit', () => {
-  it.each<[string, (write: WriteRequest<Spec>) => readonly Finding[], object]>([
+  it.each<[string, Judge, object]>([
     [
       'hold for one that looks at user and spec',
       ({ user, spec: { from } }) => (user.name === 'eve' && from > 3 ? [above] : []),

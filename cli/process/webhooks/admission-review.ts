@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { isRecord, type KubeObject, namespacedName } from '#contracts'
 import type { Resource, Violation } from '#sdk'
 import { type ByKind, isObject, messageOf, requestOf, VALIDATION_MS, withinLimit } from './conversion-review.ts'
+import { nameOf } from './probe.ts'
 
 /** How one write was judged. */
 export interface ValidationReport {
@@ -52,7 +53,7 @@ export function answerAdmission(review: unknown, resources: ByKind, report: (one
   const began = performance.now()
   const tell = (result: ValidationReport['result'], refusals: Violation[] = [], because?: string) =>
     report({
-      resource: `${resource.resource}.${resource.group}`,
+      resource: nameOf(resource),
       result,
       ms: performance.now() - began,
       operation: String(operation),

@@ -2,7 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { createContext, Script } from 'node:vm'
 import { isRecord, type KubeObject, namespacedName } from '#contracts'
 import type { Resource } from '#sdk'
-import { isOfProbe, WebhookProbe, withServed } from './probe.ts'
+import { isOfProbe, nameOf, WebhookProbe, withServed } from './probe.ts'
 
 /** A request that is no review. */
 export class InvalidReviewError extends Error {
@@ -148,7 +148,7 @@ function convert(
     const known = (version: string) =>
       resource.versions().some((one) => one.version === version) ? version : 'unknown'
     report({
-      resource: `${resource.resource}.${resource.group}`,
+      resource: nameOf(resource),
       from: known(from),
       to: known(to),
       result,

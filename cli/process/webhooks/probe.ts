@@ -21,9 +21,12 @@ export const WebhookProbe: Resource = resource({
 export function webhookResources(functions: readonly Reconciler[]): Resource[] {
   const resources = functions.map((one) => one.for).filter(isResource)
   return [...new Map(resources.map((one) => [nameOf(one), one])).values()].filter(
-    (one) => one.validatingWebhook !== undefined || one.versions().some(({ convert }) => convert !== undefined),
+    (one) => one.validatingWebhook !== undefined || isConverted(one),
   )
 }
+
+/** Whether a version of the resource has a conversion. */
+export const isConverted = (one: Resource): boolean => one.versions().some(({ convert }) => convert !== undefined)
 
 /** Whether a review is for objects of this kind. */
 export const isOfProbe = (review: unknown): boolean =>
