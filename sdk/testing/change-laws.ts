@@ -3,12 +3,12 @@ import { apiVersionOf, controllerOf, isRecord, type KubeObject, kindName, type R
 import { RefusedError, sameJson } from '#reconcile'
 import { Deployment, Job, type Kind, type ObservedBy, Pod, type Reconciler, Secret, Service, StatefulSet } from '#sdk'
 import { isOwnedBy, retainerOf } from '#spec'
-import { changesBetween, FoundAnywhere, LawBroken, TWO_CALLS, TWO_CALLS_DIFFER } from './broken.ts'
-import { type Change, changesOf, nextTimeOf } from './changes.ts'
+import { changesBetween, LawBroken } from './broken.ts'
+import { type Change, changesOf } from './changes.ts'
 import { isReady as isPodReady } from './controllers.ts'
 import type { Law } from './effect-laws.ts'
 import { decided, invokeOf, isOfKind, nameOf, seriesOf } from './given.ts'
-import { rest, type Trial } from './scenario.ts'
+import { rest, type Trial, waitFor } from './scenario.ts'
 import type { Simulation } from './simulation.ts'
 
 const owns = (kind: Kind<unknown>) => (reconciler: Reconciler) =>
@@ -35,11 +35,12 @@ export const CHANGE_LAWS: Record<string, [law: Law, isAbout: (reconciler: Reconc
 
 /** Why these laws had nothing to check. */
 export const NOTHING_CHANGED: readonly (readonly [Law, string])[] = [
-  [showsFailures, 'it decides on the end of no Job'],
-  [deletesTheOldest, 'it deletes none of several that have ended'],
+  [makesWhatIsDue, 'no Job is complete when something changes'],
+  [showsFailures, 'it sees no Job'],
+  [deletesTheOldest, 'at no timer does it delete one of several of a series that have ended'],
   [keepsServing, 'no Service selects a ready pod'],
-  [isAsNew, 'it is never as far as a new object with its spec'],
-  [keepsItsDraws, 'no Secret of its own is there before a change'],
+  [isAsNew, 'its object is always gone'],
+  [keepsItsDraws, 'no Secret of its own is there before and after a change in which no time passes'],
 ]
 
 type JobObject = ObservedBy<typeof Job>
@@ -53,65 +54,34 @@ const hasEnded = (object: KubeObject): boolean => {
   return isOfKind(object, Job) && conditions.some(({ type, status }) => type === 'Complete' && status === 'True')
 }
 
-/** Why there was no Job to demand, as far as the law has come. */
-const NO_JOB_IS_DUE = [
-  'no Job is complete when something changes',
-  'a complete Job is its own record: without it, it is made again at once',
-  'after a complete Job that has another record, no Job is due',
-]
-
-/** As `ttlSecondsAfterFinished` does it, which is in no spec that the function sees. */
+/**
+ * As `ttlSecondsAfterFinished` does it, which is in no spec that the function sees. A complete Job of another series may
+ * be a reason to make none, such as a backup that is young enough.
+ */
 async function makesWhatIsDue(trial: Trial): Promise<void> {
-  let reached = 0
+  let written = ''
+  let isRecorded = false
   for await (const { before, change, when } of changesOf(trial)) {
-    const cleaned = before.copy()
-    const complete = cleaned.list(Job).filter(hasEnded)
-    trial.why = NO_JOB_IS_DUE[reached]
-    if (complete.length === 0) continue
-    for (const job of complete) cleaned.memory.delete(job)
-    await cleaned.runUntilIdle()
-    // A function that has no other record of what was done begins again.
-    const isAgain = cleaned.writes.length > 0
-    reached = Math.max(reached, isAgain ? 1 : 2)
-    trial.why = NO_JOB_IS_DUE[reached]
-    if (isAgain) continue
-    const made = await jobsMadeIn(before.copy(), change)
-    const due = await jobsMadeIn(cleaned, change)
-    trial.hasChecked ||= due.size > 0
-    const missing = [...due].find(([series]) => !made.has(series))
-    if (missing === undefined) continue
-    await demandSameJobs(before, change, made)
-    const [series, job] = missing
-    const causes = await causesOf(before, change, complete, series)
-    const names = causes.map(nameOf).join(', ')
-    throw new LawBroken(`${job} is not made, but it would be if these were deleted before it, ${when}: ${names}`)
+    for (const [series, jobs] of Map.groupBy(before.list(Job).filter(hasEnded), seriesOf)) {
+      const cleaned = before.copy()
+      for (const job of jobs) cleaned.memory.delete(job)
+      await cleaned.runUntilIdle()
+      // A function that has no other record of what was done begins again. One that counts Jobs in its status does not.
+      const again = cleaned.writes.find(({ verb }) => verb !== 'status')
+      if (again) written ||= `: ${again.verb} of ${nameOf(again.object)}`
+      else isRecorded = true
+      trial.why = isRecorded
+        ? 'without the complete Jobs of a series, none of it is made after a change'
+        : `without its complete Jobs, it makes its next write at once${written}`
+      if (again) continue
+      const job = (await jobsMadeIn(cleaned, change)).get(series)
+      if (job === undefined) continue
+      trial.hasChecked = true
+      if ((await jobsMadeIn(before.copy(), change)).has(series)) continue
+      const names = jobs.map(nameOf).join(', ')
+      throw new LawBroken(`${job} is not made, but it would be if these were deleted before it, ${when}: ${names}`)
+    }
   }
-}
-
-/** A function that draws the name of a Job makes another one each time. */
-async function demandSameJobs(before: Simulation, change: Change['change'], made: JobsMade): Promise<void> {
-  const [one, another] = [made, await jobsMadeIn(before.copy(), change)].map((jobs) => [...jobs.values()].sort())
-  if (isDeepStrictEqual(one, another)) return
-  throw new FoundAnywhere(TWO_CALLS_DIFFER, {
-    lines: changesBetween({ jobs: one }, { jobs: another }),
-    sides: TWO_CALLS,
-  })
-}
-
-/** Returns the Job whose deletion alone is enough, or all of them if there is none. */
-async function causesOf(
-  before: Simulation,
-  change: Change['change'],
-  complete: readonly KubeObject[],
-  series: string,
-): Promise<readonly KubeObject[]> {
-  for (const job of complete) {
-    const world = before.copy()
-    world.memory.delete(job)
-    await world.runUntilIdle()
-    if (world.writes.length === 0 && (await jobsMadeIn(world, change)).has(series)) return [job]
-  }
-  return complete
 }
 
 /** The names of Jobs by their series. */
@@ -147,8 +117,10 @@ async function showsFailures(trial: Trial): Promise<void> {
             await decided(invoke, withJob(input, { ...job, status: { startTime: input.now, ...status } })),
           )
         const active = await decision(JOB_STATUSES.active)
-        const complete = await decision(JOB_STATUSES.complete)
+        const complete = await decision({ ...JOB_STATUSES.complete, completionTime: input.now })
         const failed = await decision(JOB_STATUSES.failed)
+        trial.hasChecked ||= !isDeepStrictEqual(shownBy(failed), shownBy(active))
+        trial.why = 'it decides the same, whether a Job runs, is complete or has failed'
         // A function that does not care how the Job ends may do so.
         if (isDeepStrictEqual(active, complete)) continue
         trial.hasChecked = true
@@ -266,8 +238,8 @@ function podsBehind(world: Simulation, service: ServiceObject): ObservedBy<typeo
 
 /** The API groups of what lets others in: policies, roles, routes. */
 const ACCESS = ['networking.k8s.io', 'rbac.authorization.k8s.io', 'gateway.networking.k8s.io']
-/** How many timers what is left may wait for its end. */
-const GRACE_TIMERS = 3
+/** How long what is left may wait for its end. */
+const GRACE_S = 30 * 86_400
 
 export async function isAsNew(trial: Trial): Promise<void> {
   for await (const { start, when } of trial.starts()) {
@@ -276,25 +248,28 @@ export async function isAsNew(trial: Trial): Promise<void> {
     const { object } = world
     if (object === undefined || object.metadata.deletionTimestamp !== undefined) continue
     const anew = await restedAnew(trial, world, object)
-    if (anew === undefined) continue
+    if (anew === undefined) {
+      trial.why = `a new object with its spec fails, ${when}`
+      continue
+    }
     if (await isNeverValid(world)) {
       const message = `the API server never accepts this update, but would accept a new object with its spec, ${when}`
       throw new LawBroken(message, { because: world.failure })
     }
-    if (!standsAs(world, anew)) continue
+    const unlike = unlikeIn(world, anew)
+    if (unlike !== undefined) {
+      trial.why = `${unlike}, ${when}`
+      continue
+    }
     trial.hasChecked = true
     for (const job of anew.list(Job)) await demandItsWork(trial, { world, object, job, when })
-    for (let timers = 0; leftIn(world, anew).length > 0; timers++) {
-      const next = nextTimeOf(world)
-      if (timers < GRACE_TIMERS && next !== undefined) {
-        await world.advance((next - world.now.getTime()) / 1000)
-        continue
-      }
-      throw new LawBroken(`it leaves what a new object with its spec does not have, ${when}`, {
-        lines: leftIn(world, anew).map((one) => `+ ${nameOf(one)}`),
-        sides: ['a new object', 'the changed one'],
-      })
-    }
+    await waitFor(() => leftIn(world, anew).length === 0, world, GRACE_S)
+    const left = leftIn(world, anew)
+    if (left.length === 0) continue
+    throw new LawBroken(`it leaves what a new object with its spec does not have, ${when}`, {
+      lines: left.map((one) => `+ ${nameOf(one)}`),
+      sides: ['a new object', 'the changed one'],
+    })
   }
 }
 
@@ -337,17 +312,23 @@ async function restedAnew(
 const ownedIn = ({ memory, object }: Simulation): KubeObject[] =>
   memory.all().filter((one) => ownerOf(one) === object?.metadata.uid && retainerOf(one) === undefined)
 
-/** Whether both are as far: all workloads are ready, all Jobs complete, and other objects have the same conditions. */
-function standsAs(world: Simulation, anew: Simulation): boolean {
-  if (world.failure !== undefined) return false
-  return [world, anew].every((one) =>
-    ownedIn(one).every((object) => {
-      if (isOfKind(object, Job)) return hasEnded(object)
-      if (isOfKind(object, Deployment) || isOfKind(object, StatefulSet)) return isRolledOut(object)
+/**
+ * Returns why the two cannot be compared; undefined if they can: all workloads are ready, all Jobs complete, and other
+ * objects have the same conditions.
+ */
+function unlikeIn(world: Simulation, anew: Simulation): string | undefined {
+  if (world.failure !== undefined) return 'its last run has failed'
+  for (const object of [world, anew].flatMap(ownedIn)) {
+    if (isOfKind(object, Job)) {
+      if (!hasEnded(object)) return `${nameOf(object)} is not complete`
+    } else if (isOfKind(object, Deployment) || isOfKind(object, StatefulSet)) {
+      if (!isRolledOut(object)) return `${nameOf(object)} is not ready`
+    } else {
       const found = [world, anew].map(({ memory }) => memory.find(object)).filter((found) => found !== undefined)
-      return new Set(found.map(standOf)).size === 1
-    }),
-  )
+      if (new Set(found.map(standOf)).size > 1) return `${nameOf(object)} has other conditions than with a new object`
+    }
+  }
+  return undefined
 }
 
 function isRolledOut(object: KubeObject): boolean {
@@ -392,6 +373,10 @@ async function demandItsWork(
   const then = await restedAnew(trial, world, object, new Date(bornAt(before)))
   const atThatTime = then?.memory.find(job) as JobObject | undefined
   if (atThatTime !== undefined && sameJson(workOf(atThatTime), was)) return
+  const cleaned = world.copy()
+  cleaned.memory.delete(before)
+  // What is not made again is done for good, as another record says.
+  if (!(await jobsMadeIn(cleaned, () => {})).has(seriesOf(before))) return
   throw new LawBroken(`${nameOf(job)} is complete for a former state, and stands for this one, ${when}`, {
     lines: changesBetween(was, is),
     sides: ['its work', 'that of a new one'],

@@ -60,7 +60,7 @@ export async function* changesOf(trial: Trial): AsyncGenerator<Change> {
     yield* goes(world, (one) => one.delete(), 'after its deletion')
 }
 
-export function nextTimeOf({ object, timer, failure, now }: Simulation): number | undefined {
+function nextTimeOf({ object, timer, failure, now }: Simulation): number | undefined {
   if (object === undefined || timer === undefined || failure !== undefined) return undefined
   const due = Math.max(timer.getTime(), now.getTime())
   if (due - now.getTime() >= POLL_MS) return due

@@ -32,6 +32,7 @@ import {
   type Scenario,
   type Step,
   Trial,
+  waitForItsEnd,
 } from './scenario.ts'
 import type { SimulatedWrite } from './simulated-run.ts'
 import type { Simulation } from './simulation.ts'
@@ -164,7 +165,10 @@ const NOTHING_TO_CHECK = new Map<Law, string>([
   ...NOTHING_CHANGED,
   ...WAY_UNTRIED,
   [asksForNoMore, 'no act is performed'],
-  [survivesFights, 'no owned object has a text or number that others could set'],
+  [
+    survivesFights,
+    'this law found no field that it declares and does not take over: a text or number outside of lists and metadata',
+  ],
   ...Object.values(EFFECT_LAWS).map((law): [Law, string] => [law, 'no effect is performed']),
 ])
 
@@ -242,13 +246,13 @@ const aMoment = ({ now, timer, clusterTimer }: Simulation): number =>
   Math.min(1, ...[timer, clusterTimer].flatMap((next) => (next ? [(next.getTime() - now.getTime()) / 2000] : [])))
 
 async function survivesCrashes(trial: Trial): Promise<void> {
-  await comesToTheSameEnd(trial, 'the process dies', die, async (undisturbed, { dead, write }, when) => {
+  await comesToTheSameEnd(trial, 'the process dies', die, async ({ before, undisturbed }, { dead, write }, when) => {
     const [end, late] = [undisturbed.copy(), dead.copy()]
     for (const world of [end, late]) {
       world.pass(RESTART_S)
       await world.runUntilIdle()
     }
-    const again = madeAgain(end.memory.all(), dead.memory.all(), late.memory.all())
+    const again = madeAgain({ before, end, dead, late })
     const message = `it makes again what is there if the process dies before ${write}, and the next run is a minute later`
     trial.none(again, `${message}, ${when}`, late)
   })
@@ -257,13 +261,22 @@ async function survivesCrashes(trial: Trial): Promise<void> {
 /** How long after the death of a process the next one runs: a name by the second or minute is another one then. */
 const RESTART_S = 60
 
-/** Returns what the late run has made beside one of its series that the process had made before it died. */
-function madeAgain(end: KubeObject[], dead: KubeObject[], late: KubeObject[]): string[] {
-  const [expected, before] = [end, dead].map((objects) => new Set(objects.map(nameOf)))
-  const count = (objects: KubeObject[], series: string) => objects.filter((one) => seriesOf(one) === series).length
-  return late
-    .filter((one) => !expected?.has(nameOf(one)) && !before?.has(nameOf(one)))
-    .filter((one) => count(late, seriesOf(one)) > count(end, seriesOf(one)) && count(dead, seriesOf(one)) > 0)
+/**
+ * Returns what the late run has made beside one of its series that the process had made before it died. What was there
+ * before that process is other work.
+ */
+function madeAgain(worlds: Record<'before' | 'end' | 'dead' | 'late', Simulation>): string[] {
+  const ofSeries = (world: Simulation, series: string) => world.memory.all().filter((one) => seriesOf(one) === series)
+  const isIn = (world: Simulation, one: KubeObject) => world.memory.find(one) !== undefined
+  const { before, end, dead, late } = worlds
+  return late.memory
+    .all()
+    .filter((one) => !isIn(end, one) && !isIn(dead, one))
+    .filter((one) => {
+      const series = seriesOf(one)
+      const isMade = ofSeries(dead, series).some((earlier) => !isIn(before, earlier))
+      return isMade && ofSeries(late, series).length > ofSeries(end, series).length
+    })
     .map(nameOf)
 }
 
@@ -319,7 +332,7 @@ async function comesToTheSameEnd(
   trial: Trial,
   what: string,
   happens: (world: Simulation, write: SimulatedWrite) => void,
-  checks?: (undisturbed: Simulation, disturbed: Disturbed, when: string) => Promise<void>,
+  checks?: (worlds: Record<'before' | 'undisturbed', Simulation>, disturbed: Disturbed, when: string) => Promise<void>,
 ): Promise<void> {
   for await (const { start, when } of trial.starts()) {
     const undisturbed = start()
@@ -330,7 +343,7 @@ async function comesToTheSameEnd(
         world,
         undisturbed,
       })
-      await checks?.(undisturbed, disturbed, when)
+      await checks?.({ before: start(), undisturbed }, disturbed, when)
     }
   }
 }
@@ -376,13 +389,17 @@ const pause = (world: Simulation, value: 'true' | null): void =>
   world.edit({ metadata: { annotations: { [PAUSED_ANNOTATION]: value } } })
 
 async function leavesNothingBehind(trial: Trial): Promise<void> {
+  const mayWait = trial.scenario.finalizeSeconds === Number.POSITIVE_INFINITY
   for await (const { start, when } of trial.starts()) {
     for await (const { world, write } of trial.disturbances(start, (one) => one.object && one.delete())) {
       await rest(world)
+      const seconds = await waitForItsEnd(world, trial.scenario)
+      const { object, timer, failure } = world
+      if (object !== undefined && mayWait && failure === undefined) continue
       world.memory.collectGarbage()
       const left = world.memory.all().filter(({ metadata }) => metadata.ownerReferences !== undefined)
-      const { object, timer } = world
-      const asks = timer === undefined ? '' : `, whose "finalize" asks to run again at ${timer.toISOString()}`
+      const asks =
+        timer === undefined ? '' : `, whose "finalize" asks to run again at ${timer.toISOString()}, after ${seconds} s`
       const found = [...(object === undefined ? [] : [`${nameOf(object)}${asks}`]), ...left.map(nameOf)]
       trial.none(found, `something is left if it is deleted before ${write}, ${when}`, world)
       const kept = world.memory.withFieldsOf(PATCH_RECORDS)

@@ -303,6 +303,32 @@ export async function rest(world: Simulation): Promise<void> {
 /** The limit of changes that a cluster makes by time alone. */
 const MOST_CHANGES = 40
 
+/** Lets so many seconds pass at most for what waits, with a run at each timer. */
+export async function waitFor(isOver: () => boolean, world: Simulation, seconds: number): Promise<void> {
+  const end = world.now.getTime() + seconds * 1000
+  while (!isOver() && world.now.getTime() < end) {
+    const timers = [world.timer, world.isAlone ? undefined : world.clusterTimer].filter((one) => one !== undefined)
+    if (timers.length === 0) return
+    const early = world.now.getTime() + (seconds * 1000) / MOST_WAKES
+    const next = Math.max(early, Math.min(...timers.map((one) => one.getTime())))
+    world.pass((Math.min(next, end) - world.now.getTime()) / 1000)
+    await world.runUntilIdle()
+  }
+}
+
+/** What asks more often than so many times in that time runs late. */
+const MOST_WAKES = 100
+
+/** How long `finalize` may wait if the scenario has no limit, or none that ends. */
+const FINALIZE_S = 86_400
+
+/** Lets time pass until the object is gone, or the limit of its finalizer is over. Returns that limit in seconds. */
+export async function waitForItsEnd(world: Simulation, { finalizeSeconds = FINALIZE_S }: Scenario): Promise<number> {
+  const seconds = Number.isFinite(finalizeSeconds) ? finalizeSeconds : FINALIZE_S
+  await waitFor(() => world.object === undefined, world, seconds)
+  return seconds
+}
+
 export const die = (): never => {
   throw new Crash()
 }

@@ -8,7 +8,7 @@ import { timesIn } from './changes.ts'
 import type { Law } from './effect-laws.ts'
 import { decided, declares, invokeOf, isOfKind, isOwned, nameOf, prepared } from './given.ts'
 import { asStored } from './memory.ts'
-import { rest, type Trial } from './scenario.ts'
+import { rest, type Trial, waitForItsEnd } from './scenario.ts'
 import type { Simulation } from './simulation.ts'
 
 /** The laws about the way: what a function does on it, where an end that is right would hide it. */
@@ -252,33 +252,35 @@ function withoutTimer(decision: unknown): unknown {
   return others
 }
 
-const DEFAULT_LIMIT_S = 86_400
-/** A finalizer that asks more often than so many times within its limit runs late. */
-const MOST_WAKES = 100
-
 export async function endsAlone(trial: Trial): Promise<void> {
-  const { finalizeSeconds = DEFAULT_LIMIT_S } = trial.scenario
-  if (trial.reconciler.finalize === undefined || finalizeSeconds === Number.POSITIVE_INFINITY) return
+  const { reconciler, scenario } = trial
+  if (reconciler.finalize === undefined || scenario.finalizeSeconds === Number.POSITIVE_INFINITY) return
   for await (const { start, when } of trial.starts()) {
-    const world = start()
-    await world.runUntilIdle()
-    if (world.object === undefined) continue
-    world.isAlone = true
-    if (world.object.metadata.deletionTimestamp === undefined) world.delete()
-    await world.runUntilIdle()
-    const end = world.now.getTime() + finalizeSeconds * 1000
-    const pause = (finalizeSeconds * 1000) / MOST_WAKES
-    while (world.object !== undefined && world.timer !== undefined && world.now.getTime() < end) {
-      const next = Math.max(world.timer.getTime(), world.now.getTime() + pause)
-      world.pass((Math.min(next, end) - world.now.getTime()) / 1000)
-      await world.runUntilIdle()
+    if (trial.isWhole) {
+      const idle = start()
+      await idle.runUntilIdle()
+      if (idle.object !== undefined) await demandEnd(trial, idle, `if it is deleted ${when}`)
     }
-    const waits =
-      world.timer === undefined ? 'waits for others without a timer' : `has not ended after ${finalizeSeconds} s`
-    const advice = ': a limit of its own, or finalizeSeconds of the scenario, ends this'
-    const fails = world.failure !== undefined && world.timer === undefined
-    const message = `"finalize" ${fails ? 'fails' : waits}, if it is deleted ${when}${fails ? '' : advice}`
-    const { object, failure: because } = world
-    trial.demand(object === undefined, message, { because })
+    const going = start()
+    if (going.object?.metadata.deletionTimestamp === undefined) continue
+    const kinds = reconciler.owns.filter((kind) => going.list(kind).length > 0)
+    for await (const kind of trial.cases(async (at) => kinds[at])) {
+      const world = going.copy()
+      for (const one of world.list(kind)) world.memory.delete(one)
+      await demandEnd(trial, world, `if each ${kind.kind} has gone too, ${when}`)
+    }
   }
+}
+
+async function demandEnd(trial: Trial, world: Simulation, when: string): Promise<void> {
+  world.isAlone = true
+  if (world.object?.metadata.deletionTimestamp === undefined) world.delete()
+  await world.runUntilIdle()
+  const seconds = await waitForItsEnd(world, trial.scenario)
+  const waits = world.timer === undefined ? 'waits for others without a timer' : `has not ended after ${seconds} s`
+  const advice = ': a limit of its own, or finalizeSeconds of the scenario, ends this'
+  const fails = world.failure !== undefined && world.timer === undefined
+  const message = `"finalize" ${fails ? 'fails' : waits}, ${when}${fails ? '' : advice}`
+  const { object, failure: because } = world
+  trial.demand(object === undefined, message, { because })
 }

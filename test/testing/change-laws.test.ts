@@ -384,7 +384,7 @@ describe('the law of Jobs that are due', () => {
     [
       'the Job itself is the record',
       () => ({ apply: [job('set-up', [])] }),
-      'a complete Job is its own record: without it, it is made again at once',
+      'without its complete Jobs, it makes its next write at once: create of Job.batch default/set-up',
     ],
     [
       'nothing is due after it',
@@ -393,7 +393,7 @@ describe('the law of Jobs that are due', () => {
         const setUp = has(found, 'Complete') ? 'yes' : run.object.status.setUp
         return { apply: found ? [found] : setUp ? [] : [job('once', [])], status: { ...(setUp && { setUp }) } }
       },
-      'after a complete Job that has another record, no Job is due',
+      'without the complete Jobs of a series, none of it is made after a change',
     ],
   ])('says why it has nothing to check: %s', async (_, reconcile, why) =>
     expect(await reasonOf(reconcile)).toMatch(`(not tried: ${why})`),

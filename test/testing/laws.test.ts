@@ -235,7 +235,7 @@ describe('what a law finds', () => {
         finalize: () => ({ requeueAfter: 30 }),
       }),
       'leaves nothing behind',
-      '+ Shop.example.com default/corner, whose "finalize" asks to run again at 2030-01-01T00:00:30.000Z',
+      '+ Shop.example.com default/corner, whose "finalize" asks to run again at 2030-01-02T00:00:30.000Z, after 86400 s',
     ],
     [
       'an outcome that is never valid',
@@ -515,9 +515,9 @@ describe('what happens in a step, while its time passes', () => {
       if ((last as { status?: { succeeded?: number } } | undefined)?.status?.succeeded === 1) return ends()
       return { apply: [Job.of({ metadata: { name: 'last' }, spec: { template: {} } })], requeueAfter: 600 }
     }
-  const broken = async (of: ReturnType<typeof backingUp>, law = '', tried = hourly): Promise<string[]> => {
+  const broken = async (of: ReturnType<typeof backingUp>, law = ''): Promise<string[]> => {
     const messages: string[] = []
-    for (const [name, holds] of lawsOf(of, tried))
+    for (const [name, holds] of lawsOf(of, hourly))
       if (name.startsWith(law)) await holds().catch(({ message }: Error) => messages.push(message))
     return messages
   }
@@ -540,17 +540,11 @@ describe('what happens in a step, while its time passes', () => {
     expect(await broken(byDay)).toEqual([])
   })
 
-  it('shows a name that is drawn once and kept, with its cause in each law', async () => {
+  it('shows a name that is drawn once and kept, with its cause', async () => {
     const drawing = backingUp(({ kept, named }) => [web, ...kept, ...named(`-${Math.random().toString(36).slice(2)}`)])
     expect(await broken(drawing, 'decides the same')).toEqual([
       expect.stringMatching(
         /^two calls on the same input differ, in "some hours pass", when it is 2030-01-01T01:00:00/,
-      ),
-    ])
-    const later = { ...hourly, steps: [...hourly.steps!, ...hourly.steps!] }
-    expect(await broken(drawing, 'makes the Jobs', later)).toEqual([
-      expect.stringMatching(
-        /^two calls on the same input differ, after "some hours pass"\n {2}first call → second call:\n {2}~ \.jobs\[0\]: "Job\.batch default\/backup-/,
       ),
     ])
   })
@@ -787,11 +781,13 @@ describe('a law that a scenario does not try', () => {
     expect(await skipped(good)).toEqual({ 'keeps what it retains': 'not tried: nothing is retained' })
     expect(await skipped(shopThat(() => undefined))).toEqual({
       'comes to the same': 'not tried: nothing is written that can be refused',
-      'writes little while others': 'not tried: no owned object has a text or number that others could set',
+      'writes little while others':
+        'not tried: this law found no field that it declares and does not take over: a text or number outside of lists and metadata',
       'leaves nothing behind if': 'not tried: nothing is written',
       'keeps what it retains': 'not tried: nothing is retained',
       'deletes nothing that is': 'not tried: no object of its own is ready',
-      'keeps the values that': 'not tried: no Secret of its own is there before a change',
+      'keeps the values that':
+        'not tried: no Secret of its own is there before and after a change in which no time passes',
     })
   })
 
