@@ -208,7 +208,7 @@ function writeLines({
   const result = error !== undefined ? `, refused: ${oneLine(error)}` : unchanged ? ', unchanged' : ''
   const line = `  ${verb} ${object}${result}`
   if (found) return [line, ...changeLines(found)]
-  return patch === undefined ? [line] : [line, ...changeLines(differences(undefined, patch))]
+  return patch === undefined ? [line] : [line, ...changeLines(differences(undefined, patch), '=')]
 }
 
 function logLines(record: RunRecord): string[] {
@@ -221,10 +221,11 @@ function logLines(record: RunRecord): string[] {
   return rest === undefined ? lines : [...lines, `  ${rest}`]
 }
 
-function changeLines(changes: readonly FieldChange[]): string[] {
+/** `set` marks a value without one of before: `+` if it was not there, `=` in a patch, which does not say what was there. */
+function changeLines(changes: readonly FieldChange[], set: '+' | '=' = '+'): string[] {
   const shown = changes.slice(0, DIFFERENCES_SHOWN).map(({ path, ...values }) => {
     const text = (value: unknown) => oneLine(JSON.stringify(value) ?? '-', VALUE_CHARS)
-    if (!('before' in values)) return `    + ${path}: ${text(values.after)}`
+    if (!('before' in values)) return `    ${set} ${path}: ${text(values.after)}`
     if (!('after' in values)) return `    - ${path}: ${text(values.before)}`
     return `    ~ ${path}: ${text(values.before)} → ${text(values.after)}`
   })

@@ -214,6 +214,7 @@ export async function buildCreatePackage(
   for (const name of await readdir(join(from, SCAFFOLD)))
     if (!/\.(map|d\.ts)$/.test(name)) await cp(join(from, SCAFFOLD, name), join(folder, name), { recursive: true })
   await cp(join(from, 'LICENSE'), join(folder, 'LICENSE'))
+  await cp(join(ROOT, SCAFFOLD, 'README.md'), join(folder, 'README.md'))
   const { private: _, bin, ...own } = await manifestIn(SCAFFOLD)
   const manifest = { ...own, version, license, engines, bin: mapValues(bin, compiled) }
   await writeFile(join(folder, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`)

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 /** `npm create fairlead`: the same as `fairlead new`, in a package without dependencies. */
+import './needs-node.ts'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'

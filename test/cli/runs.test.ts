@@ -41,13 +41,18 @@ const applied = {
   before: configMap('c', '3', { size: '1' }),
   after: configMap('c', '4', { size: '2' }),
 }
+const shown = {
+  verb: 'status' as const,
+  object: before,
+  patch: { size: 2 },
+}
 const edited = endedRun(
   {
     rounds: [
       round({
         input: input({ object: after, owned: owned('3', '1') }),
         returned: { apply: [configMap('c', '', { size: '2' })], status: { size: 2 } },
-        writes: [applied],
+        writes: [applied, shown],
       }),
     ],
     logged: logged(
@@ -80,7 +85,7 @@ describe('runs', () => {
     expect(head).toEqual(['RUN', 'ENDED', 'RECONCILER', 'NAMESPACE', 'NAME', 'RESULT', 'TOOK', 'WRITES', 'BECAUSE'])
     expect(rows.map((row) => row.toSpliced(1, 1))).toEqual([
       ['1', 'website', 'shop', 'hello', 'success', '250ms', '0', 'not recorded'],
-      ['2', 'website', 'shop', 'hello', 'success', '250ms', '1', 'modified Website shop/hello@2'],
+      ['2', 'website', 'shop', 'hello', 'success', '250ms', '2', 'modified Website shop/hello@2'],
       [
         '3',
         'website',
@@ -122,6 +127,7 @@ describe('runs', () => {
     )
     expect(stdout).toContain('Call 1: returned apply ConfigMap c; status {"size":2}\n')
     expect(stdout).toContain('  apply ConfigMap shop/c\n    ~ .data.size: "1" → "2"\n')
+    expect(stdout).toContain('  status Website shop/hello\n    = .size: 2\n')
     expect(stdout).toContain('Left out:  seed')
     expect(stdout).toMatch(
       /\nLog:\n  \+\S+ +info   grows \{"size":2\}\n  \+\S+ +warn   is slow.* \(fields left out\)\n  3 more lines are not recorded: see the log of the process, as far as its LOG_LEVEL includes them\.\n$/,

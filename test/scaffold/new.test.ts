@@ -208,6 +208,17 @@ describe('a new project in another language', () => {
 })
 
 describe('npm create fairlead', () => {
+  it('names the Node.js that it needs, where there is an older one', async () => {
+    const { create } = await packedPackage()
+    const older = 'Object.defineProperty(process, "versions", { value: { ...process.versions, node: "20.20.2" } })'
+    const args = ['--import', `data:text/javascript,${older}`, join(create, 'create-main.js'), 'shops']
+    await expect(run(process.execPath, args, { cwd: dir })).rejects.toMatchObject({
+      code: 2,
+      stderr: 'create-fairlead: Node.js 24.12 or newer is needed, and this is 20.20.2: install it\n',
+    })
+    expect(await readFile(join(create, 'README.md'), 'utf8')).toMatch(/^# create-fairlead\n/)
+  })
+
   it('makes what fairlead new makes, of a package without dependencies', async () => {
     const { create } = await packedPackage()
     const manifest = JSON.parse(await readFile(join(create, 'package.json'), 'utf8')) as Record<string, unknown>
