@@ -192,7 +192,11 @@ export class Trial {
       if (isOther) return
       if (isBefore) continue
       const made = await make(at)
-      if (made === undefined) return
+      if (made === undefined) {
+        // There is no such case: an error that follows is told with all cases of the kind.
+        this.#case = [start, before + 1]
+        return
+      }
       this.#isFound = true
       yield made
       if (this.#only?.[2] !== undefined) return

@@ -646,6 +646,13 @@ describe('a case alone', () => {
     const before = verdicts.filter(([which]) => failing === undefined || isBefore(which, failing))
     expect(before.filter(([, verdict]) => verdict !== undefined)).toEqual([])
   })
+
+  it('is not named by an error that comes after the last case of its kind', async () => {
+    const [, ends] = lawsOf(archivist, short).find(([law]) => law.startsWith('ends its finalizer'))!
+    const told = await inCase('3.0.99', ends)
+    expect(told).toMatch(/^TerminalError: .*\nthis happens after its deletion\nto repeat .* FAIRLEAD_CASE=3\.0 /)
+    expect(await inCase('3.0.0', ends)).toMatch(/^"finalize" has not ended .* FAIRLEAD_CASE=3\.0\.0 /s)
+  })
 })
 
 describe('the error of a law', () => {
