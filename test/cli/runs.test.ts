@@ -45,6 +45,8 @@ const shown = {
   verb: 'status' as const,
   object: before,
   patch: { size: 2 },
+  before: undefined,
+  after: undefined,
 }
 const edited = endedRun(
   {
