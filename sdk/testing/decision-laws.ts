@@ -1,8 +1,10 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Outcome, RunInput } from '#contracts'
 import { changesBetween, FoundAnywhere, TWO_CALLS, TWO_CALLS_DIFFER } from './broken.ts'
+import { permutations, stateOf, withoutHistory } from './effect-laws.ts'
 import { decided, decidedTwice, invokeOf } from './given.ts'
-import type { Trial } from './scenario.ts'
+import { asGroup, rest, type Step, type Trial } from './scenario.ts'
+import type { Simulation } from './simulation.ts'
 
 type Invoke = (input: RunInput) => Promise<Outcome>
 
@@ -79,4 +81,60 @@ function reordered(input: RunInput): [kind: string, input: RunInput][] {
         .map((order) => [kind, { ...input, [from]: { ...input[from], [kind]: order } }])
     }),
   )
+}
+
+/** The end is the same, whichever change of a group comes first. */
+export async function takesAnyOrder(trial: Trial): Promise<void> {
+  const { steps = [] } = trial.scenario
+  const world = trial.world()
+  trial.begins(0, 'at the start')
+  await world.runUntilIdle()
+  for (const [index, group] of steps.map(asGroup).entries()) {
+    const names = group.map(([what]) => what).join(', ')
+    const worlds: Simulation[] = []
+    if (trial.begins(index + 1, `in an order of: ${names}`))
+      for (const order of permutations(group))
+        for (const oneByOne of group.length > 1 ? [true, false] : [])
+          worlds.push(await changedIn(world.copy(), order, oneByOne))
+    const [first, ...others] = worlds
+    const differing = () => others.find((one) => first && !isDeepStrictEqual(endOf(one), endOf(first)))
+    // Jobs may still run. A cluster that never comes to rest shows no end.
+    if (first !== undefined && (!differing() || (await restTogether(worlds))))
+      trial.same(endOf(differing() ?? first), endOf(first), `the order decides, of: ${names}`, {
+        sides: ['one order', 'another order'],
+      })
+    else if (first !== undefined) trial.why = `the cluster never comes to rest after: ${names}`
+    for (const [, change] of group) await change(world)
+    await world.runUntilIdle()
+  }
+}
+
+const endOf = (world: Simulation): unknown => withoutHistory(stateOf(world))
+
+async function changedIn(world: Simulation, order: readonly Step[], oneByOne: boolean): Promise<Simulation> {
+  for (const [, change] of order) {
+    await change(world)
+    if (oneByOne) await world.runUntilIdle()
+  }
+  await world.runUntilIdle()
+  return world
+}
+
+/** How often worlds that are to be at rest at one time wait for each other. */
+const MOST_WAITS = 10
+
+/** Whether the cluster is at rest in all of the worlds, which have the same time then. */
+async function restTogether(worlds: readonly Simulation[]): Promise<boolean> {
+  for (let waits = 0; waits < MOST_WAITS; waits++) {
+    for (const world of worlds) await rest(world)
+    if (worlds.some(({ clusterTimer }) => clusterTimer !== undefined)) return false
+    const latest = Math.max(...worlds.map(({ now }) => now.getTime()))
+    for (const world of worlds) {
+      await world.advance((latest - world.now.getTime()) / 1000)
+      // A timer that waits for some time begins in all of them now.
+      await world.runUntilIdle()
+    }
+    if (worlds.every(({ clusterTimer }) => clusterTimer === undefined)) return true
+  }
+  return false
 }
