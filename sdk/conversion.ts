@@ -98,12 +98,10 @@ function toStored({ group, version, schema }: Conversions, old: VersionWays, obj
 }
 
 /** The API server has integers of 64 bits. JavaScript has already rounded those above 2^53, and would store another number. */
-function refuseRounded(body: Body): void {
-  JSON.stringify(body, (_, value: unknown) => {
-    if (Number.isInteger(value) && !Number.isSafeInteger(value) && Math.abs(value as number) <= 2 ** 63)
-      throw new Error(`the number ${String(value)} is larger than JavaScript can hold exactly`)
-    return value
-  })
+function refuseRounded(value: unknown): void {
+  if (Number.isInteger(value) && !Number.isSafeInteger(value) && Math.abs(value as number) <= 2 ** 63)
+    throw new Error(`the number ${String(value)} is larger than JavaScript can hold exactly`)
+  if (typeof value === 'object' && value !== null) for (const part of Object.values(value)) refuseRounded(part)
 }
 
 function demanded({ body, problem }: Made): Body {
@@ -135,13 +133,13 @@ function made(way: (body: Body) => Made, body: Body, schema: StructuralSchema): 
   const given = Object.fromEntries(Object.entries(body).filter(([, part]) => isRecord(part)))
   const others = Object.fromEntries(Object.entries(body).filter(([, part]) => !isRecord(part)))
   if (Object.keys(given).length === 0) return { body: others }
-  const { body: returned, ...problem } = way(JSON.parse(JSON.stringify(given)) as Body)
+  const { body: returned, ...problem } = way(given)
   const parts = ROOTS.flatMap((root) => {
     const part = pruned(returned[root], schema.properties?.[root])
     const isNew = !(root in given) && (!isRecord(part) || Object.keys(part).length === 0)
     return isNew ? [] : [[root, part ?? {}] as const]
   })
-  return { body: { ...JSON.parse(JSON.stringify(Object.fromEntries(parts))), ...others } as Body, ...problem }
+  return { body: { ...Object.fromEntries(parts), ...others }, ...problem }
 }
 
 const ROOTS = ['spec', 'status'] as const
@@ -175,18 +173,25 @@ function withAnnotations(object: KubeObject, values: Record<string, string | und
   return { ...object, metadata: { ...metadata, ...(!isEmpty && { annotations }) } as KubeObject['metadata'] }
 }
 
-/** Removes the fields that a schema does not have, as the API server does with a converted object. */
+/** Removes the fields that a schema does not have, as the API server does with a converted object. Returns the value if it has none. */
 function pruned(value: unknown, schema: StructuralSchema | undefined, isKept = false): unknown {
   const keeps = schema?.[PRESERVE] === true || isKept
-  if (Array.isArray(value)) return value.map((item) => pruned(item, schema?.items, keeps))
+  if (Array.isArray(value)) {
+    const items = value.map((item) => pruned(item, schema?.items, keeps))
+    return items.every((item, index) => item === value[index]) ? value : items
+  }
   if (!isRecord(value)) return value
   const ofObject = schema?.['x-kubernetes-embedded-resource'] === true ? ['apiVersion', 'kind', 'metadata'] : []
-  const fields = Object.entries(value).flatMap(([name, field]) => {
-    if (ofObject.includes(name)) return [[name, field]]
-    const known = fieldOf(schema, name)
-    return known === undefined ? (keeps ? [[name, field]] : []) : [[name, pruned(field, known)]]
-  })
-  return Object.fromEntries(fields) as unknown
+  let isWhole = true
+  const fields: [name: string, field: unknown][] = []
+  for (const [name, field] of Object.entries(value)) {
+    const known = ofObject.includes(name) ? undefined : fieldOf(schema, name)
+    const isThere = known !== undefined || keeps || ofObject.includes(name)
+    const part = known === undefined ? field : pruned(field, known)
+    if (isThere) fields.push([name, part])
+    isWhole &&= isThere && part === field
+  }
+  return isWhole ? value : Object.fromEntries(fields)
 }
 
 /** What an author writes: two functions on bodies. */
@@ -199,7 +204,7 @@ export interface ConversionPair {
 export function waysOfPair(pair: ConversionPair): Ways {
   const total = (name: string, way: (body: unknown) => unknown) => (body: Body) => {
     try {
-      const returned = plain(way(body), name)
+      const returned = plain(way(JSON.parse(JSON.stringify(body))), name)
       if (!isRecord(returned)) throw new TypeError('it is no object')
       const part = ROOTS.find((root) => returned[root] !== undefined && !isRecord(returned[root]))
       if (part !== undefined) throw new TypeError(`${part} is no object`)

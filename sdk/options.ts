@@ -83,7 +83,8 @@ function show(value: unknown): string {
  */
 export function plain(value: unknown, path: string): unknown {
   if (value === null || typeof value === 'string' || typeof value === 'boolean') return value
-  if (typeof value === 'number') return Number.isFinite(value) ? value : refuse(path, `is ${value}`)
+  // JSON has no -0.
+  if (typeof value === 'number') return Number.isFinite(value) ? value + 0 : refuse(path, `is ${value}`)
   return typeof value === 'object'
     ? plainObject(value, path)
     : refuse(path, value === undefined ? 'is undefined' : `is a ${typeof value}`)

@@ -96,7 +96,11 @@ export const mapped = <const From extends FieldPath, const To extends FieldPath,
   up: (old: Old) => Now | undefined,
   down: (now: Now) => Old | undefined,
 ): ConversionStep<From, To> =>
-  step('mapped', from, to, { up: (value) => up(value as Old), down: (value) => down(value as Now) })
+  step('mapped', from, to, {
+    // An author may sort a list in its place.
+    up: (value) => up(plain(value, from) as Old),
+    down: (value) => down(plain(value, to) as Now),
+  })
 
 /**
  * The number has another unit: in the storage version it is `factor` times as large. It is rounded where the schema has an

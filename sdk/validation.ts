@@ -112,6 +112,7 @@ export function validation(kind: string, validate: Validate<never>): (change: Sp
   return ({ spec, old }) => {
     if (old === undefined) return sorted(ask({ spec }))
     const { refusals, warnings } = sorted(ask({ spec, old }))
+    if (refusals.length === 0 || isDeepStrictEqual(spec, old)) return { refusals: [], warnings }
     const before = sorted(ask({ spec: old })).refusals
     const isOlder = ({ path, message }: Violation): boolean => {
       const value = valueAt(spec, stepsBelow(path))
@@ -123,7 +124,7 @@ export function validation(kind: string, validate: Validate<never>): (change: Sp
       if (at >= 0) before.splice(at, 1)
       return at >= 0
     }
-    return { refusals: isDeepStrictEqual(spec, old) ? [] : refusals.filter((one) => !isOlder(one)), warnings }
+    return { refusals: refusals.filter((one) => !isOlder(one)), warnings }
   }
 }
 

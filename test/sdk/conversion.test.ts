@@ -109,6 +109,36 @@ describe('steps', () => {
     expect(Page.convert(up, 'v1beta1')).toEqual(page('v1beta1', { spec: before }))
   })
 
+  it('lose nothing where code of an author changes what it is given', () => {
+    const list = z.object({ list: z.array(z.int32()), tls: z.string().optional() })
+    const reversed = (one: number[]) => one.reverse()
+    const pair = {
+      up: (body: { spec?: { list?: number[] } }) => ({ spec: { list: reversed(body.spec?.list ?? []) } }),
+      down: (body: { spec?: { list?: number[]; tls?: string } }) => {
+        delete body.spec?.tls
+        return { spec: { list: reversed(body.spec?.list ?? []) } }
+      },
+    }
+    const ways = { steps: [mapped('.spec.list', '.spec.list', reversed, reversed)], pair }
+    for (const convert of Object.values(ways)) {
+      const old = { version: 'v1beta1', spec: z.object({ list: z.array(z.int32()) }), convert: convert as never }
+      const Lists = resource({ ...names, spec: list, status: z.object({}), served: [old] })
+      const given = page('v1', { spec: { list: [3, 1, 2], tls: 't' } })
+      const there = Lists.convert(given, 'v1beta1')
+      expect(there.spec).toEqual({ list: [2, 1, 3] })
+      expect(Lists.convert(there, 'v1')).toEqual(given)
+    }
+  })
+
+  it('round a small number to 0, as JSON has it, and change nothing of the given object', () => {
+    const given = page('v1', { spec: { ms: -400, http: { url: 'a' } } })
+    const before = structuredClone(given)
+    const there = Page.convert(given, 'v1beta1')
+    expect(there.spec).toEqual({ url: 'a', seconds: 0 })
+    expect(Page.convert(there, 'v1')).toEqual(before)
+    expect(given).toEqual(before)
+  })
+
   it('are refused by the compiler and by the declaration on a path that does not exist', () => {
     const declare = (convert: never) => () =>
       resource({ ...names, spec, status: z.object({}), served: [{ version: 'v1beta1', spec: old, convert }] })
