@@ -37,6 +37,10 @@ process.exitCode = await runProgram(
         does: 'thirty operators beside the same functions on Fairlead',
         command: ['node', 'test/bench/fleet/fleet.ts'],
       },
+      webhooks: {
+        does: 'conversions and validate beside a webhook on controller-runtime',
+        command: ['node', 'test/bench/webhooks/webhooks.ts'],
+      },
       'etcd-backup': { does: 'snapshots of etcd, to S3 and back', command: ['node', 'test/bench/etcd-backup.ts'] },
       peers: { does: 'the queue beside other queues', command: ['node', 'test/bench/peers/peers.ts'] },
     },

@@ -76,7 +76,7 @@ export function sharesOf(results: readonly Result[]): string {
   return markdown(['', 'processes', 'CPU, idle / at 20 edits a second, % of a core', 'the same: memory, MiB'], rows)
 }
 
-function markdown(head: readonly string[], rows: readonly (readonly string[])[]): string {
+export function markdown(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |\n`
   return [head, head.map(() => '---'), ...rows].map(line).join('')
 }
@@ -84,5 +84,5 @@ function markdown(head: readonly string[], rows: readonly (readonly string[])[])
 const figuresOf = (results: readonly Result[], side: Side, scene: string, figure: string): number[] =>
   results.flatMap((one) => (one.side === side && one.scene === scene ? (one.figures[figure] ?? []) : []))
 
-const shown = (value: number): string =>
+export const shown = (value: number): string =>
   !Number.isFinite(value) ? '–' : value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2)
