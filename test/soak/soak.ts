@@ -46,6 +46,10 @@ process.exitCode = await runProgram(
         does: 'thirty operators for an hour, while a process or nats-server is killed each minute',
         command: ['node', 'test/soak/fleet.ts'],
       },
+      webhooks: {
+        does: 'a new version of 10,000 objects, step by step, while webhooks, certificates and the API server change',
+        command: ['node', 'test/soak/webhooks.ts'],
+      },
       bridge: { does: '1,000 changes a second', command: ['node', 'test/bench/bridge-steady.ts'] },
     },
     byDefault: ['queue'],
