@@ -28,6 +28,7 @@ export const rooms: Record<string, string[]> = {
   'functions/etcd/restore': ['fairlead', 'functions/etcd/backup'],
   'functions/etcd/operator': ['fairlead', 'functions/etcd/client', 'functions/etcd/restore', 'pki'],
   'functions/memcached': ['fairlead'],
+  'functions/metacontroller': ['fairlead'],
   'functions/visitors': ['fairlead'],
   functions: [
     'fairlead',
@@ -36,6 +37,7 @@ export const rooms: Record<string, string[]> = {
     'functions/etcd/operator',
     'functions/etcd/restore',
     'functions/memcached',
+    'functions/metacontroller',
     'functions/visitors',
   ],
   'cli/process': [

@@ -69,6 +69,12 @@ export const builtinOption = (): Option =>
     .argParser((text, previous: string[]) => [...previous, ...separated(text)])
     .default([] as string[], 'none')
 
+export const adapterOption = (): Option =>
+  new Option(
+    '--adapter <names>',
+    'Adapters, separated by commas: metacontroller (serves the CompositeControllers and DecoratorControllers in the cluster)',
+  ).argParser((text, previous: string[] | undefined) => [...(previous ?? []), ...separated(text)])
+
 export const namespacesOption = (): Option =>
   new Option(
     '--namespaces <names>',

@@ -196,7 +196,7 @@ class LiveDispatcher implements Dispatcher {
         cluster: events.cluster,
         shard,
         queue,
-        invoke: functions.get(name),
+        functionOf: (called) => functions.get(called),
         fixForMissing,
         revision,
         access,

@@ -19,6 +19,22 @@ const BUILTINS: Readonly<Record<string, Builtin>> = {
   visitors: { reconcilers: ['visitors'], load: async () => [(await import('./visitors/index.ts')).visitors] },
 }
 
+/** Adapters: functions that serve what the objects of another framework declare. */
+const ADAPTERS: Readonly<Record<string, () => Promise<readonly Reconciler[]>>> = {
+  metacontroller: async () => (await import('./metacontroller/index.ts')).metacontroller,
+}
+
+/** The names that select adapters. The names of their functions begin with them. */
+export const adapterNames: readonly string[] = Object.keys(ADAPTERS)
+
+/** Returns the name that selects the adapter with this function; undefined if there is none. */
+export const adapterOf = (name: string): string | undefined =>
+  adapterNames.find((one) => name === one || name.startsWith(`${one}-`))
+
+/** Loads the functions of the adapters of these names. */
+export const adapters = async (names: readonly string[]): Promise<Reconciler[]> =>
+  (await Promise.all(names.map(async (name) => (await ADAPTERS[name]?.()) ?? []))).flat()
+
 /** The names that select built-in functions. A process loads, installs and runs only what is selected. */
 export const builtinNames: readonly string[] = Object.keys(BUILTINS)
 

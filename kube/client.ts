@@ -175,6 +175,8 @@ export interface ServedResource extends ResourceRef {
   namespaced: boolean
   /** Other names that kubectl accepts for it. */
   aliases: string[]
+  /** Whether its objects have the subresource `status`. */
+  hasStatus?: boolean
 }
 
 /** Aggregated discovery (Kubernetes 1.30): one answer each for the core group and for all others. */
@@ -191,6 +193,7 @@ interface DiscoveryList {
         scope: 'Namespaced' | 'Cluster'
         singularResource?: string
         shortNames?: string[]
+        subresources?: { subresource: string }[]
       }[]
     }[]
   }[]
@@ -206,10 +209,20 @@ export async function servedResources(kube: Pick<KubeClient, 'get'>, signal?: Ab
 
 const resourcesOf = ({ metadata: { name: group = '' }, versions }: DiscoveryList['items'][number]): ServedResource[] =>
   versions.flatMap(({ version, resources = [] }) =>
-    resources.flatMap(({ resource, responseKind, scope, singularResource = '', shortNames = [] }) => {
+    resources.flatMap((one) => {
+      const { resource, responseKind, scope, singularResource = '', shortNames = [], subresources = [] } = one
       if (responseKind === undefined) return []
       const aliases = [singularResource, responseKind.kind.toLowerCase(), ...shortNames].filter((alias) => alias !== '')
-      return { group, version, resource, kind: responseKind.kind, namespaced: scope === 'Namespaced', aliases }
+      const hasStatus = subresources.some(({ subresource }) => subresource === 'status')
+      return {
+        group,
+        version,
+        resource,
+        kind: responseKind.kind,
+        namespaced: scope === 'Namespaced',
+        aliases,
+        hasStatus,
+      }
     }),
   )
 

@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import type { Effect, KeptStatus, Performed, Refusal, RunLog } from '#contracts'
+import type { Effect, KeptStatus, KubeObject, Performed, Refusal, ResourceRef, RunLog } from '#contracts'
 import type { Backoff, ReconcilerSpec, RelatedResource } from '#spec'
 import type { ExternalSystem } from './external-system.ts'
 import type { ActedKind, Kind, ObservedBy } from './kinds.ts'
@@ -465,4 +465,27 @@ export interface Reconciler<For extends Kind<unknown> = Kind<unknown>> {
   readonly timeoutSeconds?: number
   readonly backoff?: Partial<Backoff>
   readonly serviceAccount?: ReconcilerSpec['serviceAccount']
+  /** The function writes the status of a kind that is no `resource()`: nobody else does. */
+  readonly keepsStatus?: true
+  /** It also serves functions that objects of this kind declare. */
+  readonly adapts?: Kind<unknown> & {
+    /** The resources that the object names, whose kinds `declare` needs. */
+    resources: (object: KubeObject) => readonly ResourceRef[]
+    declare: (object: KubeObject, served: readonly ServedKind[]) => readonly Reconciler[]
+    /** Whether what has served the object until now has made this one for it. */
+    made: (child: KubeObject, object: KubeObject) => boolean
+  }
+  /** It is declared by an object: the name of the function that serves it, and what that declares it from. */
+  readonly declaredBy?: {
+    function: string
+    /** `part`: which of the functions that the object declares it is. */
+    with: { object: KubeObject; kinds: readonly ServedKind[]; part: number }
+  }
+}
+
+/** A kind as the API server serves it. */
+interface ServedKind extends ResourceRef {
+  kind: string
+  /** Whether its objects have the subresource `status`. */
+  hasStatus?: boolean | undefined
 }

@@ -1,4 +1,5 @@
 import { createHmac } from 'node:crypto'
+import { z } from 'zod'
 import {
   type Effect,
   type FunctionInput,
@@ -43,9 +44,14 @@ interface Called {
  * await toInvoke(website)(input, { log, signal: AbortSignal.timeout(1000) }) // => {}
  */
 export function toInvoke(reconciler: Reconciler, external: External | undefined = reconciler.external): Called {
-  const status = isResource(reconciler.for) ? reconciler.for.outcomeStatus : undefined
+  const status = isResource(reconciler.for)
+    ? reconciler.for.outcomeStatus
+    : reconciler.keepsStatus && z.record(z.string(), z.unknown())
+  const declared = new WeakMap<object, Called>()
   let readOutcome: ReturnType<typeof outcomeReader> | undefined
   const decide: Invoke = async (input, context) => {
+    const { with: given, ...own } = context
+    if (given !== undefined) return declaredFrom(reconciler, given, declared)(input, own)
     if (input.ask !== undefined) return askExternal(reconciler, external, input, context)
     const { object, finalizing } = input
     if (object === null || (object.metadata.deletionTimestamp !== undefined && !finalizing)) return {}
@@ -64,6 +70,25 @@ export function toInvoke(reconciler: Reconciler, external: External | undefined 
       throw withPlace(error)
     })
   return invoke as Called
+}
+
+/** Returns the function that an object declares. `known`: those of this process. */
+function declaredFrom(
+  { name, adapts }: Reconciler,
+  given: Readonly<Record<string, unknown>>,
+  known: WeakMap<object, Called>,
+): Called {
+  if (adapts === undefined)
+    throw new OtherVersionError(`this version of the function ${name} serves no other Reconciler`)
+  const { object, kinds, part } = given as unknown as NonNullable<Reconciler['declaredBy']>['with']
+  const before = known.get(given)
+  if (before !== undefined) return before
+  const declared = adapts.declare(object, kinds)[part]
+  if (declared === undefined)
+    throw new OtherVersionError(`${object.kind} ${object.metadata.name} declares less in this version of ${name}`)
+  const made = toInvoke(declared)
+  known.set(given, made)
+  return made
 }
 
 async function askExternal(

@@ -201,7 +201,10 @@ export type ReconcilerManifest = {
  */
 export function manifest(
   reconciler: Reconciler,
-  { invoke = { pull: {} }, revision }: { invoke?: ReconcilerSpec['invoke']; revision?: string | undefined } = {},
+  {
+    invoke = { pull: reconciler.declaredBy ?? {} },
+    revision,
+  }: { invoke?: ReconcilerSpec['invoke']; revision?: string | undefined } = {},
 ): ReconcilerManifest {
   const {
     name,
@@ -226,7 +229,7 @@ export function manifest(
       ...resourceOf(reconciler.for),
       selector,
       namespaces,
-      status: isResource(reconciler.for) ? undefined : 'Untouched',
+      status: isResource(reconciler.for) || reconciler.keepsStatus ? undefined : 'Untouched',
     },
     owns: owns.map((kind) => ({ ...resourceOf(kind), strategy: kind.strategy, adopt: kind.adopt })),
     finalize: reconciler.finalize !== undefined,

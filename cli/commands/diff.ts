@@ -1,6 +1,7 @@
 import { type KubeObject, namespacedName } from '#contracts'
 import { type DryRunResult, type DryRunStep, dryRunAll } from '#dispatch'
 import { referenceRule } from '#events'
+import { withDeclared } from '#install'
 import { isNotFound, type KubeClient, METADATA_ONLY_LIST, resourcePath } from '#kube'
 import { dieBecause, EXIT, UsageError, untilStopped } from '#process/exit'
 import { demandFunctions, functionNamed, type Selection } from '#process/functions'
@@ -32,7 +33,7 @@ export async function printDiff(
     throw new UsageError('no objects are selected: give names, or --all, -n NAMESPACE or -l SELECTOR')
   const settings = await config()
   await using kube = await openKube(settings)
-  const functions = await demandFunctions(options)
+  const functions = await withDeclared(kube, await demandFunctions(options))
   const chosen = options.reconciler === undefined ? functions : [functionNamed(functions, options.reconciler)]
   const log = await createLogger({ ...settings, LOG_LEVEL: 'silent' })
   const { signal } = untilStopped()

@@ -1,10 +1,18 @@
-import { checkDefinitions, type Installed, install, installCertificates, installConversions } from '#install'
+import {
+  checkDefinitions,
+  type Installed,
+  install,
+  installCertificates,
+  installConversions,
+  withDeclared,
+} from '#install'
 import type { KubeClient } from '#kube'
 import type { Config } from '#process/config'
 import { table, UsageError } from '#process/exit'
 import { forcedInstall, loadFunctions, type Selection } from '#process/functions'
 import { openKube } from '#process/kube'
 import type { CommandContext } from '../options.ts'
+import { handOver } from './hand-over.ts'
 
 export interface InstallOptions extends Selection {
   output: 'table' | 'json'
@@ -40,14 +48,19 @@ async function applied(kube: KubeClient, options: InstallOptions, settings: Conf
   const [one, other] = parts.filter((part) => part !== false)
   if (other !== undefined) throw new UsageError(`${one} and ${other} are different parts: give one of them`)
   if (onlyNatsCertificates) return installCertificates(kube)
-  const functions = await loadFunctions(options)
+  const selected = await loadFunctions(options)
+  if (options.adapter !== undefined && (url !== undefined || team))
+    throw new UsageError('--adapter is for dispatchers and all namespaces: leave out --url and --team')
   const forcedBy = forcedInstall(options, settings) + (team ? ' --team' : '')
   const said = new Set<string>()
   const says = (line: string): void => {
     if (!said.has(line)) process.stderr.write(`fairlead: ${line}\n`)
     said.add(line)
   }
+  const functions = await withDeclared(kube, selected, says)
   if (onlyConversions) return installConversions(kube, functions, { ...options, forcedBy, says })
+  const marked = check ? 0 : await handOver(kube, functions)
+  if (marked > 0) says(`${marked} objects that were made before are marked as those of these functions`)
   if (!check) return install(kube, functions, { ...options, forcedBy, says, shard: settings.FAIRLEAD_SHARD })
   await checkDefinitions(kube, functions, forcedBy)
   return []

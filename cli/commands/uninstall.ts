@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { withExistingStreams } from '#inspect'
-import { type Held, heldBy, planUninstall, type Removal, uninstall, webhookUsers } from '#install'
+import { type Held, heldBy, planUninstall, type Removal, uninstall, webhookUsers, withInstalled } from '#install'
 import type { KubeClient } from '#kube'
 import { EXIT, table, UsageError } from '#process/exit'
 import { loadFunctions, type Selection } from '#process/functions'
@@ -29,8 +29,9 @@ export async function uninstallFunctions(options: UninstallCommandOptions, conte
   const { print, config, setExitCode } = context
   if (options.team && options.crds)
     throw new UsageError('--crds deletes the objects of all namespaces: with --team, leave that to the platform team')
-  const functions = await loadFunctions(options)
+  const selected = await loadFunctions(options)
   await using kube = await openKube(await config())
+  const functions = await withInstalled(kube, selected)
   if (!options.dryRun && !options.releaseFinalizers) await untilFree(kube, functions, options)
   const plan = await planUninstall(kube, functions, options)
   const isRefused = plan.held.length > 0 && !options.releaseFinalizers

@@ -44,9 +44,11 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   const whenThere = <T>(open: () => Promise<T>) => retryWhileUnreachable(options.waitSeconds, log, open)
   const { FAIRLEAD_SHARD: shard } = config
   if (options.install) {
-    const { install } = await import('#install')
+    const { install, withDeclared } = await import('#install')
     const forcedBy = forcedInstall(options, config)
-    const installed = await whenThere(() => install(kube, functions, { ...options, forcedBy, shard }))
+    const installed = await whenThere(async () =>
+      install(kube, await withDeclared(kube, functions), { ...options, forcedBy, shard }),
+    )
     for (const one of installed) log.debug(one, 'installed')
     const counts = [...Map.groupBy(installed, ({ result }) => result)].map(([result, { length }]) => [result, length])
     log.info(Object.fromEntries(counts), 'installed')

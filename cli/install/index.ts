@@ -1,3 +1,4 @@
+export { withDeclared, withInstalled } from './adapted.ts'
 export { bundlePackage, olmBundle, type PackageJson } from './bundle.ts'
 export { type FunctionsChart, functionsChart } from './chart/chart.ts'
 export { yamlOf } from './chart/templated.ts'

@@ -21,6 +21,7 @@ import {
   type Resource,
 } from '#sdk'
 import { identityOf, RECONCILERS, SHARD_LABEL, SYSTEM_NAMESPACE } from '#spec'
+import { revisionOf } from './adapted.ts'
 import {
   CRDS,
   deleteExactly,
@@ -80,7 +81,7 @@ export async function install(
 ): Promise<Installed[]> {
   const manifests = functions.map((one) => {
     const invoke = url === undefined ? {} : { invoke: { http: { url: url.replaceAll('{name}', one.name) } } }
-    const whole = labelled(manifest(one, { revision, ...invoke }), shard)
+    const whole = labelled(manifest(one, { revision: revision ?? revisionOf(one), ...invoke }), shard)
     return team ? ofTeam(whole) : whole
   })
   const { plain, converted } = sortedDefinitions(functions)

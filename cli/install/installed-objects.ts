@@ -130,7 +130,7 @@ export const titleOf = ({ metadata: { namespace, name } }: KubeObject): string =
 /** A Reconciler as it is stored: earlier versions may have stored specifications that are now refused. */
 export interface StoredReconciler extends KubeObject {
   spec?: Partial<
-    Pick<ReconcilerSpec, 'serviceAccount' | 'finalize' | 'for' | 'owns' | 'related' | 'patches' | 'external'>
+    Pick<ReconcilerSpec, 'serviceAccount' | 'finalize' | 'for' | 'owns' | 'related' | 'patches' | 'external' | 'invoke'>
   >
 }
 

@@ -5,7 +5,7 @@ import { pathToFileURL } from 'node:url'
 import { z } from 'zod'
 import { apiVersionOf, kindName, type ResourceRef } from '#contracts'
 import type { FunctionAccess } from '#dispatch'
-import { builtinNames, builtinOf, builtins } from '#functions'
+import { adapterNames, adapterOf, adapters, builtinNames, builtinOf, builtins } from '#functions'
 import { grantKinds, type Reconciler } from '#sdk'
 import type { Config } from './config.ts'
 import { UsageError } from './exit.ts'
@@ -17,6 +17,8 @@ export interface Selection {
   function: readonly string[]
   /** Names of built-in functions, or `all`. */
   builtin: readonly string[]
+  /** Names of adapters. Left out: none. */
+  adapter?: readonly string[]
   /** Restricts the built-in functions to these namespaces. */
   namespaces?: string[]
   /** Kinds that objects may name (namedKind() of the package). Left out: none. */
@@ -30,12 +32,13 @@ const kindText = (kind: GrantedKind): string => `${kindName(kind.kind, apiVersio
 
 /** Returns the command that installs these functions on this cluster although their definitions break objects. */
 export function forcedInstall(
-  { function: files, builtin, namespaces, kinds }: Selection,
+  { function: files, builtin, adapter = [], namespaces, kinds }: Selection,
   { KUBECONFIG, context, FAIRLEAD_SHARD }: Partial<Pick<Config, 'KUBECONFIG' | 'context' | 'FAIRLEAD_SHARD'>> = {},
 ): string {
   const options: [option: string, value: string | undefined][] = [
     ...files.map((file): [string, string] => ['-f', file]),
     ['--builtin', builtin.join(',') || undefined],
+    ['--adapter', adapter.join(',') || undefined],
     ['--namespaces', namespaces?.join(',')],
     ['--kinds', kinds?.map(kindText).join(',')],
     ['--kubeconfig', KUBECONFIG],
@@ -52,6 +55,7 @@ const inShell = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word 
 export async function loadFunctions({
   function: files,
   builtin,
+  adapter = [],
   namespaces,
   kinds = [],
 }: Selection): Promise<Reconciler[]> {
@@ -59,7 +63,11 @@ export async function loadFunctions({
     throw new UsageError('--namespaces is for built-in functions: add --builtin NAMES; others declare their namespaces')
   const selected = await builtinFunctions(builtin)
   const restricted = namespaces === undefined ? selected : selected.map((one) => ({ ...one, namespaces }))
-  const functions = [...(await Promise.all(files.map(exported))).flat(), ...restricted]
+  const strange = adapter.find((name) => !adapterNames.includes(name))
+  if (strange !== undefined)
+    throw new UsageError(`--adapter is "${strange}", and there is no such adapter: give ${adapterNames.join(', ')}`)
+  const adapting = await adapters([...new Set(adapter)])
+  const functions = [...(await Promise.all(files.map(exported))).flat(), ...restricted, ...adapting]
   const twice = functions.find((one, index) => functions.findIndex((other) => other.name === one.name) < index)
   if (twice) throw new UsageError(`two functions are named "${twice.name}": a Reconciler's name is unique in a cluster`)
   return functions.map((one) => grantKinds(one, kinds))
@@ -86,12 +94,11 @@ async function builtinFunctions(names: readonly string[]): Promise<Reconciler[]>
   return builtins(names.includes('all') ? builtinNames : [...new Set(names)])
 }
 
-/** Returns how a dispatcher gets the function of this Reconciler. Undefined: it is not a built-in one. */
-export function fixForMissing(reconciler: string): string | undefined {
-  const selected = builtinOf(reconciler)
-  return (
-    selected && `add --builtin ${selected} to the arguments of this dispatcher, unless another one has the function`
-  )
+/** Returns how a dispatcher gets the function of this name. Undefined: it is neither a built-in one nor an adapter's. */
+export function fixForMissing(name: string): string | undefined {
+  const [builtin, adapter] = [builtinOf(name), adapterOf(name)]
+  const option = builtin ? `--builtin ${builtin}` : adapter && `--adapter ${adapter}`
+  return option && `add ${option} to the arguments of this dispatcher, unless another one has the function`
 }
 
 /** Returns the function with that name; without a name, the only function. */

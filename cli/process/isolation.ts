@@ -197,7 +197,10 @@ class ConfinedProcess {
    * Resolves when the function has come back. Rejects if it has not: with a ProcessEndedError, or the reason why there is no
    * process or no time. After an abort the function may still be running in the process.
    */
-  async call(reconciler: string, ...[input, { signal, log, config }]: Parameters<Invoke>): Promise<CameBack> {
+  async call(
+    reconciler: string,
+    ...[input, { signal, log, config, with: given }]: Parameters<Invoke>
+  ): Promise<CameBack> {
     signal.throwIfAborted()
     this.#wake()
     const { promise, resolve, reject } = Promise.withResolvers<CameBack>()
@@ -208,7 +211,7 @@ class ConfinedProcess {
     signal.addEventListener('abort', abort, { once: true })
     // A failed send needs no handler here: the end of the process is reported separately.
     this.#isPrivate ||= config !== undefined
-    const call: Isolated = { id, files: this.#files, reconciler, input, config }
+    const call: Isolated = { id, files: this.#files, reconciler, input, config, with: given }
     this.#child.send(call, () => undefined)
     try {
       return await promise

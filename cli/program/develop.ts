@@ -10,6 +10,7 @@ import type { PublishOptions } from '../commands/publish.ts'
 import type { ReplayOptions } from '../commands/replay.ts'
 import type { RunOptions } from '../commands/run.ts'
 import {
+  adapterOption,
   builtinOption,
   type CommandContext,
   dirOption,
@@ -229,6 +230,7 @@ function diffCommand(program: Command, context: CommandContext): void {
     .option('--concurrency <number>', 'Maximum concurrent dry runs', whole(1, 64), 8)
     .addOption(functionOption())
     .addOption(builtinOption())
+    .addOption(adapterOption())
     .addOption(kindsOption())
     .addOption(outputOption('text', 'json'))
     .addHelpText('after', DIFF_HELP)

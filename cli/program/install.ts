@@ -14,6 +14,7 @@ import type { InstallOptions } from '../commands/install.ts'
 import type { UninstallCommandOptions } from '../commands/uninstall.ts'
 import type { VersionsOptions } from '../commands/versions.ts'
 import {
+  adapterOption,
   builtinOption,
   type CommandContext,
   functionOption,
@@ -43,6 +44,7 @@ function installCommand(program: Command, context: CommandContext): void {
     .description('Apply the platform, and accounts, permissions, CRDs and Reconcilers of functions; idempotent')
     .addOption(functionOption())
     .addOption(builtinOption())
+    .addOption(adapterOption())
     .addOption(namespacesOption())
     .addOption(kindsOption())
     .addOption(outputOption('table', 'json'))
@@ -97,6 +99,7 @@ function uninstallCommand(program: Command, context: CommandContext): void {
     .description('Remove what install has applied; fails while objects have finalizers of the functions')
     .addOption(functionOption())
     .addOption(builtinOption())
+    .addOption(adapterOption())
     .addOption(outputOption('table', 'json'))
     .option('--dry-run', 'Remove nothing; show what would be removed, what would stay, and why', false)
     .option('--crds', 'Remove also CRDs without stored objects', false)

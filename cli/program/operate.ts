@@ -5,6 +5,7 @@ import type { BackupOptions, RecoverOptions, RestoreOptions, StoreOptions } from
 import type { ServeOptions } from '../commands/serve.ts'
 import type { UpOptions } from '../commands/up.ts'
 import {
+  adapterOption,
   builtinOption,
   type CommandContext,
   functionOption,
@@ -36,6 +37,7 @@ function upCommands(program: Command, { config }: CommandContext): void {
     serving(command)
       .addOption(functionOption())
       .addOption(builtinOption())
+      .addOption(adapterOption())
       .option('--api-concurrency <n>', 'Maximum concurrent API requests', whole(1, 1000), 10)
       .option('--concurrency <n>', 'Maximum concurrent runs, all reconcilers together', whole(1, 100_000), 1000)
 

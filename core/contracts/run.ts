@@ -315,6 +315,8 @@ export interface RunContext {
   traceparent?: string | undefined
   /** The values that the function has declared for its external system, by name. For calls of that alone. */
   config?: Readonly<Record<string, string>>
+  /** What the Reconciler gives a function that serves Reconcilers of other names: `spec.invoke.pull.with`. */
+  with?: Readonly<Record<string, unknown>>
   /** Receives the version of the function that has answered, if it is known. */
   answeredBy?: (revision: string) => void
 }

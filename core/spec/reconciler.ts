@@ -300,7 +300,21 @@ export const reconcilerSpec = z.object({
         .object({ url: z.string().min(1).max(2000) })
         .optional()
         .describe('POST to this address, e.g. a Knative Service.'),
-      pull: z.object({}).optional().describe('A dispatcher that has the function built in runs it.'),
+      pull: z
+        .object({
+          function: z
+            .string()
+            .max(63)
+            .regex(/^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/, 'the name of a function')
+            .optional()
+            .describe('The name of the function. Left out: that of the Reconciler.'),
+          with: z
+            .looseObject({})
+            .optional()
+            .describe('What that function makes this Reconciler of, as fairlead install --adapter has found it.'),
+        })
+        .optional()
+        .describe('A dispatcher that has the function built in runs it.'),
     })
     .refine(({ http, pull }) => http !== undefined || pull !== undefined, someInvoke)
     .meta({

@@ -35,8 +35,8 @@ export interface ReconcilerLifecycleDeps extends ReconciliationDeps {
   cluster: string
   /** The shard of this process. */
   shard: string
-  /** Undefined: this process does not have the function. Another dispatcher may have it. */
-  invoke: Invoke | undefined
+  /** Returns the function of this name. Undefined: this process does not have it. Another dispatcher may have it. */
+  functionOf: (name: string) => Invoke | undefined
   /** See DispatcherDeps. */
   fixForMissing?: (reconciler: string) => string | undefined
   /** The revision of the functions in this process. */
@@ -122,9 +122,10 @@ export class ReconcilerLifecycle {
       return this.#ready.report(object, { status: 'False', ...read })
     }
     if (read.paused) return this.#pause(object)
-    if (read.invoke.http === undefined && this.#deps.invoke === undefined) {
+    const called = this.#functionIn(read)
+    if (read.invoke.http === undefined && this.#deps.functionOf(called) === undefined) {
       await this.#endServing(CHANGE_GRACE_MS)
-      const fix = this.#deps.fixForMissing?.(this.#name)
+      const fix = this.#deps.fixForMissing?.(called)
       return this.#logOnce(fix ? 'warn' : 'info', { ...(fix && { fix }) }, 'reconciler has no function here')
     }
     const holder = this.#deps.identityHolder()
@@ -183,7 +184,7 @@ export class ReconcilerLifecycle {
   }
 
   #callee(spec: ReconcilerSpec): Callee | undefined {
-    const { invoke, cluster, now, random } = this.#deps
+    const { functionOf, cluster, now, random } = this.#deps
     const name = this.#name
     const url = spec.invoke.http?.url
     const handlers = {
@@ -195,7 +196,15 @@ export class ReconcilerLifecycle {
     }
     const access = url === undefined ? undefined : accessTo(this.#deps.access, url, name)
     if (url !== undefined) return httpFunction({ name, spec, url, access, cluster, now, random, ...handlers })
-    return invoke && { invoke, close: () => undefined }
+    const invoke = functionOf(this.#functionIn(spec))
+    const given = spec.invoke.pull?.with
+    const called: Invoke | undefined =
+      given && invoke ? (input, context) => invoke(input, { ...context, with: given }) : invoke
+    return called && { invoke: called, close: () => undefined }
+  }
+
+  #functionIn({ invoke }: ReconcilerSpec): string {
+    return invoke.pull?.function ?? this.#name
   }
 
   /** Stops serving. Keys and timers stay in the queue until the other Reconciler is gone or has another identity. */

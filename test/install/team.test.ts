@@ -317,6 +317,11 @@ describe('a team', () => {
       () => reconcilerOf('shop', { ...shopSpec(), invoke: { http: { url: 'http://a.shop.svc:80@example.com/' } } }),
       /spec.invoke.http.url/,
     ],
+    [
+      'the function of others',
+      () => reconcilerOf('shop', { ...shopSpec(), invoke: { pull: { function: 'pay' } } }),
+      /spec.invoke.pull.function/,
+    ],
     ['a Reconciler of another team', () => reconcilerOf('pay', shopSpec()), /cannot patch resource "reconcilers"/],
     [
       'a Role with more than its own permissions',

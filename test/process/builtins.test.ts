@@ -9,5 +9,6 @@ it('the name that selects a built-in function is known without loading it', asyn
 
 it('the fix for a missing built-in function names its option', () => {
   expect(fixForMissing('etcd-backup')).toContain('add --builtin etcd to the arguments of this dispatcher')
+  expect(fixForMissing('metacontroller-decorator')).toContain('add --adapter metacontroller to the arguments')
   expect(fixForMissing('shop')).toBeUndefined()
 })

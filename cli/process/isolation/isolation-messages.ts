@@ -13,6 +13,7 @@ export interface Isolated {
   reconciler: string
   input: FunctionInput
   config: RunContext['config']
+  with: RunContext['with']
 }
 
 /** An error of a function, reduced to the parts that can be sent to another process. */

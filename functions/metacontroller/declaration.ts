@@ -1,0 +1,247 @@
+import { createHash } from 'node:crypto'
+import {
+  type Kind,
+  type KubeObject,
+  kind,
+  type Reconciler,
+  type RelatedKind,
+  type Run,
+  reconciler,
+  TerminalError,
+} from 'fairlead'
+import { type Hook, notOffered, type ResourceRule } from './controller.ts'
+import { durationMs, type HookName } from './hook.ts'
+import type { Group } from './protocol.ts'
+import { differs, withLastApplied } from './recreate.ts'
+
+/** The kinds of the API server, with which a controller names resources. */
+export type Served = Parameters<NonNullable<Reconciler['adapts']>['declare']>[1]
+
+/** A run in which all kinds are plain objects. */
+type AnyRun = Run<Kind<unknown>, Kind<unknown>, RelatedKind>
+
+/** Who recreates is this adapter: it compares what is there with what the hook wants, and leaves out what differs. */
+const STRATEGIES = { OnDelete: 'CreateOnly', Recreate: 'CreateOnly', InPlace: 'Apply' } as const
+
+/** The longest wait: what an object waits for while it is finalized runs it anyway. */
+export const TEN_YEARS_S = 315_576_000
+const CALLS_S = 60
+const LONGEST_CALL_S = 3600
+/** As `--workers` of Metacontroller, for which the webhooks are made. */
+const WORKERS = 5
+
+/** What a controller declares for a Reconciler, and only an installation can change. */
+export interface Declared {
+  primary: Kind
+  hasStatus: boolean
+  owned: Kind[]
+  /** The methods of the owned kinds, in their order. */
+  methods: string[]
+  selector: string | undefined
+  ignoresStatus: boolean
+  resyncSeconds: number | undefined
+  isFinalizing: boolean
+  timeoutSeconds: number
+}
+
+type Named = Pick<ResourceRule, 'apiVersion' | 'resource'>
+
+export function refOf({ apiVersion, resource }: Named) {
+  const [version = '', group = ''] = apiVersion.split('/').reverse()
+  return { group, version, resource }
+}
+
+/** Finds the kinds of what a controller names, and throws a TerminalError, `NotOffered`, with all that are not served. */
+export class Kinds {
+  readonly #served: Served
+  readonly #faults: string[] = []
+
+  constructor(served: Served) {
+    this.#served = served
+  }
+
+  of(named: Named, path: string): { kind: Kind; hasStatus: boolean } {
+    const { group, version, resource } = refOf(named)
+    const found = this.#served.find(
+      (one) => one.group === group && one.version === version && one.resource === resource,
+    )
+    if (found === undefined)
+      this.#faults.push(
+        `${path}: ${resource} of ${named.apiVersion} is not served, or was not when the controller was installed`,
+      )
+    const hasStatus = found?.hasStatus === true
+    return { kind: kind({ group, version, plural: resource, kind: found?.kind ?? resource }), hasStatus }
+  }
+
+  /** Rules of owned kinds. A rolling method is refused before. */
+  owned(
+    rules: readonly (Named & { updateStrategy?: { method?: string | undefined } | undefined })[],
+    path: string,
+  ): Pick<Declared, 'owned' | 'methods'> {
+    const methods = rules.map(({ updateStrategy: { method = 'OnDelete' } = {} }) => method)
+    const owned = rules.map((rule, index) => {
+      const strategy = STRATEGIES[methods[index] as keyof typeof STRATEGIES]
+      return { ...this.of(rule, `${path}[${index}]`).kind, strategy }
+    })
+    return { owned, methods }
+  }
+
+  demandAll(controller: KubeObject): void {
+    if (this.#faults.length > 0) throw notOffered(controller, this.#faults)
+  }
+}
+
+interface Hooks {
+  sync?: Hook | undefined
+  finalize?: Hook | undefined
+}
+
+/** The hook ends first, so that the failure names it. */
+const secondsOf = (hook: Hook | undefined): number => Math.ceil((durationMs(hook?.webhook?.timeout) ?? 0) / 1000) + 5
+
+export const ofHooks = ({
+  resyncPeriodSeconds = 0,
+  hooks,
+}: {
+  resyncPeriodSeconds?: number | undefined
+  hooks: Hooks
+}) => ({
+  resyncSeconds: resyncPeriodSeconds > 0 ? resyncPeriodSeconds : undefined,
+  isFinalizing: hooks.finalize !== undefined,
+  timeoutSeconds: Math.min(LONGEST_CALL_S, Math.max(CALLS_S, ...[hooks.sync, hooks.finalize].map(secondsOf))),
+})
+
+/** Returns the name of a Reconciler. Names that do not fit are shortened to a hash. */
+export function reconcilerName(prefix: string, ...parts: readonly string[]): string {
+  const name = [prefix, ...parts].join('-')
+  const fits = /^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/.test(name)
+  return fits ? name : `${prefix}-${createHash('sha256').update(parts.join('/')).digest('hex').slice(0, 16)}`
+}
+
+/** What a hook is asked about, as a run has observed it. */
+export interface Asked {
+  hookName: HookName
+  /** The controller as it is now. */
+  present: KubeObject
+  object: KubeObject
+  groups: (Group & {
+    /** With the method Recreate: the objects that the function may delete. */
+    recreated: readonly KubeObject[] | undefined
+  })[]
+  run: AnyRun
+}
+
+interface Declaration {
+  name: string
+  controller: KubeObject
+  of: Kind
+  declared: Declared
+  /** Returns what the controller declares as it is now. Undefined: nothing of the primary kind. */
+  again: (present: KubeObject) => Declared | undefined
+  keepsStatus: boolean
+  writes?: Reconciler['writes']
+  /** Whether an observed object of an owned kind, which the object controls, is of this controller. */
+  isOwn?: (child: KubeObject) => boolean
+  decide: (asked: Asked) => unknown
+}
+
+/** Returns the function that a controller declares. It follows the hooks of the controller as it is now. */
+export function functionOf(declaration: Declaration): Reconciler {
+  const { name, controller, of, declared, keepsStatus, writes, isOwn = () => true, decide } = declaration
+  const { primary, owned, methods, selector, resyncSeconds, timeoutSeconds } = declared
+  const live: RelatedKind = { ...of, fieldSelector: `metadata.name=${controller.metadata.name}` }
+  // What Metacontroller has made is not marked as the function's own, but the hook has to know of it.
+  const seen = owned.map((one): RelatedKind => ({ ...one, byOwner: true }))
+  const run = (of: AnyRun, hookName: HookName) => {
+    const [present] = of.related(live) as KubeObject[]
+    const object = of.object as KubeObject
+    const groups = owned.map((one, index) => {
+      const marked = of.owned(one)
+      const there = controlledBy(object, [...(of.related(seen[index] as RelatedKind) as KubeObject[]), ...marked])
+      return {
+        apiVersion: one.group === '' ? one.version : `${one.group}/${one.version}`,
+        kind: one.kind,
+        objects: there.filter(isOwn),
+        recreated: methods[index] === 'Recreate' ? marked : undefined,
+      }
+    })
+    return decide({ hookName, present: unchanged(present, declaration), object, groups, run: of })
+  }
+  const made = reconciler<Kind<unknown>, Kind<unknown>, RelatedKind>({
+    name,
+    for: primary,
+    ...(selector !== undefined && { selector }),
+    owns: owned,
+    related: [live, ...seen],
+    ...(declared.ignoresStatus && { changes: ['Generation', 'Labels', 'Annotations'] }),
+    ...(resyncSeconds !== undefined && { resyncSeconds }),
+    ...(writes && { writes }),
+    timeoutSeconds,
+    concurrency: WORKERS,
+    reconcile: (of) => run(of, 'sync') as undefined,
+    ...(declared.isFinalizing && {
+      finalize: (of) => run(of, 'finalize') as undefined,
+      formerFinalizers: [`metacontroller.io/${of.kind.toLowerCase()}-${controller.metadata.name}`],
+    }),
+  })
+  return { ...made, ...(keepsStatus && { keepsStatus: true }) }
+}
+
+/**
+ * Returns the controller as it is now. Throws a TerminalError if it is gone, or declares something that only an installation
+ * can change: its rights and watches are those of another declaration.
+ */
+function unchanged(present: KubeObject | undefined, { of, controller, declared, again }: Declaration): KubeObject {
+  const what = `${of.kind} ${controller.metadata.name}`
+  if (present === undefined)
+    throw new TerminalError(`there is no ${what}, so nothing is written or deleted`, { reason: 'ControllerGone' })
+  if (JSON.stringify(again(present)) === JSON.stringify(declared)) return present
+  const cure = 'fairlead install --adapter metacontroller'
+  throw new TerminalError(`${what} has changed since it was installed: ${cure}`, { reason: 'ControllerChanged' })
+}
+
+/** Returns the objects that this one controls, each once. */
+function controlledBy({ metadata: { uid: owner } }: KubeObject, objects: readonly KubeObject[]): KubeObject[] {
+  const isControlled = ({ metadata: { ownerReferences = [] } }: KubeObject) =>
+    ownerReferences.some(({ controller, uid }) => controller === true && uid === owner)
+  return [...new Map(objects.filter(isControlled).map((one) => [one.metadata.uid, one])).values()]
+}
+
+/** Whether garbage collection works on what the object owns, which nobody may disturb. */
+export const isCollected = ({ metadata: { finalizers = [] } }: KubeObject): boolean =>
+  finalizers.includes('foregroundDeletion') || finalizers.includes('orphan')
+
+/**
+ * Returns the objects to apply, of two with one name the last. An object that is to be recreated is left out, so that it is
+ * deleted; it is returned again when it is gone. Throws an Error for one that is of no declared kind, or in another namespace:
+ * the hook may answer otherwise later.
+ */
+export function wantedOf(
+  { object, groups }: Pick<Asked, 'object' | 'groups'>,
+  answered: readonly KubeObject[],
+  field: string,
+): KubeObject[] {
+  const { namespace } = object.metadata
+  const wanted = new Map<string, KubeObject[]>()
+  for (const one of answered) {
+    const { apiVersion, kind: of, metadata } = one
+    const what = `${of} ${metadata.name} of the answer`
+    const group = groups.find((other) => other.apiVersion === apiVersion && other.kind === of)
+    if (group === undefined)
+      throw new Error(`${what} is of ${apiVersion} ${of}, which is not in spec.${field} of the controller`)
+    if (namespace !== undefined && (metadata.namespace ?? namespace) !== namespace)
+      throw new Error(`${what} is in the namespace ${metadata.namespace}, and its parent is in ${namespace}`)
+    const complete = namespace === undefined ? one : { ...one, metadata: { ...metadata, namespace } }
+    wanted.set(placeOf(complete), group.recreated === undefined ? [complete] : recreating(complete, group.recreated))
+  }
+  return [...wanted.values()].flat()
+}
+
+function recreating(wanted: KubeObject, marked: readonly KubeObject[]): KubeObject[] {
+  const there = marked.find((one) => placeOf(one) === placeOf(wanted))
+  const isOther = there !== undefined && there.metadata.deletionTimestamp === undefined && differs(there, wanted)
+  return isOther ? [] : [withLastApplied(wanted)]
+}
+
+const placeOf = ({ apiVersion, kind: of, metadata: { namespace = '', name } }: KubeObject): string =>
+  `${apiVersion} ${of} ${namespace}/${name}`

@@ -1,0 +1,3 @@
+export { composite } from './composite.ts'
+export { decorators } from './decorator.ts'
+export { metacontroller } from './metacontroller.ts'

@@ -1,0 +1,197 @@
+import type { KubeObject } from 'fairlead'
+import type { Hook } from './controller.ts'
+import type { HookName } from './hook.ts'
+
+/** A kind, and its objects of one parent. */
+export interface Group {
+  apiVersion: string
+  kind: string
+  objects: readonly KubeObject[]
+}
+
+/**
+ * Returns the objects as hooks get them: by `KIND.APIVERSION`, each group present, and then by name. In v1 the name has the
+ * namespace if only the object is in one, in v2 always.
+ */
+export const objectMap = (groups: readonly Group[], parent: KubeObject, { version }: Pick<Hook, 'version'>) =>
+  Object.fromEntries(
+    groups.map(({ apiVersion, kind, objects }) => [
+      `${kind}.${apiVersion}`,
+      Object.fromEntries(objects.map((object) => [keyOf(object, parent, version), object])),
+    ]),
+  )
+
+function keyOf({ metadata: { namespace, name } }: KubeObject, parent: KubeObject, version: Hook['version']): string {
+  const isLong = namespace !== undefined && (version === 'v2' || parent.metadata.namespace === undefined)
+  return isLong ? `${namespace}/${name}` : name
+}
+
+/** The fields of the answers of a kind of controllers. `objects`: that of the objects that the hook wants. */
+interface AnswerFields {
+  objects: string
+  others: readonly string[]
+}
+
+const FIELDS = ['status', 'resyncAfterSeconds', 'finalized']
+export const COMPOSITE_FIELDS: AnswerFields = { objects: 'children', others: FIELDS }
+export const DECORATOR_FIELDS: AnswerFields = { objects: 'attachments', others: ['labels', 'annotations', ...FIELDS] }
+
+/** What a sync or finalize hook has answered. */
+export interface HookAnswer {
+  objects: KubeObject[]
+  status: Record<string, unknown> | undefined
+  /** Without those that the hook wants removed. */
+  labels: Record<string, string> | undefined
+  annotations: Record<string, string> | undefined
+  /** 0: none. */
+  resyncAfterSeconds: number
+  finalized: boolean
+}
+
+/**
+ * Returns the answer in a text. Throws an Error for a text from which nothing may follow: an answer without any known field,
+ * or with an unknown one and without that of the objects, would delete all of them; and in strict mode for each unknown or
+ * repeated field.
+ */
+export function answerOf(name: HookName, hook: Hook, text: string, fields: AnswerFields): HookAnswer {
+  const refuse = (why: string): never => {
+    throw new Error(`the ${name} hook answered ${why}`)
+  }
+  const answer = recordIn(text, hook, fields, refuse)
+  const given = <T>(field: string, isValid: (value: unknown) => value is T, what: string): T | undefined => {
+    const value = answer[field] ?? undefined
+    if (value !== undefined && !isValid(value)) refuse(`with "${field}" that is no ${what}`)
+    return value as T | undefined
+  }
+  const objects = given(fields.objects, isList, 'list') ?? []
+  const texts = (field: string) => {
+    const map = given(field, isTextMap, 'map of text')
+    return (
+      map && (Object.fromEntries(Object.entries(map).filter(([, value]) => value !== null)) as Record<string, string>)
+    )
+  }
+  return {
+    objects: objects.map(
+      (object, index) =>
+        asObject(object) ??
+        refuse(
+          `with ${fields.objects}[${index}], which is no object with apiVersion, kind and metadata.name, and labels and annotations as text`,
+        ),
+    ),
+    status: given('status', isRecord, 'object'),
+    labels: fields.others.includes('labels') ? texts('labels') : undefined,
+    annotations: fields.others.includes('annotations') ? texts('annotations') : undefined,
+    resyncAfterSeconds: Math.max(0, given('resyncAfterSeconds', isNumber, 'number') ?? 0),
+    finalized: given('finalized', isBoolean, 'boolean') === true,
+  }
+}
+
+function recordIn(
+  text: string,
+  { version, webhook }: Hook,
+  { objects, others }: AnswerFields,
+  refuse: (why: string) => never,
+): Record<string, unknown> {
+  let answer: unknown
+  try {
+    answer = JSON.parse(text)
+  } catch (cause) {
+    return refuse(`with no valid JSON: ${(cause as Error).message}`)
+  }
+  if (!isRecord(answer)) return refuse('with JSON that is no object')
+  const known = [objects, ...others]
+  const unknown = Object.keys(answer).filter((field) => !known.includes(field))
+  const isStrict = (webhook?.responseUnMarshallMode ?? (version === 'v2' ? 'strict' : 'loose')) === 'strict'
+  if (isStrict && unknown.length > 0)
+    return refuse(`with the unknown field ${JSON.stringify(unknown[0])} (strict mode)`)
+  const twice = isStrict ? repeatedField(text) : undefined
+  if (twice !== undefined) return refuse(`with ${JSON.stringify(twice)} twice (strict mode)`)
+  if (unknown.length === Object.keys(answer).length)
+    return refuse(`without any field that is known (${known.join(', ')}), which would delete all ${objects}`)
+  if (unknown.length > 0 && answer[objects] === undefined)
+    return refuse(`with ${JSON.stringify(unknown[0])} and without "${objects}", which would delete all ${objects}`)
+  return answer
+}
+
+const isList = (value: unknown): value is unknown[] => Array.isArray(value)
+const isNumber = (value: unknown): value is number => typeof value === 'number'
+const isBoolean = (value: unknown): value is boolean => typeof value === 'boolean'
+const isTextMap = (value: unknown): value is Record<string, string | null> =>
+  isRecord(value) && Object.values(value).every((one) => one === null || typeof one === 'string')
+
+function asObject(value: unknown): KubeObject | undefined {
+  if (!isRecord(value) || !isRecord(value['metadata'])) return undefined
+  const { apiVersion, kind, metadata } = value
+  const texts = [apiVersion, kind, metadata['name']]
+  if (!texts.every((text) => typeof text === 'string' && text !== '')) return undefined
+  const maps = [metadata['labels'] ?? {}, metadata['annotations'] ?? {}]
+  const areTexts = maps.every((map) => isRecord(map) && Object.values(map).every((one) => typeof one === 'string'))
+  return areTexts ? (value as unknown as KubeObject) : undefined
+}
+
+/** Returns a field that the object in the text has twice. `JSON.parse` takes the last one, and does not tell. */
+function repeatedField(text: string): string | undefined {
+  const seen = new Set<string>()
+  let depth = 0
+  for (const [token, field] of text.matchAll(/"(?:[^"\\]|\\.)*"(\s*:)?|[[\]{}]/g)) {
+    if (token === '{' || token === '[') depth++
+    else if (token === '}' || token === ']') depth--
+    else if (depth === 1 && field !== undefined) {
+      const name = JSON.parse(token.slice(0, -field.length)) as string
+      if (seen.has(name)) return name
+      seen.add(name)
+    }
+  }
+  return undefined
+}
+
+/** The conditions that Fairlead sets itself. */
+const OURS = ['Reconciled', 'Paused', 'Contested']
+
+interface StatusOutcome {
+  status: Record<string, unknown>
+  conditions: (
+    | { type: string; status: 'True' | 'False' | 'Unknown'; reason: string; message?: string }
+    | { type: string; status: null }
+  )[]
+}
+
+/**
+ * Returns the status of an answer as an outcome: it replaces the status whole, with its conditions. `before` is the status of
+ * the parent. A condition without a reason gets one, which metav1 demands.
+ */
+export function statusOutcome(name: HookName, given: Record<string, unknown>, before: unknown): StatusOutcome {
+  const { conditions = [], observedGeneration: _, ...status } = given
+  const parsed = Array.isArray(conditions) ? conditions.map(asCondition) : [undefined]
+  if (parsed.includes(undefined))
+    throw new Error(
+      `the ${name} hook answered with status.conditions that are no list of type, status, reason and message`,
+    )
+  const set = (parsed as Condition[]).filter(({ type }) => !OURS.includes(type))
+  const there = isRecord(before) && Array.isArray(before['conditions']) ? before['conditions'] : []
+  const types = there.flatMap((one) => (isRecord(one) && typeof one['type'] === 'string' ? [one['type']] : []))
+  const gone = types.filter((type) => !OURS.includes(type) && !set.some((one) => one.type === type))
+  return { status, conditions: [...set, ...gone.map((type) => ({ type, status: null }))] }
+}
+
+type Condition = Exclude<StatusOutcome['conditions'][number], { status: null }>
+
+function asCondition(value: unknown): Condition | undefined {
+  if (!isRecord(value)) return undefined
+  const { type, status, reason, message } = value
+  const isValid =
+    typeof type === 'string' &&
+    (status === 'True' || status === 'False' || status === 'Unknown') &&
+    (reason === undefined || typeof reason === 'string') &&
+    (message === undefined || typeof message === 'string')
+  if (!isValid) return undefined
+  return {
+    type,
+    status,
+    reason: reason === undefined || reason === '' ? 'Reported' : reason,
+    ...(message !== undefined && { message }),
+  }
+}
+
+export const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
