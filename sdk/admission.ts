@@ -9,7 +9,7 @@ import {
   type Rule,
   type SchemaRule,
 } from './builders.ts'
-import { KEPT } from './conversion.ts'
+import { KEPT, PARTIAL } from './conversion.ts'
 import {
   type AdmittedWrite,
   ELEMENT,
@@ -311,8 +311,8 @@ interface Asked {
 
 /**
  * Returns where the API server asks `validate` and `admit`: for writes that change the spec, or what another version keeps
- * of it, and for deletions where `admit` judges them, by other users than those that are exempt. Without an answer it
- * refuses them.
+ * of it, where one of both judges them, and for deletions where `admit` does, by other users than those that are exempt.
+ * Without an answer it refuses them.
  */
 export function validatingWebhook(
   source: Pick<PolicySource, 'group' | 'plural' | 'scope' | 'versions'>,
@@ -320,7 +320,11 @@ export function validatingWebhook(
 ): KubeObject {
   const isGuarded = judged.includes('DELETE')
   const operations = [...(isValidated ? CHANGES : []), ...judged, ...(isGuarded ? (['UPDATE'] as const) : [])]
-  const expression = isGuarded ? `${SPEC_CHANGES} || ${OWNERS_CHANGE}` : SPEC_CHANGES
+  const changes = [
+    ...(isValidated || judged.includes('UPDATE') ? SPEC_CHANGES : []),
+    ...(isGuarded ? [changeOf('metadata.?ownerReferences')] : []),
+  ]
+  const expression = ["request.operation != 'UPDATE'", ...changes].join(' || ')
   const one = {
     name: `validate.${source.plural}.${source.group}`,
     clientConfig: webhook,
@@ -341,16 +345,18 @@ export function validatingWebhook(
 }
 
 const CHANGES = ['CREATE', 'UPDATE'] as const
-const OWNERS_CHANGE = 'object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences'
 
 const byOthersThan = (users: readonly string[]) => ({
   name: 'by-users',
   expression: `!(request.userInfo.username in [${users.map(literal).join(', ')}])`,
 })
 
-const keptIn = (object: string): string => `${object}.metadata.?annotations[?${literal(KEPT)}]`
+const changeOf = (path: string): string => `object.${path} != oldObject.${path}`
 
-const SPEC_CHANGES = `request.operation != 'UPDATE' || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec || ${keptIn('object')} != ${keptIn('oldObject')}`
+/** An object may have no spec. Without one of the annotations, another spec is stored. */
+const SPEC_CHANGES = ['?spec', ...[KEPT, PARTIAL].map((name) => `metadata.?annotations[?${literal(name)}]`)].map(
+  changeOf,
+)
 
 function pair(kind: 'Validating' | 'Mutating', name: string, spec: object, actions?: string[]): KubeObject[] {
   const metadata = { name }

@@ -9,7 +9,7 @@ import type { Body, Made, Ways } from './steps.ts'
 /** The annotation with what a version cannot hold. */
 export const KEPT = 'fairlead.dev/kept'
 /** The annotation of an object that a version shows in part: it cannot be written in this version. */
-const PARTIAL = 'fairlead.dev/partial'
+export const PARTIAL = 'fairlead.dev/partial'
 /** The limit of the API server for the keys and values of all annotations of an object, in bytes. */
 const MOST_ANNOTATIONS = 256 * 1024
 const LONGEST_PROBLEM = 1024
@@ -124,7 +124,12 @@ function fromStored({ group, version, schema }: Conversions, old: VersionWays, o
     return withKept(named, body, kept)
   } catch (error) {
     const problem = messageOf(error).slice(0, LONGEST_PROBLEM)
-    return withAnnotations(withBody(named, shown.body), { [KEPT]: undefined, [PARTIAL]: problem })
+    const marked = withAnnotations(withBody(named, shown.body), { [KEPT]: undefined, [PARTIAL]: problem })
+    // The API server would refuse it, and so each list. Nobody writes a part back.
+    const { annotations, ...metadata } = marked.metadata
+    return bytesOf(annotations) <= MOST_ANNOTATIONS
+      ? marked
+      : { ...marked, metadata: { ...metadata, annotations: { [PARTIAL]: problem } } }
   }
 }
 
@@ -147,16 +152,19 @@ const ROOTS = ['spec', 'status'] as const
 function withKept(object: KubeObject, body: Body, kept: ReadonlyMap<string, readonly Kept[]>): KubeObject {
   refuseRounded(body)
   const whole = withAnnotations(withBody(object, body), { [KEPT]: writeKept(kept), [PARTIAL]: undefined })
-  const bytes = Object.entries(whole.metadata?.annotations ?? {}).reduce(
-    (sum, [name, value]) => sum + Buffer.byteLength(name) + Buffer.byteLength(value),
-    0,
-  )
+  const bytes = bytesOf(whole.metadata?.annotations)
   if (bytes > MOST_ANNOTATIONS)
     throw new Error(
       `with what another version cannot hold its annotations have ${bytes} bytes, and the API server takes ${MOST_ANNOTATIONS}`,
     )
   return whole
 }
+
+const bytesOf = (annotations: Record<string, string> = {}): number =>
+  Object.entries(annotations).reduce(
+    (sum, [name, value]) => sum + Buffer.byteLength(name) + Buffer.byteLength(value),
+    0,
+  )
 
 function withBody(object: KubeObject, body: Body): KubeObject {
   const { spec: _, status: __, ...others } = object

@@ -47,6 +47,8 @@ function step<From extends FieldPath, To extends FieldPath>(
   for (const path of [from, to])
     if (!/^\.(?:spec|status)\./.test(path) || stepsOf(path).some(isEach))
       throw new Error(`${name} ${path}: it takes fields of spec and status, and no elements of lists or records`)
+  if (stepsOf(from)[0] !== stepsOf(to)[0])
+    throw new Error(`${name} ${from} ${to}: who may write the status could write the spec: a field stays in its part`)
   return Object.freeze({ step: name, from, to, ...way })
 }
 

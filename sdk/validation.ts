@@ -92,11 +92,15 @@ class ValidateError extends Error {
 /** A message may quote what a user has written. */
 const LONGEST_MESSAGE = 1024
 /** Users choose the keys of records, with quotes in them. */
-const STEP = /\.([\w$-]+)|\[(\d+)\]|\['([^']+(?:'(?!\])[^']*)*)'\]/g
+const STEP = /\.([\w$-]+)|\[(\d+)\]|\['((?:[^']|'(?!\]))*)'\]/g
+const PATH = new RegExp(`^\\.spec(?:${STEP.source})*$`)
+
+/** A key that looks like the end of its step cannot be named: the record can. */
+const nameable = (path: string): string => (PATH.test(path) ? path : path.replace(/\['[^]*/, ''))
 
 const findings = z.array(
   z.strictObject({
-    path: z.string().regex(new RegExp(`^\\.spec(?:${STEP.source})*$`), 'write .spec.ports[2].name'),
+    path: z.string().transform(nameable).pipe(z.string().regex(PATH, 'write .spec.ports[2].name')),
     message: z.string().refine((text) => text.trim() !== '', 'write one line'),
     warning: z.boolean().optional(),
   }),

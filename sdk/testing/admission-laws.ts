@@ -275,4 +275,4 @@ class Trial {
 }
 
 /** `spec.ports[2].name` as `.spec.ports[].name`. */
-const plainPath = (path: string): string => `.${path}`.replaceAll(/\[\d+\]/g, '[]').replaceAll(/\['[^']+'\]/g, '.*')
+const plainPath = (path: string): string => `.${path}`.replaceAll(/\[\d+\]/g, '[]').replaceAll(/\['[^]*?'\]/g, '.*')

@@ -8,7 +8,7 @@ import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from 
 import { issueFrom, newAuthority } from '#pki'
 import type { ValidationReport } from '#process/webhooks/admission-review'
 import { serveWebhooks, type WebhookServer } from '#process/webhooks/server'
-import { resource, z } from '#sdk'
+import { moved, resource, z } from '#sdk'
 import { borrowCluster } from '../support/borrowed.ts'
 import { kubectlFor } from '../support/kubectl.ts'
 import { silent as log } from '../support/silent.ts'
@@ -48,6 +48,25 @@ const Lab = resource({
   },
 })
 
+const former = z.object({ owner: z.string().optional() })
+const versioned = {
+  group: 'validate.example.com',
+  version: 'v1',
+  served: [{ version: 'v1beta1', spec: former, convert: [moved('.spec.owner', '.spec.guard.owner')] }],
+  spec: z.object({ guard: z.object({ owner: z.string() }).optional(), note: z.string().optional() }),
+  status: z.object({}),
+} as const
+const Vault = resource({
+  ...versioned,
+  kind: 'Vault',
+  plural: 'vaults',
+  admit: {
+    operations: ['DELETE'],
+    judge: ({ spec: { guard } }) => (guard ? [{ path: '.spec.guard', message: 'it is guarded' }] : []),
+  },
+})
+const Memo = resource({ ...versioned, kind: 'Memo', plural: 'memos', validate: () => [] })
+
 let cluster: Awaited<ReturnType<typeof borrowCluster>>
 let kube: KubeClient
 let webhook: WebhookServer
@@ -58,6 +77,16 @@ const WEBHOOKS =
   '/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/fairlead-ranges.validate.example.com'
 const CRD = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions/ranges.validate.example.com'
 const fieldManager = 'fairlead'
+const own = (plural: string, version = 'v1', name?: string): string =>
+  resourcePath({ group: 'validate.example.com', version, resource: plural }, 'default', name)
+const two = (kind: string, name: string, more: object = {}): KubeObject => ({
+  apiVersion: 'validate.example.com/v1',
+  kind,
+  metadata: { name },
+  ...more,
+})
+/** Metadata of which no other version can show an object whole. */
+const LARGE = { metadata: { annotations: { 'example.com/large': 'x'.repeat(262_100) } } }
 const pathOf = (name?: string, version = 'v1'): string =>
   resourcePath({ group: 'validate.example.com', version, resource: 'ranges' }, 'default', name)
 const LAB_WEBHOOKS = WEBHOOKS.replace('ranges', 'labs')
@@ -90,7 +119,7 @@ beforeAll(async () => {
   await writeFile(files.cert, leaf.certificate)
   await writeFile(files.key, leaf.privateKey.export({ type: 'pkcs8', format: 'pem' }))
   const observer = { converted() {}, validated: (one: ValidationReport) => reports.push(one), refused() {} }
-  webhook = await serveWebhooks({ address: '127.0.0.1:0', files, resources: [Range, Lab], observer, log })
+  webhook = await serveWebhooks({ address: '127.0.0.1:0', files, resources: [Range, Lab, Vault, Memo], observer, log })
 
   await kube.apply(CRD, Range.crd(), { fieldManager })
   await until(async () =>
@@ -104,6 +133,25 @@ beforeAll(async () => {
     caBundle: Buffer.from(authority.certificate).toString('base64'),
   }
   await kube.apply(WEBHOOKS, Range.validatingWebhook?.(client, ['function']) as KubeObject, { fieldManager })
+  for (const one of [Vault, Memo]) {
+    const definition = CRD.replace('ranges', one.resource)
+    await kube.apply(definition, one.crd({ ...client, url: client.url.replace('validate', 'convert') }), {
+      fieldManager,
+    })
+    await kube.apply(WEBHOOKS.replace('ranges', one.resource), one.validatingWebhook?.(client, []) as KubeObject, {
+      fieldManager,
+    })
+    await until(async () => (await kube.get(own(one.resource, 'v1beta1')).catch(() => undefined)) !== undefined)
+  }
+  await kube.create(own('vaults'), two('Vault', 'probe', { spec: { guard: { owner: 'ada' } } }))
+  await until(async () => {
+    const isAsked = await kube.delete(own('vaults', 'v1', 'probe'), { dryRun: true }).then(
+      () => false,
+      () => true,
+    )
+    await kube.create(own('memos'), two('Memo', 'probe'), { dryRun: true })
+    return isAsked && asked().includes('default/probe admitted')
+  })
   await kube.apply(LAB_CRD, Lab.crd(), { fieldManager })
   await kube.apply(LAB_WEBHOOKS, Lab.validatingWebhook?.(client, ['function']) as KubeObject, { fieldManager })
   await until(async () =>
@@ -129,8 +177,8 @@ beforeEach(() => {
 })
 
 afterAll(async () => {
-  for (const path of [WEBHOOKS, LAB_WEBHOOKS, LAB_CRD]) await kube?.delete(path).catch(() => {})
-  await kube?.delete(CRD).catch(() => {})
+  for (const plural of ['ranges', 'labs', 'vaults', 'memos'])
+    for (const path of [WEBHOOKS, CRD]) await kube?.delete(path.replace('ranges', plural)).catch(() => {})
   await webhook?.drain(0)
   await rm(dir, { recursive: true, force: true })
   await kube?.close()
@@ -234,6 +282,33 @@ it('refuses what the user may not do, however it is written, and lets others do 
   ])
 })
 
+it('is not asked about metadata of an object without a spec', async () => {
+  await kube.create(own('memos'), two('Memo', 'bare'))
+  reports.length = 0
+  await kube.patch(own('memos', 'v1', 'bare'), { metadata: { labels: { a: 'b' } } }, 'merge')
+  expect(asked()).toEqual([])
+  await kube.patch(own('memos', 'v1', 'bare'), { spec: { note: 'n' } }, 'merge')
+  expect(asked()).toEqual(['default/bare admitted'])
+})
+
+it('refuses to store a part of an object as the whole, and to delete what it cannot see', async () => {
+  const body = { spec: { guard: { owner: 'ada' }, note: 'n' } }
+  for (const [kind, plural] of [
+    ['Memo', 'memos'],
+    ['Vault', 'vaults'],
+  ] as const) {
+    await kube.create(own(plural), two(kind, 'part', body))
+    await kube.patch(own(plural, 'v1', 'part'), LARGE, 'merge')
+  }
+  const bare = { metadata: { annotations: { 'example.com/large': null, 'fairlead.dev/partial': null } } }
+  await expect(kube.patch(own('memos', 'v1beta1', 'part'), bare, 'merge')).rejects.toThrow(
+    'v1beta1 shows the object in part: write it as validate.example.com/v1',
+  )
+  await expect(kube.delete(own('vaults', 'v1beta1', 'part'))).rejects.toThrow('use validate.example.com/v1')
+  await expect(kube.delete(own('vaults', 'v1', 'part'))).rejects.toThrow('it is guarded')
+  expect((await kube.get(own('memos', 'v1', 'part'))).spec).toEqual(body.spec)
+})
+
 it('refuses a write where validate throws, and says whose bug it is', async () => {
   await expect(kube.create(pathOf(), range('bad', { from: 1, to: 2, note: 'bug' }))).rejects.toThrow(
     'resource Range: validate throws RangeError: a bug. This is a bug of the resource',
@@ -256,5 +331,7 @@ it('refuses changes of the spec while the process is away, and nothing else', as
   await kube.patch(`${pathOf('alone')}/status`, { status: { ready: 1 } }, 'merge')
   await kube.delete(pathOf('alone'))
   await expect(as('ada', ['delete', 'labs/probe'])).rejects.toThrow('failed calling webhook')
+  await expect(kube.delete(own('vaults', 'v1', 'part'))).rejects.toThrow('failed calling webhook')
+  await kube.patch(own('vaults', 'v1', 'part'), { spec: { note: 'of who guards deletions alone' } }, 'merge')
   await as('system:serviceaccount:kube-system:namespace-controller', ['delete', 'labs/probe'])
 })

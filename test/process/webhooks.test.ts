@@ -15,7 +15,7 @@ import type { ValidationReport } from '#process/webhooks/admission-review'
 import type { ConversionReport } from '#process/webhooks/conversion-review'
 import { unservedBy } from '#process/webhooks/probe'
 import { type Refusal, serveWebhooks, type WebhookServer } from '#process/webhooks/server'
-import { resource, z } from '#sdk'
+import { moved, resource, z } from '#sdk'
 import { silent as log } from '../support/silent.ts'
 import { until } from '../support/wait.ts'
 
@@ -39,7 +39,10 @@ const Page = resource({
           if (/^(a+)+$/.test(spec?.url ?? '')) throw new Error('the URL has one letter')
           return { spec: { http: { url: spec?.url }, note: spec?.note } }
         },
-        down: ({ spec }) => ({ spec: { url: spec?.http?.url, note: spec?.note } }),
+        down: ({ spec }) => {
+          if (/^(a+)+$/.test(spec?.note ?? '')) throw new Error('the note has one letter')
+          return { spec: { url: spec?.http?.url, note: spec?.note } }
+        },
       },
     },
   ],
@@ -70,6 +73,7 @@ let server: WebhookServer
 let reports: ConversionReport[]
 let validations: ValidationReport[]
 let refusals: Refusal[]
+let logged: string[]
 const agent = new Agent({ ca: authority.certificate, keepAlive: true })
 
 async function certify(cn: string): Promise<void> {
@@ -87,16 +91,17 @@ beforeEach(async () => {
   reports = []
   validations = []
   refusals = []
+  logged = []
   server = await serveWebhooks({
     address: '127.0.0.1:0',
     files: { cert: join(dir, 'tls.crt'), key: join(dir, 'tls.key') },
-    resources: [Page, Range, Lab],
+    resources: [Page, Range, Lab, Vault],
     observer: {
       converted: (one) => reports.push(one),
       validated: (one) => validations.push(one),
       refused: (why) => refusals.push(why),
     },
-    log,
+    log: { ...log, info: (_: object, what: string) => logged.push(what) },
   })
 })
 afterEach(async () => {
@@ -154,7 +159,7 @@ describe('a ConversionReview', () => {
     [
       'another kind',
       { ...page('v1', 'b', {}), kind: 'Other' },
-      'objects[1]: Other of example.com/v1 cannot become example.com/v1: this process converts Page of example.com, Range of example.com, Lab of example.com',
+      'objects[1]: Other of example.com/v1 cannot become example.com/v1: this process converts Page of example.com, Range of example.com, Lab of example.com, Vault of example.com',
     ],
     [
       'another version',
@@ -175,17 +180,29 @@ describe('a ConversionReview', () => {
   })
 
   it('shows an object in part rather than fail to read it, and counts that', async () => {
-    const large = page('v1', 'a', { http: { url: 'x' }, note: 5 })
-    const annotations = { a: 'x'.repeat(262_200) }
-    const objects = [
-      { ...large, metadata: { ...large.metadata, annotations } },
-      page('v1', 'b', { http: { url: 'y' } }),
-    ]
-    expect(await converted('v1beta1', objects)).toMatchObject({
+    const withOwn = (bytes: number) => {
+      const { metadata } = vault
+      const spec = { guard: { owner: 'ada' }, note: 'n'.repeat(2000) }
+      return { ...vault, spec, metadata: { ...metadata, annotations: { a: 'x'.repeat(bytes) } } }
+    }
+    // The mark has to fit, or the API server takes no answer, and lists nothing.
+    const answer = await converted('v1beta1', [withOwn(261_000), withOwn(262_143), withOwn(1)])
+    const mark = { 'fairlead.dev/partial': expect.stringContaining('its annotations have') }
+    expect(answer).toMatchObject({
       result: { status: 'Success' },
-      convertedObjects: [{ metadata: { annotations } }, { spec: { url: 'y' } }],
+      convertedObjects: [
+        { metadata: { labels: { a: 'b' }, annotations: { a: 'x'.repeat(261_000), ...mark } }, spec: { owner: 'ada' } },
+        { metadata: { labels: { a: 'b' }, annotations: mark }, spec: { owner: 'ada' } },
+        { spec: { owner: 'ada' } },
+      ],
     })
-    expect(reports.map(({ result }) => result)).toEqual(['partial', 'success'])
+    for (const { metadata } of answer['convertedObjects'] as KubeObject[])
+      expect(
+        Object.entries(metadata.annotations ?? {})
+          .flat()
+          .join('').length,
+      ).toBeLessThanOrEqual(262_144)
+    expect(reports.map(({ result }) => result)).toEqual(['partial', 'partial', 'success'])
   })
 
   it('of a probe says which resources the process has, and in which form', async () => {
@@ -212,6 +229,54 @@ describe('a ConversionReview', () => {
       result: { status: 'Failure', message: expect.stringContaining('it does not come back within 2 s') },
     })
     expect(await converted('v1', [page('v1beta1', 'a', { url: 'x' })])).toMatchObject({ result: { status: 'Success' } })
+  })
+
+  it('shows in part what no conversion can show, rather than break each list of the version', async () => {
+    const deep = page('v1', 'deep', { http: { url: 'x' }, note: 'DEEP' })
+    const nested = JSON.stringify(review('v1beta1', [deep])).replace('"DEEP"', '['.repeat(9000) + ']'.repeat(9000))
+    const endless = page('v1', 'endless', { http: { url: 'x' }, note: ENDLESS })
+    for (const [body, why] of [
+      [nested, 'a value is nested too deep'],
+      [review('v1beta1', [endless]), 'it does not come back within 2 s'],
+    ] as const)
+      expect(JSON.parse((await ask(body)).body)).toMatchObject({
+        response: {
+          result: { status: 'Success' },
+          convertedObjects: [
+            {
+              apiVersion: 'example.com/v1beta1',
+              metadata: {
+                namespace: 'default',
+                labels: { a: 'b' },
+                annotations: { 'fairlead.dev/partial': expect.stringContaining(why) },
+              },
+            },
+          ],
+        },
+      })
+    expect(reports.map(({ result, object }) => [result, object])).toEqual([
+      ['partial', 'default/deep'],
+      ['partial', 'default/endless'],
+    ])
+  })
+
+  it('shows an object with many brackets in a text', async () => {
+    const { code } = await ask(review('v1beta1', [page('v1', 'a', { http: { url: 'x' }, note: '"['.repeat(400_000) })]))
+    expect([code, reports.map(({ result }) => result)]).toEqual([200, ['success']])
+  })
+
+  it('does not store a part: it fails where the API server stores the other version', async () => {
+    const whole = { ...vault, metadata: { ...vault.metadata, annotations: LARGE } }
+    const answers = ['/convert', '/convert/v1beta1'].map(
+      async (path) => JSON.parse((await ask(review('v1beta1', [whole]), { path })).body) as unknown,
+    )
+    expect(await Promise.all(answers)).toMatchObject([
+      { response: { result: { status: 'Success' } } },
+      { response: { result: { status: 'Failure', message: expect.stringContaining('cannot be stored as v1beta1') } } },
+    ])
+    const [slow] = [page('v1', 'a', { http: { url: 'x' }, note: ENDLESS })]
+    const { body } = await ask(review('v1beta1', [slow]), { path: '/convert/v1beta1' })
+    expect(JSON.parse(body)).toMatchObject({ response: { result: { status: 'Failure' } } })
   })
 
   it('of a conversion that waits for the processor longer than it may use it is answered', async () => {
@@ -270,6 +335,30 @@ const Lab = resource({
         : [{ path: '.spec.owner', message: `only ${old.owner} may ${operation} it` }],
   },
 })
+const Vault = resource({
+  group: 'example.com',
+  version: 'v1',
+  kind: 'Vault',
+  plural: 'vaults',
+  spec: z.object({ guard: z.object({ owner: z.string() }).optional(), note: z.string().optional() }),
+  status: z.object({}),
+  served: [
+    {
+      version: 'v1beta1',
+      spec: z.object({ owner: z.string().optional() }),
+      convert: [moved('.spec.owner', '.spec.guard.owner')],
+    },
+  ],
+  admit: {
+    operations: ['DELETE'],
+    judge: ({ user, spec: { guard } }) =>
+      guard && guard.owner !== user.name ? [{ path: '.spec.guard', message: 'it is guarded' }] : [],
+  },
+})
+/** An object that its old version shows in part. */
+const vault = { ...page('v1', 'a', { guard: { owner: 'ada' }, note: 'n' }), kind: 'Vault' }
+const LARGE = { 'example.com/large': 'x'.repeat(262_100) }
+const marked = () => Vault.convert({ ...vault, metadata: { ...vault.metadata, annotations: LARGE } }, 'v1beta1')
 const lab = (spec: object, more: object = {}) => ({ ...range(spec), kind: 'Lab', ...more })
 const range = (spec: object, more: object = {}) => ({
   apiVersion: 'example.com/v1',
@@ -408,6 +497,36 @@ describe('an AdmissionReview', () => {
     ])
   })
 
+  it.each(["o'neil", "'", '', "a']b", 'a.b'])('names a key of a record that a user chooses: %j', async (who) => {
+    const { status } = await validated(lab({ owner: 'eve', size: 1, seats: { [who]: 10 } }))
+    const path = who.includes("']") ? 'spec.seats' : `spec.seats['${who}']`
+    expect(status).toMatchObject({ code: 422, message: `${path}: too large` })
+  })
+
+  it('does not ask who may do what with a part of an object', async () => {
+    const asked = { userInfo: { username: 'ada' } }
+    const { request, ...review } = admission(null, marked(), 'DELETE')
+    expect(await validated(null, vault, 'DELETE')).toMatchObject({ status: { message: 'spec.guard: it is guarded' } })
+    for (const body of [
+      { ...review, request },
+      { ...review, request: { ...request, ...asked } },
+    ])
+      expect(JSON.parse((await ask(body, { path: '/validate' })).body)).toMatchObject({
+        response: { allowed: false, status: { message: expect.stringContaining('use example.com/v1') } },
+      })
+  })
+
+  it('refuses to take the mark from a part of an object: the rest would be lost', async () => {
+    const old = marked()
+    const bare = { ...old, metadata: page('v1', 'a', {}).metadata }
+    expect(await validated(bare, old)).toMatchObject({
+      allowed: false,
+      status: {
+        message: 'metadata.annotations: example.com/v1beta1 shows the object in part: write it as example.com/v1',
+      },
+    })
+  })
+
   it('lets a user do what admit does not judge, or admits', async () => {
     const owned = lab({ owner: 'eve', size: 1 })
     const others = lab({ owner: 'ada', size: 1 })
@@ -439,6 +558,11 @@ describe('an AdmissionReview', () => {
       'Page of example.com/v1 has neither "validate" nor "admit" here',
     ],
     ['without an object', admission(null), 'it has no object'],
+    [
+      'with other groups than a list',
+      { ...admission(null), request: { ...admission(range({})).request, userInfo: { username: 'eve', groups: 5 } } },
+      'it has no user',
+    ],
     ['of conversions', review('v1', []), 'this is no AdmissionReview of admission.k8s.io/v1'],
   ])('%s is answered with 400', async (_, body, why) => {
     expect(await ask(body, { path: '/validate' })).toMatchObject({ code: 400, body: expect.stringContaining(why) })
@@ -466,6 +590,15 @@ describe('what is no review', () => {
     expect(await converted('v1', [page('v1beta1', 'a', { url: 'x' })])).toMatchObject({ result: { status: 'Success' } })
   })
 
+  it('is told of once a second in the log, however often it comes', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] })
+    for (let round = 0; round < 5; round++) await ask('')
+    vi.advanceTimersByTime(1001)
+    await ask('')
+    vi.useRealTimers()
+    expect([refusals.length, logged]).toEqual([6, ['a request is refused', 'a request is refused']])
+  })
+
   it('is not for this path or method', async () => {
     expect(await ask('', { path: '/mutate' })).toMatchObject({
       code: 404,
@@ -478,8 +611,8 @@ describe('what is no review', () => {
     const large = 'x'.repeat(9 * 2 ** 20)
     for (const headers of [{}, { 'transfer-encoding': 'chunked' }])
       expect(await ask(large, { headers })).toMatchObject({ code: 413, body: 'a request has at most 8388608 bytes\n' })
-    const many = { code: 413, body: 'a request has at most 262144 objects and lists\n' }
-    expect(await ask(`[${'[],'.repeat(300_000)}0]`)).toMatchObject(many)
+    const many = { code: 413, body: 'a request has at most 786432 objects and lists\n' }
+    expect(await ask(`[${'[],'.repeat(800_000)}0]`)).toMatchObject(many)
     expect(refusals).toEqual(['too-large', 'too-large', 'too-large'])
     expect(await converted('v1', [])).toMatchObject({ result: { status: 'Success' } })
   })

@@ -171,9 +171,10 @@ describe('steps', () => {
     expect(() => resource({ ...names, spec, status: z.object({}), served })).toThrow(message)
   })
 
-  it('refuse elements of lists, metadata, and a factor that is no factor', () => {
+  it('refuse elements of lists, metadata, another part, and a factor that is no factor', () => {
     expect(() => moved('.spec.list[].port', '.spec.ms')).toThrow('no elements of lists or records')
     expect(() => moved('.metadata.name', '.spec.ms')).toThrow('it takes fields of spec and status')
+    expect(() => moved('.status.ms', '.spec.ms')).toThrow('who may write the status could write the spec')
     expect(() => scaled('.spec.seconds', '.spec.ms', 0)).toThrow('the factor is 0')
   })
 })

@@ -1,7 +1,16 @@
 import { isDeepStrictEqual } from 'node:util'
-import { isRecord, type KubeObject, namespacedName } from '#contracts'
+import { apiVersionOf, isRecord, type KubeObject, namespacedName } from '#contracts'
 import type { Resource, Violation } from '#sdk'
-import { type ByKind, isObject, messageOf, requestOf, VALIDATION_MS, withinLimit } from './conversion-review.ts'
+import {
+  type ByKind,
+  brief,
+  isObject,
+  isPartial,
+  messageOf,
+  requestOf,
+  VALIDATION_MS,
+  withinLimit,
+} from './conversion-review.ts'
 import { nameOf } from './probe.ts'
 
 /** How one write was judged. */
@@ -48,8 +57,7 @@ export function answerAdmission(review: unknown, resources: ByKind, report: (one
   const resource = resources.get(`${subject.apiVersion.split('/')[0]}/${subject.kind}`)
   if (resource?.validatingWebhook === undefined)
     return invalid(`${subject.kind} of ${subject.apiVersion} has neither "validate" nor "admit" here`)
-  const { username, groups = [] } = isRecord(userInfo) ? userInfo : invalid('it has no user')
-  const user = { name: String(username), groups: groups as string[] }
+  const user = userIn(userInfo) ?? invalid('it has no user')
   const began = performance.now()
   const tell = (result: ValidationReport['result'], refusals: Violation[] = [], because?: string) =>
     report({
@@ -57,14 +65,14 @@ export function answerAdmission(review: unknown, resources: ByKind, report: (one
       result,
       ms: performance.now() - began,
       operation: String(operation),
-      object: namespacedName(subject.metadata),
-      user: user.name,
+      object: brief(namespacedName(subject.metadata)),
+      user: brief(user.name),
       dryRun: dryRun === true,
-      paths: refusals.slice(0, MOST_SHOWN).map(({ path }) => path),
+      paths: refusals.slice(0, MOST_SHOWN).map(({ path }) => brief(path)),
       refusals: refusals
         .slice(0, MOST_SHOWN)
         .map(({ path, reason }) => ({ path: fieldIn(path, resource.versions()[0]?.schema), reason })),
-      ...(because !== undefined && { because }),
+      ...(because !== undefined && { because: brief(because) }),
     })
   try {
     const { refusals, warnings } = withinLimit(() => judged(resource, { user, object, old }), VALIDATION_MS)
@@ -80,8 +88,18 @@ export function answerAdmission(review: unknown, resources: ByKind, report: (one
   }
 }
 
+function userIn(info: unknown): Write['user'] | undefined {
+  const { username, groups = [] } = isRecord(info) ? info : {}
+  const isList = Array.isArray(groups) && groups.every((one) => typeof one === 'string')
+  return typeof username === 'string' && isList ? { name: username, groups } : undefined
+}
+
 function judged(resource: Resource, write: Write): Validated {
   const { object, old } = write
+  const stored = apiVersionOf(resource)
+  // Without the mark, the API server would store what this version shows as the whole object.
+  if (object && old && old.apiVersion !== stored && isPartial(old) && !isPartial(object))
+    return wrong('metadata.annotations', `${old.apiVersion} shows the object in part: write it as ${stored}`)
   return together([
     ...(object ? [ofSpec(resource, object, old)] : []),
     ...(resource.judge ? [ofUser(resource, resource.judge, write)] : []),
@@ -97,9 +115,21 @@ type Validated = ReturnType<NonNullable<Resource['judge']>>
 
 const NOTHING: Validated = { refusals: [], warnings: [] }
 
-/** An object that does not fit its schema comes as it is: it may have to be deleted. */
-function ofUser(resource: Resource, judge: NonNullable<Resource['judge']>, { user, object, old }: Write): Validated {
-  const [spec, before] = [object, old].map((one) => one && (parsed(resource, one).spec ?? one.spec ?? {}))
+const wrong = (path: string, message: string): Validated => ({
+  refusals: [{ path, message, reason: 'FieldValueInvalid' }],
+  warnings: [],
+})
+
+/** Nobody knows what may be done with an object of which a version shows a part. */
+function ofUser(resource: Resource, judge: NonNullable<Resource['judge']>, write: Write): Validated {
+  const { user, object, old } = write
+  let specs: (object | undefined)[]
+  try {
+    specs = [object, old].map((one) => one && storedSpec(resource, one))
+  } catch (error) {
+    return wrong('apiVersion', messageOf(error))
+  }
+  const [spec, before] = specs
   const { name = '', namespace } = (object ?? old)?.metadata ?? {}
   const asked = { user, name, ...(namespace !== undefined && { namespace }) }
   if (object === undefined) return judge({ ...asked, operation: 'DELETE', spec: before })
@@ -111,13 +141,17 @@ function ofUser(resource: Resource, judge: NonNullable<Resource['judge']>, { use
   return together(questions.map((question) => judge({ ...asked, ...question })))
 }
 
+/** One that does not fit its schema comes as it is: the object may have to be deleted. */
+const storedSpec = (resource: Resource, object: KubeObject): object =>
+  parsed(resource, object).spec ?? (resource.convert(object, resource.version).spec as object | undefined) ?? {}
+
 const ownersOf = ({ metadata }: KubeObject): unknown => metadata.ownerReferences ?? []
 
 /** What is wrong by the write. An object that breaks a check in code before and after it is older than the check. */
 function ofSpec(resource: Resource, object: KubeObject, old: KubeObject | undefined): Validated {
   const now = parsed(resource, object)
   const before = old && parsed(resource, old)
-  const broken = { refusals: [{ path: 'spec', message: `${now.error}`, reason: 'FieldValueInvalid' }], warnings: [] }
+  const broken = wrong('spec', `${now.error}`)
   if (now.error !== undefined && now.error !== before?.error) return broken
   try {
     const change = { spec: now.spec, old: before?.spec }

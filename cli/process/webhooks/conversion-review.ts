@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import { createContext, Script } from 'node:vm'
-import { isRecord, type KubeObject, namespacedName } from '#contracts'
+import { apiVersionOf, isRecord, type KubeObject, namespacedName, type ObjectMeta } from '#contracts'
 import type { Resource } from '#sdk'
 import { isOfProbe, nameOf, WebhookProbe, withServed } from './probe.ts'
 
@@ -38,12 +38,14 @@ export const byKind = (resources: readonly Resource[]): ByKind =>
 
 /**
  * Answers a ConversionReview: all objects in their order, or the status Failure with the first object that cannot be
- * converted, and why. Rejects with an InvalidReviewError if there is nothing to answer to.
+ * converted, and why. `storage`: the version in which the API server stores objects, if it is not the declared one. To show
+ * an object in part in that version would lose the rest. Rejects with an InvalidReviewError if there is nothing to answer to.
  */
 export async function answerConversion(
   review: unknown,
   resources: ByKind,
   report: (one: ConversionReport) => void,
+  storage?: string,
 ): Promise<object> {
   const { uid, desiredAPIVersion, objects } = requestIn(review)
   const answer = (response: object) => ({ apiVersion: API_VERSION, kind: KIND, response: { uid, ...response } })
@@ -51,7 +53,7 @@ export async function answerConversion(
   let began = performance.now()
   for (const [index, object] of objects.entries()) {
     try {
-      convertedObjects.push(convert(object, desiredAPIVersion, resources, report))
+      convertedObjects.push(convert(object, desiredAPIVersion, resources, report, storage))
     } catch (error) {
       const message = `objects[${index}]: ${messageOf(error)}`
       return answer({ result: { status: 'Failure', message } })
@@ -97,6 +99,9 @@ export function withinLimit<Result>(call: () => Result, mostMs: number): Result 
   }
 }
 
+/** Names and reasons are of whoever asks, and may be as long as a body. */
+export const brief = (text: string): string => text.slice(0, 1024)
+
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
 function requestIn(review: unknown): { uid: string; desiredAPIVersion: string; objects: unknown[] } {
@@ -131,6 +136,7 @@ function convert(
   desired: string,
   resources: ByKind,
   report: (one: ConversionReport) => void,
+  storage: string | undefined,
 ): KubeObject {
   if (!isObject(object)) throw new Error('it has no apiVersion, kind or metadata')
   const [group, from = ''] = object.apiVersion.split('/')
@@ -143,6 +149,7 @@ function convert(
         .map(({ kind, group: of }) => `${kind} of ${of}`)
         .join(', ')}`,
     )
+  const stored = storage ?? resource.version
   const began = performance.now()
   const tell = (result: ConversionReport['result'], because?: string) => {
     const known = (version: string) =>
@@ -153,22 +160,43 @@ function convert(
       to: known(to),
       result,
       ms: performance.now() - began,
-      object: namespacedName(object.metadata),
-      ...(because !== undefined && { because }),
+      object: brief(namespacedName(object.metadata)),
+      ...(because !== undefined && { because: brief(because) }),
     })
   }
   try {
     const converted = withinLimit(() => resource.convert(object, to), CONVERSION_MS)
     if (resource === WebhookProbe) return withServed(converted, [...resources.values()])
-    tell(isPartial(converted) && !isPartial(object) ? 'partial' : 'success')
+    const isInPart = isPartial(converted) && !isPartial(object)
+    if (isInPart && to === stored) throw new Error(`it cannot be stored as ${to}: ${markOf(converted)}`)
+    tell(isInPart ? 'partial' : 'success')
     return converted
   } catch (error) {
-    tell('failure', messageOf(error))
+    const others = resource.versions().filter((one) => one.version !== stored)
+    const isRead = from === stored && stored === resource.version && others.some((one) => one.version === to)
+    tell(isRead ? 'partial' : 'failure', messageOf(error))
+    if (isRead) return inPart(resource, object, to, messageOf(error))
     throw error
   }
 }
 
-const isPartial = ({ metadata }: KubeObject): boolean => metadata.annotations?.['fairlead.dev/partial'] !== undefined
+const PARTIAL = 'fairlead.dev/partial'
+
+const markOf = ({ metadata }: KubeObject): string | undefined => metadata.annotations?.[PARTIAL]
+
+/** Whether a version shows the object in part. */
+export const isPartial = (object: KubeObject): boolean => markOf(object) !== undefined
+
+/**
+ * Shows an object without what cannot be converted, where code does not come back, or a value is nested too deep. A failure
+ * would break each list of the version.
+ */
+function inPart({ group }: Resource, { kind, metadata }: KubeObject, version: string, because: string): KubeObject {
+  // The API server restores its own fields. Nobody writes a part back.
+  const { name, namespace, uid, labels } = metadata
+  const bare = { name, namespace, uid, labels, annotations: { [PARTIAL]: brief(because) } } as ObjectMeta
+  return { apiVersion: apiVersionOf({ group, version }), kind, metadata: bare }
+}
 
 export const isObject = (value: unknown): value is KubeObject =>
   isRecord(value) &&

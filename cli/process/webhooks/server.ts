@@ -7,7 +7,7 @@ import type { Resource } from '#sdk'
 import { listening } from '../metrics.ts'
 import { createTlsServer, type TlsFiles } from '../tls-files.ts'
 import { answerAdmission, type ValidationReport } from './admission-review.ts'
-import { answerConversion, byKind, type ConversionReport, InvalidReviewError } from './conversion-review.ts'
+import { answerConversion, brief, byKind, type ConversionReport, InvalidReviewError } from './conversion-review.ts'
 import { isOfProbe } from './probe.ts'
 
 /**
@@ -15,8 +15,11 @@ import { isOfProbe } from './probe.ts'
  * of others while they are parsed.
  */
 const MAX_BODY_BYTES = 8 * 2 ** 20
-/** In memory each takes up to 60 bytes and is copied, although it has two in a body. An object of 3 MiB has not as many. */
-const MAX_BRACKETS = 2 ** 18
+/**
+ * In memory each takes up to 60 bytes and is copied, although it has two in a body. etcd stores 1.5 MiB of an object at most:
+ * one that has more could not be read, and would break each list.
+ */
+const MAX_BRACKETS = 3 * 2 ** 18
 /** All bodies together, from their first byte until they are answered. */
 const MAX_HELD_BYTES = 16 * 2 ** 20
 /** An API server has up to 600 requests at a time, each with a connection of its own while it waits for an answer. */
@@ -41,6 +44,9 @@ const LAST_ANSWERS_MS = 5000
 const LOOK_MS = 50
 /** What holds the process for longer delays all others. */
 const SLOW_MS = 1000
+const TOLD_EACH_MS = 1000
+
+const PATH = /^\/(convert|validate)(?:\/([-a-z0-9]+))?$/
 
 export type Refusal = 'invalid' | 'too-large' | 'late' | 'busy'
 
@@ -67,7 +73,10 @@ export interface WebhookServer {
   drain(ms: number): Promise<void>
 }
 
-/** Serves the webhooks of the API server over HTTPS: POST /convert and POST /validate. */
+/**
+ * Serves the webhooks of the API server over HTTPS: POST /convert and POST /validate. `/convert/VERSION` is for a definition
+ * that stores another version than the declared one.
+ */
 export async function serveWebhooks(options: WebhookServerOptions): Promise<WebhookServer> {
   const host = new WebhookHost(options)
   const { server, certificateEnd } = await createTlsServer(
@@ -92,6 +101,8 @@ class WebhookHost {
   readonly #known = new Map<string, Socket>()
   readonly #bodies = new HeldBodies()
   #isDraining = false
+  /** When the log told last of a request that was refused. */
+  #toldAt = Number.NEGATIVE_INFINITY
 
   constructor(options: WebhookServerOptions) {
     this.#options = options
@@ -112,13 +123,13 @@ class WebhookHost {
 
   async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     if (this.#isDraining) response.shouldKeepAlive = false
-    const path = request.url?.split('?')[0]
-    if (path !== '/convert' && path !== '/validate')
-      return text(response, 404, `there is nothing at ${path}: POST to /convert or /validate`)
+    const path = request.url?.split('?')[0] ?? ''
+    const [, asked, storage] = PATH.exec(path) ?? []
+    if (asked === undefined) return text(response, 404, `there is nothing at ${path}: POST to /convert or /validate`)
     if (request.method !== 'POST') return text(response.setHeader('allow', 'POST'), 405, 'POST a review')
     try {
       const review = reviewIn(await this.#bodies.read(request, response))
-      const answer = path === '/convert' ? await this.#convert(review) : this.#validate(review)
+      const answer = asked === 'convert' ? await this.#convert(review, storage) : this.#validate(review)
       // The next probe has another connection, and so perhaps another process.
       if (this.#isDraining || isOfProbe(review)) response.shouldKeepAlive = false
       response.setHeader('content-type', 'application/json').end(JSON.stringify(answer))
@@ -138,13 +149,14 @@ class WebhookHost {
     await closed
   }
 
-  #convert(review: unknown): Promise<object> {
+  #convert(review: unknown, storage: string | undefined): Promise<object> {
     const { observer, log } = this.#options
-    return answerConversion(review, this.#resources, (report) => {
+    const tell = (report: ConversionReport) => {
       observer.converted(report)
-      if (report.result === 'failure') log.warn(report, 'an object cannot be converted')
+      if (report.because !== undefined) log.warn(report, 'an object cannot be converted')
       if (report.ms > SLOW_MS) log.warn(report, 'a conversion has delayed all others')
-    })
+    }
+    return answerConversion(review, this.#resources, tell, storage)
   }
 
   #validate(review: unknown): object {
@@ -176,7 +188,12 @@ class WebhookHost {
     const { message } = error as Error
     const why = error instanceof RefusedError ? error.why : 'invalid'
     observer.refused(why)
-    log.info({ why, because: message }, 'a request is refused')
+    // Whoever reaches the port may ask. The metric counts all.
+    const now = performance.now()
+    if (now - this.#toldAt > TOLD_EACH_MS) {
+      this.#toldAt = now
+      log.info({ why, because: brief(message) }, 'a request is refused')
+    }
     // The API server waits for as long, and asks again, up to ten times.
     if (why === 'busy') response.setHeader('retry-after', 1)
     text(response, CODES[why], message)
@@ -184,9 +201,7 @@ class WebhookHost {
 }
 
 function reviewIn(body: Buffer): unknown {
-  let brackets = 0
-  for (const byte of body) if (byte === OBJECT || byte === LIST) brackets++
-  if (brackets > MAX_BRACKETS)
+  if (bracketsOf(body) > MAX_BRACKETS)
     throw new RefusedError('too-large', `a request has at most ${MAX_BRACKETS} objects and lists`)
   try {
     return JSON.parse(body.toString())
@@ -196,7 +211,20 @@ function reviewIn(body: Buffer): unknown {
   }
 }
 
-const [OBJECT, LIST] = [0x7b, 0x5b]
+const [OBJECT, LIST, QUOTE, ESCAPE] = [0x7b, 0x5b, 0x22, 0x5c]
+
+/** Those of texts are only text. */
+function bracketsOf(body: Buffer): number {
+  let brackets = 0
+  let isText = false
+  for (let at = 0; at < body.length; at++) {
+    const byte = body[at]
+    if (byte === QUOTE) isText = !isText
+    else if (byte === ESCAPE) at++
+    else if (!isText && (byte === OBJECT || byte === LIST)) brackets++
+  }
+  return brackets
+}
 
 const CODES: Record<Refusal, number> = { invalid: 400, late: 408, 'too-large': 413, busy: 429 }
 
