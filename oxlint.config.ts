@@ -98,6 +98,7 @@ export const rooms: Record<string, string[]> = {
     'reconcile',
     'spec',
   ],
+  'packages/helm': ['primitives', 'sdk'],
   'packages/image': ['process/exit', 'process/version', 'primitives'],
   'packages/lab': ['contracts', 'image', 'kube', 'pki', 'primitives'],
   'packages/release': ['image', 'scaffold'],

@@ -118,7 +118,9 @@ async function exported(file: string): Promise<Reconciler[]> {
   const module = await import(pathToFileURL(resolve(file)).href).catch((cause: Error) => {
     throw new UsageError(`cannot load the function module ${file}: ${cause.message}${placeOf(cause)}`, { cause })
   })
-  const found = Object.values(module as Record<string, unknown>).filter(isReconciler)
+  const found = Object.values(module as Record<string, unknown>)
+    .flat()
+    .filter(isReconciler)
   if (found.length === 0) throw new UsageError(`${file} exports no reconciler: export what reconciler({ … }) returns`)
   return found
 }

@@ -16,7 +16,7 @@ export interface Export {
 }
 
 /** As in `exports` of package.json. */
-export type Module = '.' | './events' | './testing' | './testing/cluster'
+export type Module = '.' | './events' | './helm' | './testing' | './testing/cluster'
 
 /** Everything that a module of the package exports, sorted by name. */
 export function exportsOf(module: Module): Export[] {

@@ -3,6 +3,7 @@ import { writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import * as events from 'fairlead/events'
+import * as helm from 'fairlead/helm'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import * as sdk from '#sdk'
 import * as testing from '#testing'
@@ -12,6 +13,7 @@ import { exportsOf } from './exports.ts'
 const OF = {
   sdk: exportsOf('.'),
   events: exportsOf('./events'),
+  helm: exportsOf('./helm'),
   testing: exportsOf('./testing'),
   cluster: exportsOf('./testing/cluster'),
 }
@@ -20,6 +22,7 @@ const ALL = Object.values(OF).flat()
 const PURE = [
   ...OF.sdk,
   ...OF.events,
+  ...OF.helm,
   ...OF.testing,
   ...OF.cluster.filter(({ example }) => example?.includes('runOperators(') === false),
 ]
@@ -32,8 +35,8 @@ afterAll(() => folder?.[Symbol.asyncDispose]())
 
 describe('every export of the package', () => {
   it('is found', () => {
-    const values = [...OF.sdk, ...OF.events, ...OF.testing].map(({ name }) => name)
-    expect(Object.keys({ ...sdk, ...events, ...testing }).filter((name) => !values.includes(name))).toEqual([])
+    const values = [...OF.sdk, ...OF.events, ...OF.helm, ...OF.testing].map(({ name }) => name)
+    expect(Object.keys({ ...sdk, ...events, ...helm, ...testing }).filter((name) => !values.includes(name))).toEqual([])
     expect(new Set(ALL.map(({ name }) => name)).size).toBe(ALL.length)
   })
 

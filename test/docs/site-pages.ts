@@ -8,6 +8,7 @@ const doc = (name: string): string => `docs/${name}.md`
 const MODULES: Record<string, Module> = {
   'api/fairlead': '.',
   'api/events': './events',
+  'api/helm': './helm',
   'api/testing': './testing',
   'api/testing-cluster': './testing/cluster',
 }
@@ -36,6 +37,7 @@ export const SECTIONS: Record<string, string[]> = {
     'sdk/testing/README.md',
     ...Object.keys(MODULES).map((path) => `${path}.md`),
   ],
+  Adapters: [doc('adapters/helm')],
   Platform: [
     'deploy',
     'deploy/layout',

@@ -1,0 +1,1 @@
+export { type HelmOptions, helmFunctions } from './functions.ts'
