@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
-import { readFile } from 'node:fs/promises'
+import { cp, readFile } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
+import { readChart } from '#helm'
 import { isNotFound, resourcePath } from '#kube'
 import { UsageError } from '#process/exit'
 import { openKube } from '#process/kube'
@@ -23,6 +24,8 @@ import { objectsIn } from './manifests.ts'
 
 export interface NewOptions extends Pick<MakeOptions, 'template' | 'kind' | 'plural' | 'group'> {
   crd?: string
+  /** The folder of a chart. */
+  helm?: string
   fairlead?: string
 }
 
@@ -37,12 +40,29 @@ const DEFINITIONS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'c
 /** Creates a project and prints the next steps. Changes only the folder, and installs nothing. */
 export async function newProject(folder: string, options: NewOptions, context: CommandContext): Promise<void> {
   await usable(async () => {
+    if (options.helm !== undefined) return newHelmProject(folder, { ...options, helm: options.helm }, context)
     const existing = await existingOf(options, context)
     const { fairlead: named } = options
     const fairlead = named === undefined ? await ownSource(ROOT) : given(named)
     const userAgent = process.env['npm_config_user_agent']
     context.print(await makeProject(folder, { ...options, fairlead, existing, userAgent }))
   })
+}
+
+/** Copies the chart, and names what of it does not give the same objects each time. */
+async function newHelmProject(folder: string, options: NewOptions & { helm: string }, { print }: CommandContext) {
+  const chart = await readChart(resolve(options.helm)).catch((cause: Error) => {
+    throw new UsageError(cause.message, { cause })
+  })
+  const fairlead = options.fairlead === undefined ? await ownSource(ROOT) : given(options.fairlead)
+  const words = chart.name.split(/[^A-Za-z0-9]+/)
+  const kind = options.kind ?? words.map((word) => word.charAt(0).toUpperCase() + word.slice(1)).join('')
+  const userAgent = process.env['npm_config_user_agent']
+  const made = { ...options, kind, template: 'helm', chart: chart.name, fairlead, userAgent } as const
+  const next = await makeProject(folder, made)
+  await cp(chart.folder, join(folder, 'helm-charts', chart.name), { recursive: true })
+  print(`  ${join(folder, 'helm-charts', chart.name)}/\n${next}`)
+  for (const { place, name, advice } of chart.unstable) print(`${place}: ${name}: ${advice}`)
 }
 
 export async function newKind(

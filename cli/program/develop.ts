@@ -72,6 +72,12 @@ function newCommands(program: Command, context: CommandContext): void {
       '--fairlead <version>',
       'Fairlead that npm installs: a version, or file:PATH (default: from where this command came)',
     )
+    .addOption(
+      new Option('--helm <chart>', 'Folder of a Helm chart, of which an operator is made').conflicts([
+        'template',
+        'crd',
+      ]),
+    )
     .addHelpText('after', TEMPLATES)
     .action(async (folder: string, options: NewOptions) => {
       const { newProject } = await import('../commands/new.ts')

@@ -8,10 +8,11 @@ import { given, makeProject, released } from './make.ts'
 import { NameError } from './names.ts'
 import { TEMPLATE_FOLDERS, type TemplateName } from './project.ts'
 
-const NAMES = Object.keys(TEMPLATE_FOLDERS).filter((name) => name !== 'existing')
+const NAMES = Object.keys(TEMPLATE_FOLDERS).filter((name) => name !== 'existing' && name !== 'helm')
 const USAGE = `npm create fairlead FOLDER -- [--template ${NAMES.join('|')}] [--kind Website] [--plural websites] [--group example.com]
 
 A definition that exists already: npx fairlead new FOLDER --template existing --crd FILE
+A Helm chart: npx fairlead new FOLDER --helm CHART
 `
 const text = { type: 'string' } as const
 

@@ -12,6 +12,8 @@ export interface MakeOptions {
   fairlead: FairleadSource
   /** An existing kind, whose names and types replace the other options. */
   existing?: ExistingKind
+  /** The name of the chart, for the template `helm`. */
+  chart?: string | undefined
   /** `npm_config_user_agent` */
   userAgent?: string
 }
@@ -21,10 +23,10 @@ export interface MakeOptions {
  * name.
  */
 export async function makeProject(folder: string, options: MakeOptions): Promise<string> {
-  const { template, kind = 'Website', group = 'example.com', plural, fairlead, existing, userAgent } = options
+  const { template, kind = 'Website', group = 'example.com', plural, fairlead, existing, chart, userAgent } = options
   const project = projectName(resolve(folder).split(/[/\\]/).at(-1) ?? '')
   const names = namesOf(existing?.names ?? { kind, group, plural })
-  const files = await projectFiles({ template, project, names, fairlead: fairlead.spec })
+  const files = await projectFiles({ template, project, names, fairlead: fairlead.spec, chart })
   if (existing) for (const [path, text] of existingFiles(existing, names.singular)) files.set(path, text)
   await writeProject(resolve(folder), files)
   const paths = [...files.keys()].map((path) => `  ${join(folder, path)}\n`)
@@ -60,6 +62,7 @@ function nextSteps(template: TemplateName, folder: string, userAgent = ''): stri
     resource: [...ofNode(manager)],
     objects: [...ofNode(manager)],
     existing: [...ofNode(manager)],
+    helm: [...ofNode(manager)],
     'http-python': ['python3 -m unittest', 'PORT=8080 python3 server.py'],
     'http-go': ['go test ./...', 'PORT=8080 go run .'],
   }

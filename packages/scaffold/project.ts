@@ -9,6 +9,7 @@ export const TEMPLATE_FOLDERS = {
   resource: ['project', 'resource'],
   objects: ['project', 'objects'],
   existing: ['project'],
+  helm: ['project', 'helm'],
   'http-python': ['http', 'python'],
   'http-go': ['http', 'go'],
 } as const
@@ -24,10 +25,12 @@ export interface ProjectOptions {
   names: KindNames
   /** The version or path that npm installs as `fairlead`. */
   fairlead: string
+  /** The name of the chart, for the template `helm`. */
+  chart?: string | undefined
 }
 
-export async function projectFiles({ template, project, names, fairlead }: ProjectOptions): Promise<Files> {
-  const texts = { 'my-operator': project, FAIRLEAD: fairlead }
+export async function projectFiles({ template, project, names, fairlead, chart = '' }: ProjectOptions): Promise<Files> {
+  const texts = { 'my-operator': project, FAIRLEAD: fairlead, CHART: chart }
   const files: Files = new Map()
   for (const folder of TEMPLATE_FOLDERS[template])
     for (const [path, text] of await filesOf(folder)) files.set(named(path, names), named(text, names, texts))
