@@ -225,13 +225,15 @@ function duplicatesOf(schema: StructuralSchema, { path, message }: SchemaRule): 
   const keys = keysOfList(fieldAt(schema, path))
   const isSame = (one: unknown, other: unknown): boolean =>
     keys === undefined ? one === other : keys.every((key) => valueAt(one, [key]) === valueAt(other, [key]))
+  const violation = (one: unknown, at: string): Violation => {
+    const shown = keys === undefined ? one : Object.fromEntries(keys.map((key) => [key, valueAt(one, [key])]))
+    return { path: at, message: `${message}: ${JSON.stringify(shown)}`, reason: 'FieldValueDuplicate' }
+  }
   return (object) =>
     [...valuesAt({ now: object, before: undefined, path: '', isUnchanged: false }, schema, steps)].flatMap(
       ({ now, path: at }) =>
         (Array.isArray(now) ? now : []).flatMap((one, index, list) =>
-          list.slice(0, index).some((other) => isSame(one, other))
-            ? [{ path: `${at.slice(1)}[${index}]`, message, reason: 'FieldValueDuplicate' }]
-            : [],
+          list.slice(0, index).some((other) => isSame(one, other)) ? [violation(one, `${at.slice(1)}[${index}]`)] : [],
         ),
     )
 }

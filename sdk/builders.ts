@@ -326,7 +326,7 @@ export function unique(path: FieldPath, key?: string): Rule {
   return Object.freeze({
     in: 'schema' as const,
     title: `unique ${path}${key === undefined ? '' : ` by ${key}`}`,
-    message: `${nameOf(path)} has an element twice`,
+    message: 'Duplicate value',
     path,
     keywords({ items }: StructuralSchema): Partial<StructuralSchema> {
       if (items === undefined) throw new Error(`${nameOf(path)} is not a list`)

@@ -61,7 +61,7 @@ const hasEnded = (object: KubeObject): boolean => {
 async function makesWhatIsDue(trial: Trial): Promise<void> {
   let written = ''
   let isRecorded = false
-  for await (const { before, change, when } of changesOf(trial)) {
+  for await (const { before, change, when, isTime } of changesOf(trial)) {
     for (const [series, jobs] of Map.groupBy(before.list(Job).filter(hasEnded), seriesOf)) {
       const cleaned = before.copy()
       for (const job of jobs) cleaned.memory.delete(job)
@@ -74,24 +74,35 @@ async function makesWhatIsDue(trial: Trial): Promise<void> {
         ? 'without the complete Jobs of a series, none of it is made after a change'
         : `without its complete Jobs, it makes its next write at once${written}`
       if (again) continue
-      const job = (await jobsMadeIn(cleaned, change)).get(series)
-      if (job === undefined) continue
+      const stored = (job: KubeObject) => jobs.find((one) => nameOf(one) === nameOf(job))
+      // What was done already, and is done once more for want of its Job, is not due. Time alone makes the same due again.
+      const due = (await jobsMadeIn(cleaned, change, series)).find(
+        (job) => isTime || !isDeepStrictEqual(stored(job)?.spec, job.spec),
+      )
+      if (due === undefined) continue
       trial.hasChecked = true
-      if ((await jobsMadeIn(before.copy(), change)).has(series)) continue
-      const names = jobs.map(nameOf).join(', ')
-      throw new LawBroken(`${job} is not made, but it would be if these were deleted before it, ${when}: ${names}`)
+      if ((await jobsMadeIn(before.copy(), change, series)).length > 0) continue
+      const old = stored(due)
+      if (old === undefined) {
+        const names = jobs.map(nameOf).join(', ')
+        throw new LawBroken(
+          `${nameOf(due)} is due and is not made, ${when}: without these complete Jobs it is: ${names}`,
+        )
+      }
+      throw new LawBroken(
+        `the complete ${nameOf(old)}, made at ${old.metadata.creationTimestamp}, stands for the one that is due, ${when}`,
+        { lines: changesBetween({ spec: old.spec }, { spec: due.spec }), sides: ['complete', 'due'] },
+      )
     }
   }
 }
 
-/** The names of Jobs by their series. */
-type JobsMade = ReadonlyMap<string, string>
-
-/** Returns the Jobs that are made after a change, by their series. */
-async function jobsMadeIn(world: Simulation, change: Change['change']): Promise<JobsMade> {
-  const made = new Map<string, string>()
+/** Returns the Jobs of a series that are made after a change. */
+async function jobsMadeIn(world: Simulation, change: Change['change'], series: string): Promise<KubeObject[]> {
+  const made: KubeObject[] = []
   world.before = ({ object }) => {
-    if (isOfKind(object, Job) && world.memory.find(object) === undefined) made.set(seriesOf(object), nameOf(object))
+    if (isOfKind(object, Job) && seriesOf(object) === series && world.memory.find(object) === undefined)
+      made.push(object)
   }
   await change(world)
   await rest(world)
@@ -376,7 +387,7 @@ async function demandItsWork(
   const cleaned = world.copy()
   cleaned.memory.delete(before)
   // What is not made again is done for good, as another record says.
-  if (!(await jobsMadeIn(cleaned, () => {})).has(seriesOf(before))) return
+  if ((await jobsMadeIn(cleaned, () => {}, seriesOf(before))).length === 0) return
   throw new LawBroken(`${nameOf(job)} is complete for a former state, and stands for this one, ${when}`, {
     lines: changesBetween(was, is),
     sides: ['its work', 'that of a new one'],

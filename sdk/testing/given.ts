@@ -97,8 +97,9 @@ type Row = [what: string, holds: () => Promise<void>]
 
 /**
  * Returns a row of a table of decisions, as rows of `lawsOf` for a test runner: what is given, and what the function
- * returns. Objects may have more fields than those that are named; lists have the same length. `throws` expects an error
- * whose message contains the text.
+ * returns. Objects may have more fields than those that are named; lists have the same length. `apply` is compared by kind
+ * and name in any order; an object that `stages` holds is expected with `stage: { action: 'Hold' }`. `throws` expects an
+ * error whose message contains the text.
  *
  * @example
  * import { given } from 'fairlead/testing'
@@ -124,8 +125,8 @@ export function given(
       async () => {
         const outcome = await decision()
         if (outcome instanceof Error) throw outcome
-        const wanted = JSON.parse(JSON.stringify(expected)) as unknown
-        const lines = changesBetween(wanted, named(outcome, wanted))
+        const wanted = JSON.parse(JSON.stringify(expected)) as Wanted
+        const lines = differencesOf(wanted, outcome)
         const sides = ['expected', 'returned'] as const
         if (lines.length > 0)
           throw new LawBroken(`${reconciler.name} returns otherwise, given ${what}`, { lines, sides })
@@ -142,6 +143,49 @@ export function given(
     ],
   }
 }
+
+interface Wanted extends Record<string, unknown> {
+  apply?: Entry[]
+}
+/** What an expected object may name to be found. */
+interface Entry {
+  apiVersion?: string
+  kind?: string
+  metadata?: { name?: string; namespace?: string }
+}
+
+/** `apply` is a set: its objects are compared by kind and name, and one that names less is any that is left. */
+function differencesOf(expected: Wanted, outcome: Outcome): string[] {
+  if (!Array.isArray(expected.apply) || outcome.apply === undefined)
+    return changesBetween(expected, named(outcome, expected))
+  const left = [...outcome.apply]
+  const lines = expected.apply
+    .toSorted((one, other) => idOf(other).length - idOf(one).length)
+    .flatMap((entry) => {
+      const at = left.findIndex((object) => idOf(entry).every((part) => idOf(object).includes(part)))
+      const object = at === -1 ? undefined : left.splice(at, 1)[0]
+      return inApply(object ?? entry, entry, object && named(withAction(object), { ...actionOf(object), ...entry }))
+    })
+  const more = left.flatMap((object) => inApply(object, undefined, withAction(object)))
+  const [{ apply: _, ...others }, { apply: __, ...returned }] = [expected, outcome]
+  return [...changesBetween(others, named(returned, others)), ...lines, ...more]
+}
+
+const idOf = ({ apiVersion, kind, metadata: { name, namespace } = {} }: Entry): string[] =>
+  Object.entries({ apiVersion, kind, name, namespace }).flatMap(([field, value]) => (value ? `${field} ${value}` : []))
+
+function inApply({ kind, metadata }: Entry, expected: unknown, returned: unknown): string[] {
+  const what = [kind, metadata?.name].filter(Boolean).join(' ')
+  return changesBetween({ apply: { [what]: expected } }, { apply: { [what]: returned } })
+}
+
+/** Whether an object is held or to be removed is compared always: it is not applied. */
+function actionOf({ stage }: KubeObject & { stage?: { action?: string } }): { stage?: { action: string } } {
+  return stage?.action === 'Hold' || stage?.action === 'Remove' ? { stage: { action: stage.action } } : {}
+}
+
+/** A long line is cut: what is not applied says so first. */
+const withAction = (object: KubeObject): KubeObject => ({ ...actionOf(object), ...object })
 
 /** Leaves out the fields of objects that the expected value does not name. */
 function named(value: unknown, expected: unknown): unknown {

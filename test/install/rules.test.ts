@@ -200,7 +200,7 @@ function expectedOf(kind: Resource, write: Parameters<Resource['admit']>[0]): st
   const { violations } = kind.admit(write)
   const ofDefinition = violations.filter(({ reason }) => reason !== 'Forbidden')
   const messages = (ofDefinition.length > 0 ? ofDefinition : violations.slice(0, 1)).map(({ message }) =>
-    message.endsWith('has an element twice') ? 'Duplicate value' : message.replace(/ \(.*/, ''),
+    message.startsWith('Duplicate value') ? 'Duplicate value' : message.replace(/ \(.*/, ''),
   )
   return [...new Set(messages)].sort()
 }

@@ -272,6 +272,17 @@ describe('admit()', () => {
     expect(pathsOf(rules, { object: at(object), ...(old && { old: at(old) }) })).toEqual(paths)
   })
 
+  it('names an element that is there twice as the API server does', () => {
+    const tags = [unique('.spec.tags'), { ...base, tags: ['a', 'a'] }] as const
+    const port = { name: 'a', port: 1 }
+    const ports = [unique('.spec.ports', 'name'), { ...base, ports: [port, { ...port, port: 2 }] }] as const
+    const found = [tags, ports].map(([rule, object]) => shop([rule]).admit({ object: at(object) }).violations)
+    expect(found.flat().map(({ path, message }) => `${path}: ${message}`)).toEqual([
+      'spec.tags[1]: Duplicate value: "a"',
+      'spec.ports[1]: Duplicate value: {"name":"a"}',
+    ])
+  })
+
   it('asks policies only about users', () => {
     const rules = [labelled('team', /^a$/), onlyGroups(['admins'], '.spec.size'), notDeletedWhile('.spec.size', 1)]
     const one = at({ ...base, size: 1 }, { labels: { team: 'a' } })

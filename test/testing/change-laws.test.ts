@@ -125,7 +125,7 @@ describe('a law about a change finds', () => {
       'a complete Job that keeps the next one from being made',
       shopThat(settingUp(() => 'set-up')),
       'makes the Jobs that are due',
-      'Job.batch default/set-up is not made, but it would be if these were deleted before it, after "a version comes"',
+      /^the complete Job\.batch default\/set-up, made at 2030-01-01T00:00:00Z, stands for the one that is due, after "a version comes"\n {2}complete → due:\n.*"1" → "2"/,
     ],
     [
       'the one complete Job that is the cause, and no other one',
@@ -136,7 +136,7 @@ describe('a law about a change finds', () => {
         return { apply: run.object.status.phase === 'Open' && !found ? apply : [...apply, warmUp], status }
       }),
       'makes the Jobs that are due',
-      /deleted before it, after "a version comes": Job\.batch default\/set-up\n/,
+      'the complete Job.batch default/set-up, made at 2030-01-01T00:00:00Z, stands for the one that is due, after "a version comes"',
     ],
     [
       'a password that is drawn again when a door is closed',
@@ -165,13 +165,13 @@ describe('a law about a change finds', () => {
       'kept Jobs that leave no room for the next one',
       shopThat(cleaning((jobs) => jobs.slice(0, 2))),
       'makes the Jobs that are due',
-      'is not made, but it would be if these were deleted before it, when it is 2030-01-01T02:00:00.000Z',
+      'is due and is not made, when it is 2030-01-01T02:00:00.000Z: without these complete Jobs it is: Job.batch default/clean-',
     ],
     [
       'a Job without the date in its name, so that the complete one stands for each day',
       shopThat(nightly(() => 'backup')),
       'makes the Jobs that are due',
-      'Job.batch default/backup is not made, but it would be if these were deleted before it, when it is 2030-01-02T00:00:00.000Z: Job.batch default/backup',
+      'the complete Job.batch default/backup, made at 2030-01-01T00:00:00Z, stands for the one that is due, when it is 2030-01-02T00:00:00.000Z',
     ],
     [
       'a version in the selector of a Deployment, which nobody may change',

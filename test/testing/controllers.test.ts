@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { Deployment, Job, Pod, reconciler, resource, StatefulSet } from '#sdk'
+import { Deployment, Job, Pod, reconciler, resource, StatefulSet, stages } from '#sdk'
 import { deploymentsRun, given, jobsRun, othersSet, type SimulationOptions, simulate, statefulSetsRun } from '#testing'
 
 const Shop = resource({
@@ -14,23 +14,24 @@ const Shop = resource({
 const owns = [Deployment, StatefulSet, Job] as const
 const template = (image: string) => ({ spec: { containers: [{ name: 'main', image }] } })
 
+function partsOf({ size, image }: { size: number; image: string }) {
+  const body = { replicas: size, selector: {}, template: template(image) }
+  return {
+    web: Deployment.of({ metadata: { name: 'web' }, spec: body }),
+    store: StatefulSet.of({ metadata: { name: 'store' }, spec: body }),
+    setup: Job.of({ metadata: { name: 'setup' }, spec: { template: template('job'), activeDeadlineSeconds: 100 } }),
+  }
+}
+
 /** A function that makes one object of each kind that the cluster plays, and counts what is ready. */
 const shop = reconciler({
   name: 'shop',
   for: Shop,
   owns,
-  reconcile({ object: { spec }, owned }) {
-    const body = { replicas: spec.size, selector: {}, template: template(spec.image) }
-    const job = { template: template('job'), activeDeadlineSeconds: 100 }
-    return {
-      apply: [
-        Deployment.of({ metadata: { name: 'web' }, spec: body }),
-        StatefulSet.of({ metadata: { name: 'store' }, spec: body }),
-        Job.of({ metadata: { name: 'setup' }, spec: job }),
-      ],
-      status: { ready: owned(Deployment)[0]?.status?.readyReplicas ?? 0 },
-    }
-  },
+  reconcile: ({ object: { spec }, owned }) => ({
+    apply: Object.values(partsOf(spec)),
+    status: { ready: owned(Deployment)[0]?.status?.readyReplicas ?? 0 },
+  }),
 })
 
 const object = Shop.of({ metadata: { name: 'a', namespace: 'default' }, spec: {} })
@@ -190,8 +191,33 @@ describe('a row of a table', () => {
 
   it('names each difference', async () => {
     await expect(differs()).rejects.toThrow(
-      /^shop returns otherwise, given a shop\n {2}expected → returned:\n {2}~ \.status\.ready: 3 → 0\n {2}\+ \.apply\[1\]/,
+      /^shop returns otherwise, given a shop\n {2}expected → returned:\n {2}~ \.status\.ready: 3 → 0\n {2}\+ \.apply\['StatefulSet store'\]: .*\n {2}\+ \.apply\['Job setup'\]: /,
     )
     await expect(fails()).rejects.toThrow('shop returns an outcome, instead of an error with "spec.size", given a shop')
+  })
+
+  describe('of a function with stages', () => {
+    const staged = reconciler({
+      name: 'staged',
+      for: Shop,
+      owns,
+      reconcile(run) {
+        const { web, store, setup } = partsOf(run.object.spec)
+        return { apply: stages(run, [[store], [setup, web]]).apply }
+      },
+    })
+    const row = (...apply: object[]) => given('a shop', staged, { object }).returns({ apply })[1]
+    const [held, set] = [{ stage: { action: 'Hold' } }, { kind: 'StatefulSet' }]
+    const web = { kind: 'Deployment', metadata: { name: 'web' } }
+
+    it('compares by kind and name, in any order', () => row({ ...web, ...held }, set, { kind: 'Job', ...held })())
+
+    it('says first what is held, and names nothing else', async () => {
+      const message = await row(web, set)().catch((error: Error) => error.message)
+      expect(String(message).split('\n').slice(2)).toEqual([
+        `  + .apply['Deployment web'].stage: {"action":"Hold"}`,
+        expect.stringMatching(/^ {2}\+ \.apply\['Job setup'\]: \{"stage":\{"number":2,"action":"Hold"\},/),
+      ])
+    })
   })
 })

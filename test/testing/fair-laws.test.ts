@@ -176,6 +176,22 @@ const saving = shopThat((run) => {
   return { apply: [...jobs, ...missing], status: { leaving, ...(migratedTo !== undefined && { migratedTo }) } }
 })
 
+/** Backs up once a day at an hour, which is `replicas`. The status records the last day. */
+const backingUp = shopThat(({ object: { spec, status }, owned, now }) => {
+  const today = new Date(now).setUTCHours(spec.replicas, 0, 0, 0)
+  const due = today <= now.getTime() ? today : today - DAY_MS
+  const day = new Date(due).toISOString().slice(0, 10)
+  const known = owned(Job)
+  const done = known.filter((one) => readinessOf(one).isReady).map(({ metadata }) => metadata.name.slice(7))
+  const last = [...done, status.leaving?.['backup'] ?? ''].sort().at(-1)!
+  const isMade = last === day || known.some(({ metadata }) => metadata.name === `backup-${day}`)
+  return {
+    apply: isMade ? known : [...known, job(`backup-${day}`, ['backup', day])],
+    status: { leaving: { backup: last } },
+    requeueAt: new Date(due + DAY_MS),
+  }
+})
+
 describe('no law blames a function', () => {
   it('that waits some minutes in its finalizer, at its own timer', async () => {
     const scenario = { objects: [shop()], finalizeSeconds: 300 }
@@ -216,6 +232,18 @@ describe('no law blames a function', () => {
       steps: [pass, ['hours pass', (world) => world.pass(3 * 3600)], pass, update, pass],
     }
     expect(await skipped('makes the Jobs that are due', saving, scenario)).toBeUndefined()
+  })
+
+  it('that looks at the day before when its hour changes, whose backup was made', async () => {
+    const scenario: Scenario = {
+      objects: [shop({ replicas: 2 })],
+      cluster: half,
+      steps: [
+        ['two nights pass', (world) => world.advance((2 * DAY_MS) / 1000 + 2 * 3600 + 60)],
+        ['another hour', (world) => world.edit({ spec: { replicas: 5 } })],
+      ],
+    }
+    expect(await skipped('makes the Jobs that are due', backingUp, scenario)).toBeUndefined()
   })
 })
 
@@ -302,7 +330,23 @@ describe('a law still finds', () => {
         }
       }),
       { objects: [shop()], cluster: half, steps: [pass, update, pass] },
-      'Job.batch default/migrate is not made, but it would be if these were deleted before it, after "version 2": Job.batch default/migrate',
+      'the complete Job.batch default/migrate, made at 2030-01-01T00:00:00Z, stands for the one that is due, after "version 2"',
+    ],
+    [
+      'a backup that stands for each day, with the same command on each',
+      'makes the Jobs that are due',
+      shopThat(({ object: { status }, owned, now }) => {
+        const day = now.toISOString().slice(0, 10)
+        const [found] = owned(Job)
+        const last = found?.status?.completionTime?.slice(0, 10) ?? status.leaving?.['backup']
+        return {
+          apply: found ? [found] : last === day ? [] : [job('backup', ['backup'])],
+          status: { leaving: { ...(last && { backup: last }) } },
+          requeueAt: new Date(Date.parse(day) + DAY_MS),
+        }
+      }),
+      { objects: [shop()], cluster: half, steps: [pass] },
+      'the complete Job.batch default/backup, made at 2030-01-01T00:00:00Z, stands for the one that is due, when it is 2030-01-02T00:00:00.000Z',
     ],
     [
       'a failed Job that counts as one that runs, by a function that knows a complete one by its time',
