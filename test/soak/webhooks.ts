@@ -80,11 +80,18 @@ async function soak(given: Record<Exclude<keyof typeof OPTIONS, 'help'>, string>
   say('both versions are served')
   const began = performance.now()
   const at = (share: number) => sleep(Math.max(0, began + share * minutes * 60_000 - performance.now()))
-  const faulting = faultsUntil(stop.signal, { place, replicas }, randomFrom(seed), (line) =>
-    say(
-      `${line}; ${edits.edits} edits, ${edits.repeated} sent again, ${edits.refusals.length} refused: ${edits.refusals.at(-1)?.because.slice(-200)}`,
-    ),
-  )
+  const told = {
+    wrong: (what: string) => {
+      say(what)
+      edits.wrong.push(what)
+    },
+    say: (line: string) => {
+      const { edits: accepted, repeated, refusals } = edits
+      const last = refusals.at(-1)?.because.slice(-200)
+      say(`${line}; ${accepted} edits, ${repeated} sent again, ${refusals.length} refused, the last: ${last}`)
+    },
+  }
+  const faulting = faultsUntil(stop.signal, { place, replicas }, randomFrom(seed), told)
   await at(STORED)
   await untilDone(place, next, (stored) => stored.at(-1) === 'v1', say)
   await untilInstalled(place, second, say)

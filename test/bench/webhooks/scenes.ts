@@ -6,7 +6,7 @@ import { quantile } from '../median.ts'
 import type { Replicas, WebhookPlace } from './place.ts'
 import { DEFINITION, type Side, type SideOfWebhook } from './sides.ts'
 import { Site } from './site.ts'
-import { pathOf, type Writes, type Written } from './writes.ts'
+import { pathOf, type Version, type Writes, type Written } from './writes.ts'
 
 export interface Scene {
   side: Side
@@ -114,10 +114,13 @@ export async function calls(scene: Scene): Promise<Figures> {
   const { place, replicas, sites } = scene
   await replicas.alone()
   await sites.create(AMONG)
-  const asked = async (body: (index: number) => object, { part = '', isRefused = false } = {}): Promise<number> => {
-    const { validations } = await callsOf(place, () =>
+  const callsFor = (
+    body: (index: number) => object,
+    { part = '', isRefused = false, version = 'v1' as Version } = {},
+  ): Promise<Calls> =>
+    callsOf(place, () =>
       forEachAtMost(AT_ONCE, sites.names.slice(0, EACH), async (name) => {
-        const path = `${pathOf('Site', 'v1', name)}${part}`
+        const path = `${pathOf('Site', version, name)}${part}`
         const patched = place.kube.patch(path, body(Number(name.split('-')[1])), 'merge')
         if (!isRefused) return void (await patched)
         await patched.then(
@@ -126,13 +129,20 @@ export async function calls(scene: Scene): Promise<Figures> {
         )
       }),
     )
-    return validations
-  }
+  const spec = await callsFor((index) => ({ spec: { most: 4 + index } }))
+  const status = await callsFor((index) => ({ status: { tick: `${index}` } }), { part: '/status' })
+  const metadata = await callsFor((index) => ({ metadata: { labels: { a: `${index}` } } }))
+  const rule = await callsFor(() => ({ spec: { least: 1000 } }), { isRefused: true })
+  const old = await callsFor((index) => ({ spec: { most: 5 + index } }), { version: 'v1beta1' })
+  const both = await callsFor((index) => ({ spec: { most: 6 + index } }))
   return {
-    specCalls: await asked((index) => ({ spec: { most: 4 + index } })),
-    statusCalls: await asked((index) => ({ status: { tick: `${index}` } }), { part: '/status' }),
-    metadataCalls: await asked((index) => ({ metadata: { labels: { a: `${index}` } } })),
-    ruleCalls: await asked(() => ({ spec: { least: 1000 } }), { isRefused: true }),
+    specCalls: spec.validations,
+    statusCalls: status.validations,
+    metadataCalls: metadata.validations,
+    ruleCalls: rule.validations,
+    specConversions: spec.conversions,
+    oldConversions: old.conversions,
+    bothConversions: both.conversions,
   }
 }
 

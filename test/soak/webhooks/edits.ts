@@ -18,7 +18,7 @@ const MOST_OPEN = 100
 export class PageEdits {
   readonly wanted = new Map<string, Fields>()
   readonly refusals: Refusal[] = []
-  /** Fields that were not right in the answer to an edit. */
+  /** Fields that were not right in the answer to an edit, and what else was found meanwhile. */
   readonly wrong: string[] = []
   /** Edits that were accepted. */
   edits = 0

@@ -40,12 +40,19 @@ const FAULTS: Record<string, { mayRefuse: boolean; happens: (scene: Scene) => Pr
   },
 }
 
+interface Told {
+  /** One line. */
+  say: (line: string) => void
+  /** Something that must not be. */
+  wrong: (what: string) => void
+}
+
 /** One fault after the other until aborted: all of them in a random order, then all again. */
 export async function faultsUntil(
   signal: AbortSignal,
   scene: Scene,
   random: () => number,
-  say: (line: string) => void,
+  { say, wrong }: Told,
 ): Promise<Fault[]> {
   const had: Fault[] = []
   for (let round: string[] = []; !signal.aborted; ) {
@@ -54,8 +61,12 @@ export async function faultsUntil(
     const fault = FAULTS[title ?? '']
     if (title === undefined || fault === undefined) continue
     const from = performance.now()
-    await fault.happens(scene)
-    await converts(scene.place.kube)
+    try {
+      await fault.happens(scene)
+      await converts(scene.place.kube)
+    } catch (error) {
+      wrong(`${title}: ${error}`)
+    }
     const to = performance.now()
     had.push({ title, from, to, mayRefuse: fault.mayRefuse })
     say(`${title}, ${((to - from) / 1000).toFixed(0)} s`)
