@@ -55,7 +55,7 @@ export const functionOption = (): Option => repeatable('-f, --function <file>', 
 /** Returns the option of a command that names one function. */
 export const namedFunctionOption = (): Option => functionOption().default([] as string[], 'the built-in functions')
 
-const separated = (text: string): string[] => {
+export const separated = (text: string): string[] => {
   const values = text.split(',').map((value) => value.trim())
   if (values.includes('')) throw new InvalidArgumentError('give names with commas between.')
   return values

@@ -21,8 +21,19 @@ import {
 } from '#contracts'
 import { CONFIG_FOLDER } from '#spec'
 import { readConfigFiles } from './config-files.ts'
-import type { Reconciler } from './definition.ts'
+import type { External, Reconciler } from './definition.ts'
 import { toInvoke } from './invoke.ts'
+
+/** A function as the server calls it, in any language. */
+export interface ServedFunction {
+  /** The name of the Reconciler. */
+  name: string
+  invoke: Invoke
+  /** The kind of its objects. Left out: any. */
+  kind?: string
+  /** The values that each call of its external system gets. */
+  config?: External['config'] | undefined
+}
 
 export interface ServeFunctionOptions {
   /** The TCP port; 0 takes a free one. */
@@ -51,9 +62,15 @@ const MAX_BODY_BYTES = 32 * 1024 * 1024
 /** Longer than the idle time-out of proxies in front: the proxy must be the side that closes an idle connection. */
 const KEEP_ALIVE_MS = 620_000
 
-/** Serves a function over HTTP, as a Knative Service or elsewhere. docs/http-functions.md specifies the protocol. */
-export async function serve(reconciler: Reconciler, options: ServeFunctionOptions): Promise<FunctionServer> {
-  const host = new FunctionHost(reconciler, options)
+/** Serves a function of this process over HTTP, as a Knative Service or elsewhere. */
+export const serve = (reconciler: Reconciler, options: ServeFunctionOptions): Promise<FunctionServer> => {
+  const { name, for: kind, external } = reconciler
+  return serveCalls({ name, invoke: toInvoke(reconciler), kind: kind.kind, config: external?.config }, options)
+}
+
+/** Serves a function in any language over HTTP. docs/http-functions.md specifies the protocol. */
+export async function serveCalls(served: ServedFunction, options: ServeFunctionOptions): Promise<FunctionServer> {
+  const host = new FunctionHost(served, options)
   const server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS }, (request, response) =>
     host.handle(request, response),
   )
@@ -65,22 +82,20 @@ export async function serve(reconciler: Reconciler, options: ServeFunctionOption
 }
 
 class FunctionHost {
-  readonly #reconciler: Reconciler
-  readonly #invoke: Invoke
+  readonly #served: ServedFunction
   readonly #options: ServeFunctionOptions
   readonly #cutOff = new AbortController()
   #isStopping = false
 
-  constructor(reconciler: Reconciler, options: ServeFunctionOptions) {
-    this.#reconciler = reconciler
-    this.#invoke = toInvoke(reconciler)
+  constructor(served: ServedFunction, options: ServeFunctionOptions) {
+    this.#served = served
     this.#options = options
   }
 
   handle(request: IncomingMessage, response: ServerResponse): void {
     this.#endConnectionAtStop(response)
     const { revision } = this.#options
-    response.setHeader(FUNCTION_HEADER, this.#reconciler.name)
+    response.setHeader(FUNCTION_HEADER, this.#served.name)
     if (revision !== undefined) response.setHeader(REVISION_HEADER, revision)
     const { url = '/' } = request
     const path = URL.parse(url, 'http://function')?.pathname ?? url
@@ -114,20 +129,21 @@ class FunctionHost {
   async #run(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const gone = new AbortController()
     response.once('close', () => gone.abort(new Error('the caller is gone')))
+    const { name, invoke } = this.#served
     const { now = () => new Date(), config: folder = CONFIG_FOLDER } = this.#options
     let { log } = this.#options
     try {
       const body = await bodyOf(request)
-      const input = inputIn({ headers: request.headers, body }, this.#reconciler, now())
+      const input = inputIn({ headers: request.headers, body }, this.#served, now())
       const signal = AbortSignal.any([gone.signal, this.#cutOff.signal])
       const traceparent = request.headers['traceparent'] as string | undefined
-      log = withFields(log, fieldsOf(this.#reconciler.name, input, traceparent))
-      const declared = input.ask === undefined ? undefined : this.#reconciler.external?.config
+      log = withFields(log, fieldsOf(name, input, traceparent))
+      const declared = input.ask === undefined ? undefined : this.#served.config
       const config = await readConfigFiles(declared, folder)
       const context = { signal, log, ...(traceparent !== undefined && { traceparent }), ...(config && { config }) }
-      const returned = await this.#invoke(input, context)
+      const returned = await invoke(input, context)
       this.#endConnectionAtStop(response)
-      answer(response, this.#reconciler.name, { ask: input.ask ?? 'reconcile', returned }, now())
+      answer(response, name, { ask: input.ask ?? 'reconcile', returned }, now())
     } catch (error) {
       this.#endConnectionAtStop(response)
       if (!gone.signal.aborted) answerError(response, error, log)
@@ -239,11 +255,11 @@ const ASKED_TYPE = /^dev\.fairlead\.(reconcile|read|perform)$/
 const OBJECT_TYPE = /^(?:dev\.fairlead\.resource|dev\.knative\.apiserver\.resource)\.(\w+)$/
 
 /** Returns the input of the function from a request: the full input of a dispatcher, or a single object. */
-export function inputIn(request: ReceivedHttp, reconciler: Reconciler, now: Date): FunctionInput {
+function inputIn(request: ReceivedHttp, served: ServedFunction, now: Date): FunctionInput {
   const event = fromHttp(request)
   const [, ask] = ASKED_TYPE.exec(event.type) ?? []
   if (ask !== undefined) {
-    demandOwnReconciler(event, reconciler)
+    demandOwnReconciler(event, served)
     return askedInput(event, ask)
   }
   const [, verb] = OBJECT_TYPE.exec(event.type) ?? []
@@ -251,13 +267,13 @@ export function inputIn(request: ReceivedHttp, reconciler: Reconciler, now: Date
     throw unsupported(
       `an event of type ${event.type} is nothing to reconcile: send dev.fairlead.reconcile, or an object's`,
     )
-  return aloneInput(event, verb, reconciler, now)
+  return aloneInput(event, verb, served, now)
 }
 
 /** The name of the reconciler is the last segment of the source in a dispatcher's request. */
 const RECONCILER_SOURCE = /\/reconcilers\/([^/]+)$/
 
-function demandOwnReconciler({ source }: CloudEvent, { name }: Reconciler): void {
+function demandOwnReconciler({ source }: CloudEvent, { name }: ServedFunction): void {
   const [, asked = name] = RECONCILER_SOURCE.exec(source) ?? []
   if (asked !== name)
     throw new OtherFunctionError(`this is ${name}, not ${asked}: give the URL of ${asked} in spec.invoke.http.url`)
@@ -279,11 +295,12 @@ function runInput({ object, owned, related, attempt, now, ...rest }: Partial<Run
 }
 
 /** The input for a single object, for trials behind a trigger: it contains no owned objects. */
-function aloneInput({ data, dataref }: CloudEvent, verb: string, { for: kind }: Reconciler, now: Date): RunInput {
+function aloneInput({ data, dataref }: CloudEvent, verb: string, { kind }: ServedFunction, now: Date): RunInput {
   const object = data as KubeObject | undefined
   if (dataref !== undefined || typeof object?.metadata?.name !== 'string')
     throw unsupported('the event has only a reference to its object, and a function cannot look it up')
-  if (object.kind !== kind.kind) throw unsupported(`the function is for ${kind.kind}, not for ${object.kind}`)
+  if (kind !== undefined && object.kind !== kind)
+    throw unsupported(`the function is for ${kind}, not for ${object.kind}`)
   const isGone = verb === 'deleted' || verb === 'delete'
   return {
     object: isGone ? null : object,

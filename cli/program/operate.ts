@@ -13,6 +13,7 @@ import {
   namedFunctionOption,
   namespacesOption,
   revisionOption,
+  separated,
   whole,
 } from '../options.ts'
 
@@ -84,9 +85,19 @@ function copyStreamsCommand(program: Command, { config }: CommandContext): void 
 function serveCommand(program: Command, context: CommandContext): void {
   program
     .command('serve')
-    .description('Serve one function over HTTP, for example in a Knative Service')
-    .argument('[name]', 'Name of the function (default: the only one of the module)')
+    .description('Serve one function, or a program in any language, over HTTP, for example in a Knative Service')
+    .argument('[name]', 'Name of the function (default: the only one of the module); of the Reconciler with --exec')
     .addOption(namedFunctionOption())
+    .addOption(
+      new Option(
+        '--exec <program>',
+        'Program that gets JSON on stdin and prints JSON; arguments follow it, no shell reads them',
+      ).conflicts(['function', 'config']),
+    )
+    .option('--lines', 'The program stays, and answers each line with one line (default: it is started for each call)')
+    .option('--timeout-seconds <n>', 'Seconds of one call of the program (default: 60)', whole(1, 3600))
+    .option('--concurrency <n>', 'Processes of the program at the same time (default: 8)', whole(1, 1000))
+    .option('--env <names>', 'Variables that the program gets too, separated by commas (default: none)', separated)
     .addOption(new Option('--port <n>', 'TCP port to listen on').env('PORT').argParser(whole(0, 65_535)).default(8080))
     .option(
       '--config <folder>',

@@ -33,7 +33,15 @@ export const SECTIONS: Record<string, string[]> = {
     ...['schema', 'rules', 'options', 'outcome', 'ownership', 'related', 'errors', 'configuration', 'running'].map(
       (page) => doc(`functions/${page}`),
     ),
-    ...['external', 'http-functions', 'adapters/metacontroller', 'cli', 'events', 'versions'].map(doc),
+    ...[
+      'external',
+      'http-functions',
+      'adapters/executables',
+      'adapters/metacontroller',
+      'cli',
+      'events',
+      'versions',
+    ].map(doc),
     'sdk/testing/README.md',
     ...Object.keys(MODULES).map((path) => `${path}.md`),
   ],
