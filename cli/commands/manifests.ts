@@ -113,14 +113,14 @@ const LOOK_AGAIN_MS = 500
 export const examplesIn = async (path: string): Promise<KubeObject[]> =>
   (await Promise.all((await filesIn(path)).map(objectsIn))).flat()
 
-/** Returns the YAML and JSON files of a folder, or the file itself. */
+/** Returns the YAML and JSON files of a folder, without those of kustomize, which are no objects; or the file itself. */
 export async function filesIn(path: string): Promise<string[]> {
   const isFolder = await stat(path).then(
     (found) => found.isDirectory(),
     () => false,
   )
   if (!isFolder) return [path]
-  const names = (await readdir(path)).filter((name) => /\.(ya?ml|json)$/.test(name)).sort()
+  const names = (await readdir(path)).filter((name) => /(?<!^kustomization)\.(ya?ml|json)$/.test(name)).sort()
   return names.map((name) => join(path, name))
 }
 

@@ -9,7 +9,7 @@ import { adapterNames, adapterOf, adapters, builtinNames, builtinOf, builtins } 
 import { grantKinds, type Reconciler } from '#sdk'
 import type { Config } from './config.ts'
 import { UsageError } from './exit.ts'
-import { quoted } from './shell.ts'
+import { inShell } from './shell.ts'
 
 /** The functions that a command line selects. */
 export interface Selection {
@@ -48,8 +48,6 @@ export function forcedInstall(
   const words = options.flatMap(([option, value]) => (value === undefined ? [] : [option, inShell(value)]))
   return ['fairlead install --force', ...words].join(' ')
 }
-
-const inShell = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : quoted(word))
 
 /** Returns the selected functions, or none. */
 export async function loadFunctions({

@@ -4,6 +4,7 @@ import { UsageError } from '#process/exit'
 import type { CheckOptions } from '../commands/check.ts'
 import type { DevOptions } from '../commands/dev.ts'
 import type { DiffOptions } from '../commands/diff.ts'
+import type { LawsOptions } from '../commands/laws.ts'
 import type { LocalOptions, LocalUpOptions } from '../commands/local.ts'
 import type { NewKindOptions, NewOptions } from '../commands/new.ts'
 import type { PublishOptions } from '../commands/publish.ts'
@@ -23,6 +24,7 @@ import {
   outputOption,
   repeatable,
   runNumbers,
+  separated,
   target,
   whole,
 } from '../options.ts'
@@ -35,6 +37,7 @@ export function developCommands(program: Command, context: CommandContext): void
   localCommands(program, context)
   demoCommand(program, context)
   checkCommand(program, context)
+  lawsCommand(program, context)
   runCommand(program, context)
   diffCommand(program, context)
   replayCommand(program, context)
@@ -190,6 +193,26 @@ function checkCommand(program: Command, context: CommandContext): void {
     .action(async (files: string[], options: CheckOptions) => {
       const { check } = await import('../commands/check.ts')
       await check(files, options, context)
+    })
+}
+
+/** `fairlead laws FILES --exec PROGRAM` */
+function lawsCommand(program: Command, context: CommandContext): void {
+  program
+    .command('laws')
+    .description('Check the laws of a function in any language on generated histories; needs no cluster')
+    .argument('<files...>', 'Files or folders with its Reconciler, its CustomResourceDefinition and examples')
+    .option('--exec <program>', 'Program to call, as for serve')
+    .option('--lines', 'The program stays, and answers each line with one line')
+    .option('--env <names>', 'Variables that the program gets too, separated by commas (default: none)', separated)
+    .option('--url <url>', 'URL of a function over HTTP to call')
+    .option('--timeout-seconds <n>', 'Seconds of one call', whole(1, 3600), 60)
+    .option('--seed <n>', 'Seed of the first history', whole(0, 2 ** 31), 1)
+    .option('--histories <n>', 'Number of histories', whole(1, 10_000), 3)
+    .option('--law <text>', 'Check this law alone (default: all)')
+    .action(async (files: string[], options: LawsOptions) => {
+      const { checkLaws } = await import('../commands/laws.ts')
+      await checkLaws(files, options, context)
     })
 }
 

@@ -2,6 +2,7 @@ import type { z } from 'zod'
 import {
   type Act,
   apiVersionOf,
+  type Invoke,
   isRecord,
   type KeptStatus,
   type KubeObject,
@@ -368,21 +369,25 @@ export function thatAlwaysReturns<For extends Kind<unknown>>(
   outcome: Outcome,
 ): Reconciler<For> {
   const constant = { ...reconciler }
-  known.set(constant, {
-    ...prepared(reconciler),
-    invoke: async () => structuredClone(outcome),
-  })
-  return constant
+  const { spec } = prepared(reconciler)
+  return preparedAs(constant, { spec, invoke: async () => structuredClone(outcome) })
+}
+
+/** Returns the reconciler, of which simulations call this function, under this spec. */
+export function preparedAs<R extends Reconciler>(
+  reconciler: R,
+  { spec, invoke }: { spec: Omit<ReconcilerSpec, 'paused' | 'dryRun'>; invoke: Invoke },
+): R {
+  known.set(reconciler, { spec: { ...spec, paused: false, dryRun: false }, invoke: invoke as Prepared['invoke'] })
+  return reconciler
 }
 
 /** Prepares a reconciler once, as a dispatcher does: building its schemas takes longer than a decision. */
 export function prepared(reconciler: Reconciler): Prepared {
   const before = known.get(reconciler)
   if (before) return before
-  const spec = { ...manifest(reconciler).spec, paused: false, dryRun: false }
-  const made = { spec, invoke: toInvoke(reconciler) }
-  known.set(reconciler, made)
-  return made
+  preparedAs(reconciler, { spec: manifest(reconciler).spec, invoke: toInvoke(reconciler) })
+  return prepared(reconciler)
 }
 
 /** An object as a cluster in memory stores it: without defaults, and at first without a status. */

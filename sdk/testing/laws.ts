@@ -23,6 +23,7 @@ import {
   asGroup,
   CASE,
   callingFile,
+  commandOf,
   type Disturbed,
   die,
   rest,
@@ -52,7 +53,19 @@ import { endsAlone, WAY_LAWS, WAY_UNTRIED } from './way-laws.ts'
 export function lawsOf<For extends Kind<unknown>, State = unknown>(
   reconciler: Reconciler<For>,
   scenario: Scenario<NoInfer<For>, State>,
-): [law: string, holds: (context?: unknown) => Promise<void>][] {
+): LawRow[] {
+  const caller = callingFile()
+  return lawsRepeatedBy(reconciler, scenario, (which, law) => commandOf(which, law, caller))
+}
+
+type LawRow = [law: string, holds: (context?: unknown) => Promise<void>]
+
+/** As lawsOf(). `repeat`: returns the command that repeats one case of a law. */
+export function lawsRepeatedBy<For extends Kind<unknown>, State = unknown>(
+  reconciler: Reconciler<For>,
+  scenario: Scenario<NoInfer<For>, State>,
+  repeat: (which: string, law: string) => string,
+): LawRow[] {
   const changing = Object.entries(CHANGE_LAWS).flatMap(([law, [check, isAbout]]): [string, Law][] =>
     isAbout(reconciler) ? [[law, check]] : [],
   )
@@ -60,12 +73,11 @@ export function lawsOf<For extends Kind<unknown>, State = unknown>(
   const acts = reconciler.acts === undefined ? {} : ACT_LAWS
   const laws = [...Object.entries(LAWS), ...changing, ...Object.entries(acts), ...Object.entries(effects)]
   const told = new Map<string, string>()
-  const caller = callingFile()
   return laws.map(([law, check]) => {
     const why = UNTRIED.get(check)?.(scenario as Scenario, reconciler)
     const name = why === undefined ? law : `${law} (not tried: ${why})`
     const trial = () => new Trial(reconciler, scenario as Scenario, process.env[CASE])
-    return [name, (context) => holds(check, trial(), { law, isNamed: why !== undefined, caller, told }, context)]
+    return [name, (context) => holds(check, trial(), { law, isNamed: why !== undefined, repeat, told }, context)]
   })
 }
 
@@ -78,8 +90,7 @@ interface Asked {
   law: string
   /** Whether its name says already that it is not tried. */
   isNamed: boolean
-  /** The file of the author. */
-  caller: string | undefined
+  repeat: (which: string, law: string) => string
   /** The laws that have told an error of the function. */
   told: Map<string, string>
 }
@@ -88,7 +99,7 @@ interface Asked {
 async function holds(
   check: Law,
   trial: Trial,
-  { law, isNamed, caller, told }: Asked,
+  { law, isNamed, repeat, told }: Asked,
   context?: unknown,
 ): Promise<void> {
   // The test runner reports the law before: laws themselves never wait for anything.
@@ -101,7 +112,7 @@ async function holds(
     // A case that is repeated alone tells all.
     const teller = (!trial.isAlone && because && told.get(because)) || law
     if (because !== undefined) told.set(because, teller)
-    throw teller === law ? trial.told(error, law, caller) : broken.asToldBy(teller)
+    throw teller === law ? trial.told(error, (which) => repeat(which, law)) : broken.asToldBy(teller)
   }
   const { missing } = trial
   if (missing !== undefined)

@@ -227,20 +227,20 @@ export class Trial {
     this.demand(found.length === 0, message, { because: world?.failure, lines: found.map((one) => `+ ${one}`) })
   }
 
-  /** Returns the error of the case that was tried last, with the way to try it again. `law`: its name. */
-  told(error: unknown, law: string, caller: string | undefined): LawBroken {
+  /** Returns the error of the case that was tried last, with the command that tries it again. */
+  told(error: unknown, repeat: (which: string) => string): LawBroken {
     const [broken, when] =
       error instanceof FoundAnywhere
         ? [error, `, ${this.#when}`]
         : error instanceof LawBroken
           ? [error, '']
           : [new LawBroken(`this happens ${this.#when}`, { because: error as Error }), '']
-    return broken.inCase(when, commandOf(this.#case.join('.'), law, caller))
+    return broken.inCase(when, repeat(this.#case.join('.')))
   }
 }
 
 /** Returns the command that repeats one case of one law, for the test runner that is running. */
-function commandOf(which: string, law: string, caller: string | undefined): string {
+export function commandOf(which: string, law: string, caller: string | undefined): string {
   const file = caller === undefined ? '' : ` ${caller}`
   const setting = `${CASE}=${which}`
   if (process.env['VITEST'] !== undefined) return `${setting} npx vitest run${file} -t '${law}'`
