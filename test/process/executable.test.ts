@@ -167,7 +167,9 @@ describe('a program for each call', () => {
   })
 
   it('runs in no more processes than allowed, and a call that is given up waits no more', async () => {
-    const path = await script(`mkdir ${dir}/running.$$; n=$(ls -d ${dir}/running.* | wc -l); sleep 0.05
+    const path =
+      await script(`mkdir ${dir}/running.$$; until [ $(ls -d ${dir}/running.* | wc -l) -ge 2 ] || [ -e ${dir}/both ]; do sleep 0.01; done
+      touch ${dir}/both; sleep 0.05; n=$(ls -d ${dir}/running.* | wc -l)
       rmdir ${dir}/running.$$; printf '{"status":{"running":%d}}' $n`)
     const one = program(path, { concurrency: 2 })
     const caller = new AbortController()
@@ -232,13 +234,14 @@ describe('a program that stays', () => {
     ['prints an empty line', 'read -r line; echo; sleep 1000', 'the program printed nothing'],
     ['forgets the number of its call', "read -r line; echo '{}'; sleep 1000", 'the program answered another call'],
     ['answers another call', `read -r line; echo '{"id":7}'; sleep 1000`, 'the program answered another call'],
-    ['never answers', "trap '' TERM; while :; do sleep 1000; done", 'did not answer within 1 s, and was killed'],
+    ['never answers', "trap '' TERM; while :; do sleep 1000; done", 'did not answer within 5 s, and was killed'],
     ['prints a line without an end', 'head -c 1073741824 /dev/zero', 'more than 33554432 bytes'],
   ])('and %s, is killed, and another process answers the next call', async (_, lines, message) => {
     const path = await script(
       `[ -e $0.once ] && { ${STAYS.replaceAll('\n', '; ').replace('do;', 'do')}; exit; }\ntouch $0.once\n${lines}`,
     )
-    const one = staying(path, { concurrency: 1, timeoutSeconds: 1 })
+    // The call that follows has to come to its end, too.
+    const one = staying(path, { concurrency: 1, timeoutSeconds: lines.startsWith('trap') ? 5 : 60 })
     await expect(ask(one)).rejects.toThrow(message)
     expect(statusOf(await ask(one)).call).toBe(2)
     const [bad = 0] = await groupsOf(path)
