@@ -1,0 +1,3 @@
+module fairlead.dev/go
+
+go 1.24
