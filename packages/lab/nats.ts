@@ -135,6 +135,9 @@ async function startServer(
 /** As in deploy/nats/nats.yaml. */
 const COLLECTS_OFTEN = { GOGC: '50' }
 
+/** As in deploy/fairlead-ha/cluster.conf. */
+const LEAVES_SILENT_SERVERS = { ping_interval: '2s', ping_max: 2 }
+
 /**
  * nats-server writes its first files to the disk before it is ready. A busy disk can delay this by more than half a
  * minute.
@@ -155,6 +158,7 @@ function configOf(
 ): string {
   const cluster = {
     name: 'fairlead-local',
+    ...LEAVES_SILENT_SERVERS,
     listen: `127.0.0.1:${server.clusterPort}`,
     routes: all.map(({ clusterPort }) => `nats://127.0.0.1:${clusterPort}`),
   }

@@ -376,7 +376,8 @@ export async function connectJetStream({
     maxReconnectAttempts: -1,
     reconnectTimeWait: 100,
     reconnectJitter: 100,
-    pingInterval: 5000,
+    // A server that does not answer is left after 4 to 6 s.
+    pingInterval: 2000,
     maxPingOut: 2,
     timeout: 3000,
     noAsyncTraces: true,

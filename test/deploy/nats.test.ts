@@ -71,6 +71,19 @@ it('a certificate of a server makes a server of a cluster, and that of a client 
   expect(await server.log()).not.toContain('Authorization Violation')
 })
 
+it('three servers leave one that does not answer', async () => {
+  const [client = 0, route = 0, monitoring = 0, otherClient, otherRoute] = await freePorts(5)
+  const one = await start('silent-one', await asDeployed('silent-one', 'fairlead-ha', { client, route, monitoring }))
+  const [secret, routes] = [join(dir, 'fairlead-nats-server'), `routes: [tls://localhost:${route}]`]
+  const tls = `cert_file: ${secret}/tls.crt, key_file: ${secret}/tls.key, ca_file: ${secret}/ca.crt`
+  const cluster = `name: fairlead, listen: 127.0.0.1:${otherRoute}, ${routes}, tls { ${tls} }`
+  const other = await start('silent', `listen: 127.0.0.1:${otherClient}\ncluster { ${cluster} }`)
+  await until(async () => (await other.log()).includes('Route connection created'), PATIENCE)
+  processes.signal('silent', 'SIGSTOP')
+  // By default, it is kept for more than a minute.
+  await until(async () => (await one.log()).includes('Stale Connection'), { ...PATIENCE, timeoutMs: 30_000 })
+})
+
 it.each([
   ['three servers confirm nothing that is not on their disks', 'fairlead-ha', { sync_always: true }],
   ['a single server has on its disk what is older than a second', 'nats', { sync_interval: 1e9 }],
