@@ -225,7 +225,9 @@ export function storageGauges(
   usageOf: (stream: string) => Promise<StreamUsage | undefined>,
   maxBytes?: number,
 ): void {
-  const asked = shared(() => Promise.all(streams.map(async (stream) => ({ stream, usage: await usageOf(stream) }))))
+  // Another gauge reports that NATS does not answer; a stream alone may have no leader.
+  const usage = async (stream: string) => ({ stream, usage: await usageOf(stream).catch(() => undefined) })
+  const asked = shared(() => Promise.all(streams.map(usage)))
   const gauge = (name: string, help: string, valueOf: (usage: StreamUsage) => number | undefined) => {
     const one: Gauge = new Gauge({
       name,
@@ -234,8 +236,7 @@ export function storageGauges(
       registers: [registry],
       async collect() {
         one.reset()
-        // Another gauge reports that NATS does not answer.
-        for (const { stream, usage } of await asked().catch(() => [])) {
+        for (const { stream, usage } of await asked()) {
           const value = usage && valueOf(usage)
           if (value !== undefined) one.set({ stream }, value)
         }

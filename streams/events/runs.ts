@@ -128,10 +128,7 @@ export function runSender(js: JetStream, prefix: string | undefined, cluster: st
 export function viewRuns(js: JetStream, prefix?: string): RunsView {
   const { stream, root } = streamNames(prefix, 'RUNS')
   const explained = (error: unknown): never => {
-    if (
-      error instanceof JetStreamError &&
-      (error.code === 404 || error.code === 503 || error.errCode === ERR.streamNotFound)
-    )
+    if (error instanceof JetStreamError && (error.code === 404 || error.errCode === ERR.streamNotFound))
       throw new NoRunsError(noRuns(stream), { cause: error })
     throw error
   }

@@ -7,6 +7,8 @@ import { ConnectionClosedError, isPassing } from './errors.ts'
 import { ackMetadata, plainHeaders, type StoredMessage, statusOf } from './messages.ts'
 
 const PAUSE_MS = 200
+/** A leader stored what a replica had delivered within 0.7 s, on a machine with much to do. */
+const SET_BACK_MS = 2000
 /** How long the server keeps a consumer that has no listener. */
 const UNUSED_MS = 30_000
 
@@ -37,9 +39,10 @@ export async function* follow(
     const feed = new Feed(js, signal)
     const wanted = { filter_subjects: subjects, headers_only: headersOnly, deliver_subject: feed.inbox }
     const consumer = await addConsumer(js, stream, { ...wanted, ...startAfter(last, start) }, signal)
-    const isLost = last > 0 && (await js.lastSequence(stream).catch(() => last)) < last
+    const isLost = last > 0 && (await isSetBack(() => js.lastSequence(stream), last, signal).catch(() => undefined))
     if (isLost) last = 0
-    if (consumer === undefined || isLost) feed.close()
+    if (consumer === undefined || isLost !== false) feed.close()
+    if (isLost === undefined) await pause(PAUSE_MS, signal)
     try {
       for await (const message of feed) {
         const { sequence, storedAt } = ackMetadata(message.reply ?? '')
@@ -52,6 +55,17 @@ export async function* follow(
       if (consumer !== undefined) void js.admin.consumers.delete(stream, consumer).catch(() => false)
     }
   }
+}
+
+/** Whether the leader has lost a delivered message. A replica may deliver it before the leader has stored it. */
+export async function isSetBack(
+  lastSequence: () => Promise<number>,
+  delivered: number,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if ((await lastSequence()) >= delivered) return false
+  await pause(SET_BACK_MS, signal)
+  return (await lastSequence()) < delivered
 }
 
 function startAfter(last: number, start: FollowOptions['start']): Partial<ConsumerConfig> {
@@ -211,10 +225,11 @@ export async function* poll(
   const seen = new Map<string, number>()
   while (!signal.aborted) {
     try {
-      const last = await js.lastSequence(stream)
+      const delivered = Math.max(0, ...seen.values())
+      if (await isSetBack(() => js.lastSequence(stream), delivered, signal)) seen.clear()
       for (const subject of subjects) {
         const before = seen.get(subject)
-        const from = before === undefined || before > last ? { first, since } : { first: before + 1 }
+        const from = before === undefined ? { first, since } : { first: before + 1 }
         for await (const message of js.scan(stream, subject, from)) {
           seen.set(subject, message.sequence)
           yield message

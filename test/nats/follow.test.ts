@@ -2,6 +2,7 @@ import { cp, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { follow } from '#nats'
+import { isSetBack } from '../../streams/nats/follow.ts'
 import { useJetStream } from '../support/jetstream.ts'
 import { until } from '../support/wait.ts'
 
@@ -112,6 +113,18 @@ describe('following a stream', () => {
       await publish(1)
     }
     expect(sequences).toEqual([1, 2, 3, 4, 5])
+  })
+
+  it.each([
+    ['is behind what was delivered, then and later', [4, 4], true],
+    ['stores after its replica has delivered', [4, 5], false],
+    ['has stored it', [5], false],
+  ])('begins again only if the leader has lost a message: it %s', async (_leader, answers, isLost) => {
+    const left = [...answers]
+    const end = new AbortController()
+    end.abort()
+    expect(await isSetBack(async () => left.shift() ?? 0, 5, end.signal)).toBe(isLost)
+    expect(left).toEqual([])
   })
 
   it('leaves no consumer behind', async () => {
