@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import { isNotFound, type KubeClient } from '#kube'
 import { UsageError } from '#process/exit'
 import { NOWHERE, nameOf } from '#process/webhooks/probe'
-import type { CustomResourceDefinition, Reconciler, Resource } from '#sdk'
+import type { ConversionClient, CustomResourceDefinition, Reconciler, Resource } from '#sdk'
 import { refuseBreaking } from './install.ts'
 import { FIELD_MANAGER, isNamedIn, pathOf, type Says, storedReconcilers } from './installed-objects.ts'
 import { migrate, renameOwners } from './migration.ts'
@@ -113,7 +113,8 @@ export async function takeStep(
   const crd = definitionStoring(resource, target, definition)
   const apply = async (): Promise<void> => {
     if (crd.spec.conversion?.strategy === 'Webhook') {
-      const { client } = await certifiedWebhook(kube)
+      const { client: usual } = await certifiedWebhook(kube)
+      const client = target === resource.version ? usual : storing(usual, target)
       await proveWebhook(kube, client, functions, says)
       crd.spec.conversion.webhook.clientConfig = client
     }
@@ -156,6 +157,12 @@ export async function takeStep(
     }
   }
 }
+
+/** An object of the declared version that this one shows in part would be stored in part. */
+const storing = ({ service, ...client }: ConversionClient, version: string): ConversionClient => ({
+  ...client,
+  ...(service && { service: { ...service, path: `${service.path}/${version}` } }),
+})
 
 function demandReadable({ resource, unreadable }: ResourceVersions, version: string): void {
   const found = unreadable.find((one) => one.version === version)

@@ -207,11 +207,15 @@ it('serves no version in which an object cannot be read, then both, while it sto
   expect(await versions('second', '--next')).toMatchObject({ code: 0 })
   expect(await definition()).toBe('v1, v1beta1*; v1beta1; Webhook')
   expect((await kube.get(pathOf('v1', 'p1'))).spec).toEqual({ http: { url: 'u1' } })
+  const whole = { ...pageOf('part', ''), apiVersion: 'pages.test/v1', spec: { http: { url: 'bad' } } }
+  await expect(kube.create(pathOf('v1'), whole)).rejects.toThrow('it cannot be stored as v1beta1')
+  await expect(kube.get(pathOf('v1beta1', 'part'))).rejects.toThrow('not found')
 })
 
 it('stores the new version, goes back to the old release, and comes again', async () => {
   expect(await versions('second', '--next')).toMatchObject({ code: 0 })
   expect(await definition()).toBe('v1*, v1beta1; v1beta1, v1; Webhook')
+  expect(JSON.stringify(await kube.get(CRD))).toContain('"path":"/convert"')
   await kube.patch(pathOf('v1', 'p1'), { spec: { note: 'n' } }, 'merge', { fieldManager: 'new' })
   expect(await versions('second', '--back')).toMatchObject({ code: 0 })
   expect(await definition()).toBe('v1, v1beta1*; v1beta1, v1; Webhook')
