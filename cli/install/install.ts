@@ -37,12 +37,12 @@ import {
   storedUnder,
   titleOf,
 } from './installed-objects.ts'
-import { earlierPolicies, exemptFrom, functionPolicies, functionWebhooks, refusedPolicy } from './policies.ts'
+import { earlierPolicies, exemptFrom, functionPolicies, functionWebhooks, refusedPolicy, WEBHOOK } from './policies.ts'
 import { functionRbac, platformRbac, teamRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
 import { earlierOfTeam, ofTeam, refuseBeyond, refusedToTeam } from './team.ts'
 import { storageOf } from './versions.ts'
-import { certifiedWebhook, hasWebhook, proveWebhook, sortedDefinitions } from './webhook.ts'
+import { certifiedWebhook, hasWebhook, lostCallers, proveWebhook, sortedDefinitions } from './webhook.ts'
 
 const ESTABLISHED_WITHIN_MS = 30_000
 const WATCHABLE_WITHIN_MS = 10_000
@@ -119,7 +119,7 @@ export async function install(
   if (namespace !== undefined) installed.push(await applied(kube, namespace))
   // Before anything that an earlier version of the functions could not work with.
   if (asks) installed.push(...(await throughWebhook(kube, functions, exempt, says)))
-  const plainPolicies = policies.filter(({ kind }) => kind !== 'ValidatingWebhookConfiguration')
+  const plainPolicies = policies.filter(({ kind }) => kind !== WEBHOOK)
   for (const object of [...platform, ...plainPolicies, ...rights]) installed.push(await applied(kube, object))
   installed.push(...(await establishedDefinitions(kube, team ? plain : [reconcilerCrd(), ...plain])))
   await Promise.all([RECONCILERS, ...functions.map((one) => one.for)].map((ref) => watchable(kube, ref)))
@@ -132,18 +132,27 @@ export async function install(
 }
 
 /**
- * Renews the certificates of the webhook first, whatever the definitions are. Then applies only the definitions with
- * conversions, and what makes the API server ask `validate`, when it has proved that it reaches the webhook. Rejects as
- * install() does.
+ * First takes back what makes the API server ask about resources without `validate` and `admit`, then renews the
+ * certificates of the webhook, whatever the definitions are. Then applies only the definitions with conversions, and what
+ * makes the API server ask, when it has proved that it reaches the webhook. Rejects as install() does.
  */
 export async function installConversions(
   kube: KubeClient,
   functions: readonly Reconciler[],
   { force = false, forcedBy, says }: Pick<InstallOptions, 'force' | 'forcedBy' | 'says'> = {},
 ): Promise<Installed[]> {
-  const isValidated = webhookResources(functions).some(({ validatingWebhook }) => validatingWebhook !== undefined)
-  const exempt = isValidated ? exemptFrom(functions, await storedReconcilers(kube)) : []
-  return throughWebhook(kube, functions, exempt, says, () => checkDefinitions(kube, functions, forcedBy, force))
+  const resources = webhookResources(functions)
+  const isValidated = resources.some(({ validatingWebhook }) => validatingWebhook !== undefined)
+  const stored = isValidated ? await storedReconcilers(kube) : new Map<string, StoredReconciler>()
+  const exempt = exemptFrom(functions, stored)
+  const installed: Installed[] = []
+  for (const one of await earlierPolicies(kube, functions, functionWebhooks(functions, exempt), stored, [WEBHOOK])) {
+    await deleteExactly(kube, one)
+    installed.push({ ...named(one), result: 'deleted' })
+  }
+  if (functions.length > 0 && resources.length === 0) return installed
+  const check = () => checkDefinitions(kube, functions, forcedBy, force)
+  return [...installed, ...(await throughWebhook(kube, functions, exempt, says, check))]
 }
 
 async function throughWebhook(
@@ -156,8 +165,11 @@ async function throughWebhook(
   const { client, installed } = await certifiedWebhook(kube)
   await check?.()
   await proveWebhook(kube, client, functions, says)
+  const lost = await lostCallers(kube)
   installed.push(...(await establishedDefinitions(kube, sortedDefinitions(functions, client).converted)))
   for (const one of functionWebhooks(functions, exempt, client)) installed.push(await applied(kube, one))
+  if (lost !== undefined && functions.length === 0) throw lost
+  if (lost !== undefined) says?.(lost.message)
   return installed
 }
 
@@ -242,8 +254,8 @@ async function nameRefused(kube: KubeClient, functions: readonly Reconciler[], s
       for await (const { items } of kube.list(resourcePath(kind)))
         refused.push(...items.filter((object) => isRefused(kind, object)).map(titleOf))
     } catch (error) {
-      // It is not defined in this version yet, or the user may not list it.
-      if (!isNotFound(error) && !isForbidden(error)) throw error
+      // It is not defined in this version yet, or the user may not list it. Whatever it is, the installation may mend it.
+      if (!isNotFound(error) && !isForbidden(error)) says(`no ${kind.kind} is looked at: ${(error as Error).message}`)
     }
     const names = `${refused.slice(0, SHOWN).join(', ')}${refused.length > SHOWN ? ', …' : ''}`
     if (refused.length > 0)

@@ -66,7 +66,7 @@ export const exemptFrom = (
 export const isGuarded = ({ spec }: StoredReconciler, policy: string): boolean =>
   spec?.for !== undefined && policyNameOf(spec.for) === policy
 
-const WEBHOOK = 'ValidatingWebhookConfiguration'
+export const WEBHOOK = 'ValidatingWebhookConfiguration'
 
 /** In the order of their removal. */
 const KINDS = [
@@ -80,13 +80,14 @@ const KINDS = [
 /**
  * Returns the policies that an earlier installation of these functions has left, and that are not in `generated`: of
  * resources that have fewer rules now, or that the functions are not for any more, unless another Reconciler is. They are
- * read by name. If no policy is generated, a user who may not read policies has none; nor configurations.
+ * of these kinds, and read by name. If no policy is generated, a user who may not read policies has none; nor configurations.
  */
 export async function earlierPolicies(
   kube: KubeClient,
   functions: readonly Reconciler[],
   generated: readonly KubeObject[],
   stored: ReadonlyMap<string, StoredReconciler>,
+  kinds: readonly string[] = KINDS,
 ): Promise<KubeObject[]> {
   const now = functions.map((one) => one.for)
   const former = functions.flatMap(({ name }) => stored.get(name)?.spec?.for ?? []).map(policyNameOf)
@@ -96,7 +97,7 @@ export async function earlierPolicies(
   const names = new Set([...now.filter(isResource).map(policyNameOf), ...former.filter(isLeft)])
   const earlier: KubeObject[] = []
   for (const name of names)
-    for (const kind of KINDS) {
+    for (const kind of kinds) {
       if (generated.some((one) => one.kind === kind && one.metadata.name === name)) continue
       const there = await found<KubeObject>(kube, pathOf(kind, undefined, name)).catch((error: unknown) => {
         const isSort = (one: KubeObject) => (one.kind === WEBHOOK) === (kind === WEBHOOK)

@@ -106,7 +106,7 @@ const serving = (image: WebhookImage): KubeObject[] => [
               startupProbe: { httpGet: { path: '/healthz', port: 'http' }, periodSeconds: 1, failureThreshold: 60 },
               livenessProbe: { httpGet: { path: '/healthz', port: 'http' }, timeoutSeconds: 5 },
               readinessProbe: { httpGet: { path: '/readyz', port: 'http' }, periodSeconds: 3, timeoutSeconds: 5 },
-              resources: { requests: { cpu: '100m', memory: '128Mi' }, limits: { memory: '512Mi' } },
+              resources: { requests: { cpu: '100m', memory: '128Mi' }, limits: { memory: '1Gi' } },
               volumeMounts: [{ name: 'tls', mountPath: TLS, readOnly: true }],
             },
           ],
@@ -135,7 +135,7 @@ const serving = (image: WebhookImage): KubeObject[] => [
     spec: {
       podSelector: selected(WEBHOOKS),
       policyTypes: ['Ingress', 'Egress'],
-      ingress: [{ ports: [{ protocol: 'TCP', port: PORT }] }],
+      ingress: [PORT, HEALTH].map((port) => ({ ports: [{ protocol: 'TCP', port }] })),
     },
   },
 ]

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject } from '#contracts'
 import { isAlreadyExists, isConflict, isForbidden, type KubeClient, resourcePath } from '#kube'
-import { NOWHERE, unservedBy, WebhookProbe, webhookResources } from '#process/webhooks/probe'
+import { NOWHERE, servedIn, unservedBy, validationOf, WebhookProbe, webhookResources } from '#process/webhooks/probe'
 import {
   type ConversionClient,
   type CustomResourceDefinition,
@@ -37,6 +37,8 @@ export const usesWebhook = ({ spec: { conversion } }: CustomResourceDefinition):
 /** An object by which the API server calls the webhook. */
 interface Caller {
   name: string
+  /** What it is asked, as a process says what it serves. */
+  asks: string[]
   path: string
   clients: ConversionClient[]
   /** The patch by which it trusts these authorities. */
@@ -44,7 +46,7 @@ interface Caller {
 }
 
 interface ValidatingConfiguration extends KubeObject {
-  webhooks?: { clientConfig: ConversionClient }[]
+  webhooks?: { clientConfig: ConversionClient; rules?: { apiGroups?: string[]; resources?: string[] }[] }[]
 }
 
 /** Whichever definitions and configurations of validate call the webhook: also those of functions that are not here. */
@@ -53,6 +55,7 @@ export async function* callersOfWebhook(kube: KubeClient): AsyncGenerator<Caller
     for (const { metadata, spec } of items.filter(usesWebhook))
       yield {
         name: metadata.name,
+        asks: [metadata.name],
         path: resourcePath(CRDS, undefined, metadata.name),
         clients: spec.conversion?.strategy === 'Webhook' ? [spec.conversion.webhook.clientConfig] : [],
         trusting: (caBundle) => ({ spec: { conversion: { webhook: { clientConfig: { caBundle } } } } }),
@@ -60,7 +63,13 @@ export async function* callersOfWebhook(kube: KubeClient): AsyncGenerator<Caller
   for await (const { items } of kube.list<ValidatingConfiguration>(resourcePath(CONFIGURATIONS)))
     for (const { metadata, webhooks = [] } of items) {
       const { name, resourceVersion } = metadata
-      const clients = webhooks.map(({ clientConfig }) => clientConfig).filter(isWebhook)
+      const own = webhooks.filter(({ clientConfig }) => isWebhook(clientConfig))
+      const clients = own.map(({ clientConfig }) => clientConfig)
+      const asks = own.flatMap(({ rules = [] }) =>
+        rules.flatMap(({ apiGroups = [], resources = [] }) =>
+          apiGroups.flatMap((group) => resources.map((plural) => validationOf({ resource: plural, group }))),
+        ),
+      )
       const trusting = (caBundle: string) => ({
         metadata: { resourceVersion },
         webhooks: webhooks.map(({ clientConfig, ...one }) => ({
@@ -68,7 +77,8 @@ export async function* callersOfWebhook(kube: KubeClient): AsyncGenerator<Caller
           clientConfig: isWebhook(clientConfig) ? { ...clientConfig, caBundle } : clientConfig,
         })),
       })
-      if (clients.length > 0) yield { name, path: resourcePath(CONFIGURATIONS, undefined, name), clients, trusting }
+      const path = resourcePath(CONFIGURATIONS, undefined, name)
+      if (clients.length > 0) yield { name, asks, path, clients, trusting }
     }
 }
 
@@ -119,6 +129,11 @@ async function certified(kube: KubeClient, tries = TRIES): Promise<{ bundle: str
   try {
     if (authority !== undefined) await written(kube, authority, present)
     refused = await trust(kube, base64(bundle))
+    const { authority: name } = WEBHOOK_SECRETS
+    const now = await found<TlsSecret>(kube, pathOf('Secret', SYSTEM_NAMESPACE, name))
+    const own = authority ?? (present.get(name) as TlsSecret | undefined)
+    // Another one has replaced it meanwhile, and what trusts it was set back.
+    if (tries > 1 && now?.data['ca.crt'] !== own?.data['ca.crt']) return await certified(kube, tries - 1)
     // Who does not trust a new authority takes its leaf nevertheless, if the former one has signed it.
     if (leaf !== undefined && (refused === undefined || isCrossSigned)) await written(kube, leaf, present)
   } catch (error) {
@@ -219,17 +234,30 @@ export async function stillFails(
 export const webhookFails = async (kube: KubeClient, functions: readonly Reconciler[]): Promise<string | undefined> =>
   sortedDefinitions(functions).converted.length === 0 ? undefined : probed(kube, webhookResources(functions))
 
-function probed(kube: KubeClient, resources: readonly Resource[]): Promise<string | undefined> {
-  const { group, resource, kind } = WebhookProbe
-  const path = resourcePath({ group, version: 'v1beta1', resource })
-  const body = { apiVersion: `${group}/v1beta1`, kind, metadata: { name: 'probe' }, spec: {} }
-  return kube
-    .request<KubeObject>({ method: 'POST', path, body, query: { dryRun: 'All' }, alone: true })
-    .then((probe) => otherThan(resources, probe))
+/** Returns the error for what the API server asks the webhook about, and the webhook does not have. */
+export async function lostCallers(kube: KubeClient): Promise<Error | undefined> {
+  const served = servedIn(await probe(kube))
+  const callers = await Array.fromAsync(callersOfWebhook(kube))
+  const lost = callers.filter(({ asks }) => asks.some((one) => served[one] === undefined)).map(({ name }) => name)
+  if (lost.length === 0) return undefined
+  return new WebhookError(
+    `the API server asks the webhook about ${lost.join(', ')}, which it does not have: give its Deployment an image with the functions of all, or uninstall those that are gone`,
+  )
+}
+
+const probed = (kube: KubeClient, resources: readonly Resource[]): Promise<string | undefined> =>
+  probe(kube)
+    .then((one) => otherThan(resources, one))
     .catch((error: Error) => {
       if (isForbidden(error)) throw error
       return error.message
     })
+
+function probe(kube: KubeClient): Promise<KubeObject> {
+  const { group, resource, kind } = WebhookProbe
+  const path = resourcePath({ group, version: 'v1beta1', resource })
+  const body = { apiVersion: `${group}/v1beta1`, kind, metadata: { name: 'probe' }, spec: {} }
+  return kube.request<KubeObject>({ method: 'POST', path, body, query: { dryRun: 'All' }, alone: true })
 }
 
 function otherThan(resources: readonly Resource[], probe: KubeObject): string | undefined {

@@ -11,6 +11,7 @@ import type { KubeObject } from '#contracts'
 import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
 import type { CustomResourceDefinition } from '#sdk'
 import type { TlsSecret } from '../../cli/install/certificates.ts'
+import { certifiedWebhook } from '../../cli/install/webhook.ts'
 import { webhookCertificates } from '../../cli/install/webhook-certificates.ts'
 import { freePorts } from '../../packages/lab/ports.ts'
 import { kubeconfigOf } from '../support/account.ts'
@@ -143,8 +144,8 @@ async function mount(): Promise<void> {
     await writeFile(join(dir, name), Buffer.from(data[name], 'base64'))
 }
 
-async function startWebhook(): Promise<FairleadProcess> {
-  const args = ['admit', '-f', file, '--tls', dir, '--address', '127.0.0.1:0', '--drain-seconds', '1']
+async function startWebhook(functions = file): Promise<FairleadProcess> {
+  const args = ['admit', '-f', functions, '--tls', dir, '--address', '127.0.0.1:0', '--drain-seconds', '1']
   const one = startFairlead(args, {})
   processes.push(one)
   const { port } = await one.logged(({ msg }) => msg === 'serving')
@@ -311,12 +312,34 @@ it('refuses nothing while its authority changes', async () => {
   })
 })
 
+it('is trusted by the authority of the later one of two installations', async () => {
+  let second: Promise<unknown> | undefined
+  const first: KubeClient = {
+    ...kube,
+    // It has read the Secret of the authority, and changes definitions after the other one.
+    async *list<T>(...args: Parameters<KubeClient['list']>) {
+      second ??= damage('fairlead-webhooks-ca').then(() => certifiedWebhook(kube))
+      await second
+      yield* kube.list<T>(...args)
+    },
+  }
+  const { client } = await certifiedWebhook(first)
+  const { 'ca.crt': caBundle } = (await secretOf('fairlead-webhooks-ca')).data
+  expect(client.caBundle).toBe(caBundle)
+  expect((await definition()).spec.conversion).toMatchObject({ webhook: { clientConfig: { caBundle } } })
+  await mount()
+  await until(async () => (await kube.get(pathOf('v1beta1', 'a')).catch(() => undefined)) !== undefined)
+})
+
 it('is kept by a CronJob, whose rights suffice for that and for nothing else', async () => {
   const generated = await fairlead('generate', 'webhook', '-f', file, '--module', file, '--image', 'x@sha256:0')
   const objects = parseAllDocuments(generated.stdout).map((one) => one.toJS() as KubeObject)
   expect(objects.map(({ kind }) => kind)).toEqual(KINDS)
   const [own] = objects.filter(({ kind }) => kind === 'Deployment')
   expect(JSON.stringify(own)).not.toContain('serviceAccountName')
+  const [policy] = objects.filter(({ kind }) => kind === 'NetworkPolicy')
+  expect(JSON.stringify(own)).toContain('"prometheus.io/port":"8080"')
+  expect(JSON.stringify(policy)).toContain('"port":8080')
   // The Service is that of this test.
   for (const object of objects.filter(({ kind }) => kind !== 'Service')) await kubectl(['apply', '-f', '-'], object)
   const keeper = { namespace: NAMESPACE, name: 'fairlead-webhooks-keeper' }
@@ -411,6 +434,31 @@ it('is asked about writes as long as the functions have validate', async () => {
   expect(await fairlead('install', '--only-conversions', '-f', file)).toMatchObject({ code: 0 })
   const { 'ca.crt': caBundle } = (await secretOf('fairlead-webhooks-ca')).data
   expect(await kube.get(CONFIGURATION)).toMatchObject({ webhooks: [{ clientConfig: { caBundle } }] })
+  expect(await fairlead('install', '--only-conversions', '-f', lenient)).toMatchObject({
+    code: 0,
+    stdout: expect.stringMatching(/WebhookConfiguration +fairlead-pages.pages.test +deleted/),
+  })
+  await expect(kube.get(CONFIGURATION)).rejects.toThrow('not found')
+  expect(await fairlead('install', '--only-conversions', '-f', file)).toMatchObject({ code: 0 })
+})
+
+it('is missed by name where another project has taken its place', async () => {
+  const second = join(dir, 'second.ts')
+  const alone = modules('note').replace(/served: .*/, '')
+  await writeFile(second, alone.replaceAll('pages', 'notes').replaceAll('page', 'note'))
+  const before = front.ports
+  front.ports = []
+  const replacement = await startWebhook(second)
+  const missed = 'asks the webhook about pages.pages.test, fairlead-pages.pages.test, which it does not have'
+  expect(await fairlead('install', '-f', second)).toMatchObject({ code: 0, stderr: expect.stringContaining(missed) })
+  expect(await fairlead('install', '--only-conversions')).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining(missed),
+  })
+  expect((await fairlead('uninstall', '--crds', '-f', second)).stderr).toContain('leave the webhook where it is')
+  front.ports = before
+  replacement.kill('SIGTERM')
+  await replacement.exited
 })
 
 it('refuses nothing of before: the installation of a stricter validate names the stored objects that it refuses', async () => {

@@ -43,14 +43,22 @@ export function withServed(probe: KubeObject, resources: readonly Resource[]): K
   return { ...probe, metadata: { ...probe.metadata, annotations } }
 }
 
+/** Returns what the process serves which has converted the probe: names, each with a digest. */
+export const servedIn = ({ metadata }: KubeObject): Record<string, string> =>
+  JSON.parse(metadata.annotations?.[SERVES] ?? '{}') as Record<string, string>
+
 /** Returns the resources that the process does not have which has converted the probe, or has in another form. */
-export function unservedBy({ metadata }: KubeObject, resources: readonly Resource[]): string[] {
-  const served = JSON.parse(metadata.annotations?.[SERVES] ?? '{}') as Record<string, string>
+export function unservedBy(probe: KubeObject, resources: readonly Resource[]): string[] {
+  const served = servedIn(probe)
   return resources.filter((one) => servicesOf(one).some(([name, how]) => served[name] !== how)).map(nameOf)
 }
 
 /** Returns the name of the definition. */
-export const nameOf = ({ resource: plural, group }: Resource): string => `${plural}.${group}`
+export const nameOf = ({ resource: plural, group }: Pick<Resource, 'resource' | 'group'>): string =>
+  `${plural}.${group}`
+
+/** Returns the name by which a process says that it answers for the writes of a resource. */
+export const validationOf = (one: Pick<Resource, 'resource' | 'group'>): string => `validate ${nameOf(one)}`
 
 /** An address for comparisons of definitions alone. */
 export const NOWHERE: ConversionClient = { caBundle: '' }
@@ -65,7 +73,7 @@ function servicesOf(one: Resource): (readonly [name: string, digest: string])[] 
   const webhook = one.validatingWebhook?.(NOWHERE, [])
   const made = [
     [nameOf(one), digestOf(one.crd(NOWHERE).spec.versions)] as const,
-    ...(webhook ? [[`validate ${nameOf(one)}`, digestOf(webhook)] as const] : []),
+    ...(webhook ? [[validationOf(one), digestOf(webhook)] as const] : []),
   ]
   services.set(one, made)
   return made
