@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject } from '#contracts'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
-import { NOWHERE, WebhookProbe, webhookResources } from '#process/webhooks/probe'
-import { type CustomResourceDefinition, manifest, type Reconciler } from '#sdk'
+import { NOWHERE, nameOf, WebhookProbe, webhookResources } from '#process/webhooks/probe'
+import { type CustomResourceDefinition, manifest, type Reconciler, type Resource } from '#sdk'
 import { finalizerOf, finalizersWithout, identityOf, patchedBy, SYSTEM_NAMESPACE } from '#spec'
 import {
   earlierRights,
@@ -19,7 +19,7 @@ import {
   storedUnder,
   titleOf,
 } from './installed-objects.ts'
-import { renameOwners } from './migration.ts'
+import { migrate } from './migration.ts'
 import { earlierPolicies, exemptOf, functionPolicies, functionWebhooks, isGuarded } from './policies.ts'
 import { functionRbac, platformRbac, teamRbac } from './rbac.ts'
 import { reconcilerCrd } from './reconciler.ts'
@@ -53,6 +53,8 @@ export interface UninstallPlan {
   held: Held[]
   /** Policies and configurations of `validate` that stay for the functions of others, and exempt these alone. */
   narrowed: KubeObject[]
+  /** The resources of the functions for which the API server calls the webhook. */
+  converted: Resource[]
 }
 
 export interface UninstallOptions {
@@ -84,7 +86,7 @@ export async function planUninstall(
     const own = manifests.flatMap(teamRbac)
     for (const object of [...(await earlierOfTeam(kube, manifests, own, stored)), ...own.toReversed()])
       await add([object])
-    return { removals, held: await heldBy(kube, functions, team), narrowed: [] }
+    return { removals, held: await heldBy(kube, functions, team), narrowed: [], converted: [] }
   }
   const exempt = exemptOf(others)
   const policies = [...functionPolicies(functions, exempt), ...functionWebhooks(functions, exempt)]
@@ -111,7 +113,7 @@ export async function planUninstall(
   const [namespace, ...platform] = platformRbac()
   await add(platform.toReversed(), needed)
   if (namespace) await add([namespace], 'other objects may be in it; kubectl delete namespace removes it with them')
-  return { removals, held: await heldBy(kube, functions), narrowed }
+  return { removals, held: await heldBy(kube, functions), narrowed, converted: webhookResources(functions) }
 }
 
 const secretNamed = (name: string): KubeObject => ({
@@ -150,7 +152,7 @@ function whyWebhook({ spec, status }: StoredDefinition): string | undefined {
 }
 
 /** In one write: without the webhook, the API server would prune what another version does not have. */
-async function detached(kube: KubeClient, removal: Removal): Promise<Removal> {
+async function detached(kube: KubeClient, removal: Removal, resources: readonly Resource[]): Promise<Removal> {
   const path = pathOf(removal.kind, undefined, removal.name)
   const crd = await found<StoredDefinition>(kube, path)
   if (crd === undefined || !usesWebhook(crd)) return removal
@@ -158,8 +160,9 @@ async function detached(kube: KubeClient, removal: Removal): Promise<Removal> {
   if (because !== undefined) return { ...removal, result: 'kept', because }
   const { metadata, spec } = crd
   const going = spec.versions.filter((one) => !one.storage).map(({ name }) => name)
-  const owner = { group: spec.group, kind: spec.names.kind }
-  await renameOwners(kube, owner, { storage: storageOf(crd), going, says: () => undefined })
+  const resource = resources.find((one) => nameOf(one) === removal.name)
+  // No write would convert what a manager has in another version.
+  if (resource) await migrate(kube, resource, { storage: storageOf(crd), going, says: () => undefined, settleMs: 0 })
   const versions = spec.versions.map((one) => ({ ...one, served: one.storage }))
   const alone = { versions, conversion: { strategy: 'None', webhook: null } }
   await kube.patch(path, { metadata: { resourceVersion: metadata.resourceVersion }, spec: alone }, 'merge')
@@ -216,7 +219,7 @@ interface Narrowed {
  */
 export async function uninstall(
   kube: KubeClient,
-  { removals, held, narrowed }: UninstallPlan,
+  { removals, held, narrowed, converted }: UninstallPlan,
   release: Reconciler[] = [],
   team = false,
 ): Promise<Removal[]> {
@@ -237,7 +240,8 @@ export async function uninstall(
   }
   await giveBack(kube, release, team)
   const results = new Map<Removal, Removal>()
-  for (const one of removals.filter(({ result }) => result === 'detached')) results.set(one, await detached(kube, one))
+  for (const one of removals.filter(({ result }) => result === 'detached'))
+    results.set(one, await detached(kube, one, converted))
   const ended = () => removals.map((one) => results.get(one) ?? one)
   // The Secrets of the webhook come after the definitions that use it.
   for (const one of deleted.filter(isLast)) {

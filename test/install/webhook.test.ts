@@ -506,6 +506,7 @@ it('is not needed any more after an uninstallation', async () => {
   }
   const owned = { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'owned', ownerReferences: [owner] } }
   await kubectl(['apply', '-n', 'default', '-f', '-'], owned)
+  await kube.patch(pathOf('v1beta1', 'a'), { metadata: { labels: { by: 'old' } } }, 'merge')
   await kube.create(CONFIGURATIONS, configuration)
   await kube.patch(`${CRD}/status`, { status: { storedVersions: ['v1beta1', 'v1'] } }, 'merge')
   expect(await fairlead('uninstall', '-f', file)).toMatchObject({
@@ -514,6 +515,9 @@ it('is not needed any more after an uninstallation', async () => {
   })
   await expect(kube.get(CONFIGURATION)).rejects.toThrow('not found')
   await kube.patch(`${CRD}/status`, { status: { storedVersions: ['v1'] } }, 'merge')
+  // It may be gone too early.
+  for (const one of processes) one.kill('SIGKILL')
+  for (const one of processes) await one.exited
   expect(await removals()).toMatchObject({
     code: 1,
     stderr: expect.stringContaining(`leave the webhook where it is: ${configuration.metadata.name} need it`),
@@ -536,7 +540,9 @@ it('is not needed any more after an uninstallation', async () => {
       ['v1beta1', false],
     ],
   ])
-  for (const one of processes) one.kill('SIGKILL')
   await until(async () => (await kube.get(pathOf('v1', 'a'))).spec !== undefined)
   expect((await kube.get(pathOf('v1', 'a'))).spec).toEqual({ http: { url: 'x' }, note: 'n' })
+  // Managers keep what they have, though no other version converts.
+  const body = { apiVersion: 'pages.test/v1', kind: 'Page', metadata: { name: 'a', labels: { by: 'new' } } }
+  await expect(kube.apply(pathOf('v1', 'a'), body, { fieldManager: 'another' })).rejects.toThrow('conflict with "test"')
 })
