@@ -27,5 +27,5 @@ export {
 } from './uninstall.ts'
 export { type Direction, STEPS, stepOf, takeStep } from './version-steps.ts'
 export { type ResourceVersions, type VersionRow, versionsIn } from './versions.ts'
-export { sortedDefinitions, webhookFails } from './webhook.ts'
+export { servedVersions, sortedDefinitions, validationFails, webhookFails } from './webhook.ts'
 export { webhookObjects } from './webhook-objects.ts'

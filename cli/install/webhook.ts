@@ -1,7 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { KubeObject } from '#contracts'
+import type { KubeObject, ResourceRef } from '#contracts'
 import { isAlreadyExists, isConflict, isForbidden, type KubeClient, resourcePath } from '#kube'
-import { NOWHERE, servedIn, unservedBy, validationOf, WebhookProbe, webhookResources } from '#process/webhooks/probe'
+import {
+  NOWHERE,
+  nameOf,
+  servedIn,
+  unservedBy,
+  validationOf,
+  WebhookProbe,
+  webhookResources,
+} from '#process/webhooks/probe'
 import {
   type ConversionClient,
   type CustomResourceDefinition,
@@ -9,7 +17,7 @@ import {
   type Reconciler,
   type Resource,
 } from '#sdk'
-import { SYSTEM_NAMESPACE } from '#spec'
+import { policyNameOf, SYSTEM_NAMESPACE } from '#spec'
 import { base64, type TlsSecret } from './certificates.ts'
 import { CONFIGURATIONS, CRDS, FIELD_MANAGER, found, type Installed, pathOf, type Says } from './installed-objects.ts'
 import { WEBHOOK_SECRETS, WEBHOOKS, webhookCertificates } from './webhook-certificates.ts'
@@ -242,6 +250,34 @@ export async function lostCallers(kube: KubeClient): Promise<Error | undefined> 
   if (lost.length === 0) return undefined
   return new WebhookError(
     `the API server asks the webhook about ${lost.join(', ')}, which it does not have: give its Deployment an image with the functions of all, or uninstall those that are gone`,
+  )
+}
+
+/** Returns the versions of a kind that clients can use, if the API server converts its objects by a webhook. */
+export async function servedVersions(
+  kube: KubeClient,
+  one: Pick<ResourceRef, 'group' | 'resource'>,
+): Promise<string[]> {
+  const crd = await found<CustomResourceDefinition>(kube, resourcePath(CRDS, undefined, nameOf(one)))
+  if (crd?.spec.conversion?.strategy !== 'Webhook') return []
+  return crd.spec.versions.filter(({ served }) => served).map(({ name }) => name)
+}
+
+/** Returns why the API server cannot ask the webhook about writes of a kind, if it has to. */
+export async function validationFails(
+  kube: KubeClient,
+  one: Pick<ResourceRef, 'group' | 'resource'>,
+): Promise<string | undefined> {
+  const path = resourcePath(CONFIGURATIONS, undefined, policyNameOf(one))
+  const { webhooks = [] } = (await found<ValidatingConfiguration>(kube, path)) ?? {}
+  if (!webhooks.some(({ clientConfig }) => isWebhook(clientConfig))) return undefined
+  const asked = validationOf(one)
+  return probe(kube).then(
+    (answer) => (servedIn(answer)[asked] === undefined ? `it does not have ${nameOf(one)}` : undefined),
+    (error: Error) => {
+      if (isForbidden(error)) throw error
+      return error.message
+    },
   )
 }
 

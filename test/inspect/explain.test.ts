@@ -96,6 +96,16 @@ const SITUATIONS: Record<string, Row> = {
     'HeldByShard',
     'Wait until the former shard has ended its runs',
   ],
+  'clients of another version cannot read it': [
+    { webhook: { versions: [{ version: 'v1beta1', isPart: false, why: 'conversion webhook failed: refused' }] } },
+    'VersionUnreadable',
+    'kubectl -n fairlead-system get pods -l app.kubernetes.io/name=webhooks',
+  ],
+  'the webhook does not answer, so changes are refused': [
+    { webhook: { versions: [], unasked: 'connection refused' } },
+    'ChangesRefused',
+    'Look why the webhook does not answer',
+  ],
   'another shard serves it': [
     one({ object: inShard('b'), isElsewhere: true, rows: undefined, isServed: undefined }),
     'OtherShard',
@@ -469,6 +479,14 @@ describe('explain', () => {
     const object = website({}, [['Reconciled', 'False', 'KindNotGranted', `${message}. Its deletion waits`]])
     const { next } = explain(situation({ object }))
     expect(next?.command).toBe('fairlead install -f FILE --kinds Lease.v1.a.io=PLURAL')
+  })
+
+  it('notes that another version shows a healthy object in part', () => {
+    const found = { versions: [{ version: 'v1beta1', isPart: true, why: 'down of its conversion fails' }] }
+    expect(explain(situation({ webhook: found }))).toMatchObject({
+      healthy: true,
+      findings: [{ reason: 'ShownInPart', message: 'v1beta1 shows it in part: down of its conversion fails' }],
+    })
   })
 
   it('knows at least 40 situations', () => expect(Object.keys(SITUATIONS).length).toBeGreaterThanOrEqual(40))

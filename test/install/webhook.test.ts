@@ -455,6 +455,16 @@ it('is missed by name where another project has taken its place', async () => {
     code: 1,
     stderr: expect.stringContaining(missed),
   })
+  const { stdout } = await fairlead('explain', 'pages.pages.test/a', '-o', 'json')
+  const { findings } = JSON.parse(stdout) as { findings: { reason: string; message: string }[] }
+  expect(findings).toEqual(
+    expect.arrayContaining(
+      [
+        { reason: 'VersionUnreadable', message: expect.stringMatching(/^clients of v1beta1 .*this process converts/) },
+        { reason: 'ChangesRefused', message: expect.stringContaining('it does not have pages.pages.test') },
+      ].map((one) => expect.objectContaining(one)),
+    ),
+  )
   expect((await fairlead('uninstall', '--crds', '-f', second)).stderr).toContain('leave the webhook where it is')
   front.ports = before
   replacement.kill('SIGTERM')

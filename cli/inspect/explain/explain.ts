@@ -36,6 +36,7 @@ import {
   unwatched,
 } from './reconciler-rules.ts'
 import { conditionsOf, type Finding, type Level, type NextStep, type Rule, type Situation } from './situation.ts'
+import { webhook } from './webhook.ts'
 
 export interface Explanation {
   /** There is no problem, no change is in progress, and both servers answered. */
@@ -78,6 +79,7 @@ const RULES: readonly Rule[] = [
   ownedProgressing,
   waits,
   unready,
+  webhook,
   takenBack,
   overlapping,
   suspended,

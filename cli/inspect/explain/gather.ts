@@ -32,6 +32,7 @@ import {
   withStuckPod,
 } from './facts.ts'
 import type { ReconcilerSituation, Relative, Situation, Target } from './situation.ts'
+import { conversionFailure, webhookOf } from './webhook.ts'
 
 /** The two servers. For a server that is unreachable, the reason as text. */
 export interface Sources {
@@ -58,12 +59,13 @@ export async function gather(asked: Asked, { kube: api, streams: nats }: Sources
   const target = await targetOf(asked, all, kube && (await servedResources(kube)), streams)
   const { object, stored } = await versionsOf(target, kube, streams)
   const reconcilers = all.filter((one) => isFor(one, target.ref))
-  const [known, elsewhere, isNamespaceTerminating, events, letters] = await Promise.all([
+  const [known, elsewhere, isNamespaceTerminating, events, letters, webhook] = await Promise.all([
     Promise.all(reconcilers.map((one) => situationOf(one, target, object, kube, streams))),
     kube && object === undefined && target.isServed !== false ? elsewhereIn(kube, target) : [],
     kube && target.namespace !== undefined ? isTerminating(kube, target.namespace) : undefined,
     kube && object ? eventsAbout(kube, object) : [],
     streams ? lettersAbout(streams, target) : [],
+    kube && object ? webhookOf(kube, target) : undefined,
   ])
   const { isServed: isKindServed, ...shown } = target
   const storedVersion = stored?.metadata.resourceVersion
@@ -81,6 +83,7 @@ export async function gather(asked: Asked, { kube: api, streams: nats }: Sources
     ...((kube || streams) && { finalizers: all.map(finalizerOfReconciler) }),
     events,
     letters,
+    ...(webhook && { webhook }),
   }
 }
 
@@ -113,9 +116,13 @@ async function versionsOf(
   streams: ExistingStreams | undefined,
 ): Promise<{ object: KubeObject | undefined; stored: KubeObject | undefined }> {
   for (let looks = 1; ; looks++) {
-    const live = kube && target.isServed !== false ? await objectIn(kube, target) : undefined
+    let failure: Error | undefined
+    const isAsked = kube !== undefined && target.isServed !== false
+    const live = isAsked ? await objectIn(kube, target).catch((error: Error) => void (failure = error)) : undefined
     const stored = streams && (await storedObject(streams.view, target))
-    const object = kube ? live : stored
+    // Its webhook is away: a bridge may have stored it before.
+    if (failure !== undefined && (stored === undefined || conversionFailure(failure) === undefined)) throw failure
+    const object = kube && failure === undefined ? live : stored
     const order = compareVersions(stored?.metadata.resourceVersion ?? '0', live?.metadata.resourceVersion ?? '0') ?? 0
     if (live === undefined || streams === undefined || order >= 0 || looks >= LOOKS) return { object, stored }
     await sleep(LOOK_AGAIN_MS)

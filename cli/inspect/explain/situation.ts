@@ -28,6 +28,16 @@ export interface Situation {
   events: ReportedEvent[]
   /** The letters in DEAD about the object or its keys. */
   letters: Letter[]
+  /** What clients cannot do because of a webhook; left out if that is nothing, or unknown. */
+  webhook?: WebhookSituation
+}
+
+/** What the API server needs a webhook for. It calls it for clients alone: no run waits for it. */
+export interface WebhookSituation {
+  /** Versions in which clients cannot read the object, or see it in part, and why. */
+  versions: { version: string; isPart: boolean; why: string }[]
+  /** Why the API server cannot ask about writes; left out if it can, or does not ask. */
+  unasked?: string
 }
 
 export interface Target {
