@@ -235,6 +235,13 @@ describe('the chart of Fairlead', () => {
     expect(made).toEqual(byTitle(await rendered(CHART, '--set', 'shard=b,nats.eventsMaxBytes=')))
   })
 
+  it('gives dispatchers the adapters that are selected, and no other part', async () => {
+    const made = byTitle(await rendered(CHART, '--set', 'dispatcher.adapters={metacontroller}'))
+    const changed = Object.keys(made).filter((title) => JSON.stringify(made[title]).includes('metacontroller'))
+    expect(changed).toEqual([expect.stringContaining('fairlead-dispatcher')])
+    expect(JSON.stringify(made[changed[0]!])).toContain('"--adapter","metacontroller"')
+  })
+
   it('gives the team of docs/deploy/teams.md what it may do, and dispatchers of its own', async () => {
     const page = await readFile(join(DEPLOY, '../docs/deploy/teams.md'), 'utf8')
     const [, yaml = ''] = /```yaml\n(teams:[^`]*)```/.exec(page) ?? []

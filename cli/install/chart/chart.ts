@@ -16,6 +16,7 @@ import {
   get,
   manifestsIn,
   objectOf,
+  optionOf,
   patched,
   set,
   Templated,
@@ -154,10 +155,8 @@ const modulesOf = (template: Templated): string =>
     '- -f',
     '- {{ . | quote }}',
     '{{- end }}',
-    '{{- with .Values.dispatcher.builtin }}',
-    '- --builtin',
-    '- {{ join "," . | quote }}',
-    '{{- end }}',
+    ...optionOf('--builtin', 'dispatcher.builtin'),
+    ...optionOf('--adapter', 'dispatcher.adapters'),
   )
 
 /**

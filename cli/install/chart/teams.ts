@@ -26,7 +26,7 @@ ${dispatcher.trimEnd()}
 {{- if .dispatcher }}
 {{- $values := deepCopy $.Values }}
 {{- $_ := set $values "team" .name }}
-{{- $_ := set $values "dispatcher" (mergeOverwrite $values.dispatcher (dict "functions" list "builtin" list) .dispatcher) }}
+{{- $_ := set $values "dispatcher" (mergeOverwrite $values.dispatcher (dict "functions" list "builtin" list "adapters" list) .dispatcher) }}
 {{- with .image }}
 {{- $_ := set $values "image" (mergeOverwrite (dict "tag" "latest" "digest" "" "pullPolicy" $.Values.image.pullPolicy) .) }}
 {{- end }}

@@ -180,3 +180,11 @@ export async function yamlOf(content: object | readonly object[]): Promise<strin
   const documents = [content].flat().map((object) => stringify(object, { lineWidth: 0 }))
   return documents.join('---\n')
 }
+
+/** Returns the items of an option whose value is a list of names. */
+export const optionOf = (option: string, value: string): string[] => [
+  `{{- with .Values.${value} }}`,
+  `- ${option}`,
+  '- {{ join "," . | quote }}',
+  '{{- end }}',
+]
