@@ -152,12 +152,12 @@ async function started(command: string, args: string[]): Promise<Server> {
 
 const SERVERS: Record<string, () => Promise<Server>> = {
   async TypeScript() {
-    const { port, stop } = await serve(shops, { port: 0, host: '127.0.0.1', log })
+    const server = await serve(shops, { port: 0, host: '127.0.0.1', log })
     return {
-      port,
+      port: server.port,
       waits: begun.promise,
-      end: async () => (await stop(10_000)) ?? 0,
-      [Symbol.asyncDispose]: () => stop(0),
+      end: async () => (await server.stop(10_000)) ?? 0,
+      [Symbol.asyncDispose]: () => server.stop(0),
     }
   },
   Python: () => started('python3', [join(LANGUAGES, 'shops.py')]),
@@ -251,7 +251,7 @@ describe.each(Object.keys(SERVERS))('a function in %s over HTTP', (language) => 
         controller.close()
       },
     })
-    const answer = await fetch(url(), { method: 'POST', headers, body: parts, duplex: 'half' } as RequestInit)
+    const answer = await fetch(url(), { method: 'POST', headers, body: parts, duplex: 'half' })
     expect(await answer.json()).toEqual(OPEN)
     const socket = connect(server.port, '127.0.0.1')
     const lines = ['POST / HTTP/1.1', 'Host: x', 'ce-specversion: 1.0', 'ce-type: dev.fairlead.reconcile']

@@ -116,7 +116,7 @@ export async function calls(scene: Scene): Promise<Figures> {
   await sites.create(AMONG)
   const callsFor = (
     body: (index: number) => object,
-    { part = '', isRefused = false, version = 'v1' as Version } = {},
+    { part = '', isRefused = false, version = 'v1' }: { part?: string; isRefused?: boolean; version?: Version } = {},
   ): Promise<Calls> =>
     callsOf(place, () =>
       forEachAtMost(AT_ONCE, sites.names.slice(0, EACH), async (name) => {
