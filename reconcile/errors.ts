@@ -81,6 +81,11 @@ export class EffectError extends ExternalError {
   }
 }
 
+/** These begin the messages of runs whose function blocks or ends its process, or waits for a process of its own. */
+export const BLOCKED_AT = 'Blocked at '
+export const ENDED_PROCESS = 'the function ended its process: '
+export const NOT_CALLED = 'the function is not called yet: '
+
 /** The function did not return in time. */
 export class RunTimeoutError extends Error {
   override readonly name = 'RunTimeoutError'

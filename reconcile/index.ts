@@ -4,13 +4,16 @@ export { type Difference, differences, fingerprint, sameJson } from './compare.t
 export { contentsReturned, isConfidential } from './confidential.ts'
 export { DESIRED_ANNOTATION } from './desired.ts'
 export {
+  BLOCKED_AT,
   consequenceOf,
   EffectError,
+  ENDED_PROCESS,
   ExternalError,
   FunctionError,
   GoneError,
   KindNotListedError,
   NamespaceTerminatingError,
+  NOT_CALLED,
   type Read,
   RefusedError,
   RunTimeoutError,

@@ -1,6 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { ConflictError, type Invoke, notePlace, RetryAfterError, type RunLog, TerminalError } from '#contracts'
-import { RunTimeoutError } from '#reconcile'
+import { BLOCKED_AT, ENDED_PROCESS, RunTimeoutError } from '#reconcile'
 import { type Reconciler, toInvoke } from '#sdk'
 import {
   type BlockedCall,
@@ -10,7 +11,13 @@ import {
   nameOf,
   reportExits,
 } from './isolation/exits.ts'
-import { COMES_TO_REST_MS, type FromFunction, type Isolated, type Thrown } from './isolation/isolation-messages.ts'
+import {
+  type AskedPlace,
+  COMES_TO_REST_MS,
+  type FromFunction,
+  type Isolated,
+  type Thrown,
+} from './isolation/isolation-messages.ts'
 import { Behaviour, type Ending, Places } from './isolation/places.ts'
 
 export interface GuardOptions {
@@ -50,6 +57,8 @@ const HEAP_MB = 512
 const HEAP_SHARE = 1 / 8
 /** The time for which a process is kept for the next suspected call. Loading the functions takes 0.2 s of CPU time. */
 const KEPT_MS = 10_000
+/** The time that the process of a call has to tell where the call blocks it. Native code, such as execSync, cannot be stopped. */
+const TELLS_PLACE_MS = 4000
 
 /**
  * Returns the functions with each suspected call isolated in a process: an endless loop, a full heap or process.exit()
@@ -103,7 +112,7 @@ export function isolation(
     return async (input, context) => {
       const object = nameOf(input)
       const suspect = context.suspect === true || of.hasLost(object)
-      const place = places.take(of, suspect) ?? (await places.wait(of, { ...context, suspect }))
+      const place = places.take(of, object, suspect) ?? (await places.wait(of, object, { ...context, suspect }))
       if (place === 'here') return of.works ? here(input, context) : callHere(input, context)
       // Such as where there is no process for it.
       let ending: Ending = 'unknown'
@@ -150,8 +159,10 @@ class ConfinedProcess {
   #pending: Pending | undefined
   #end: Error | undefined
   #leftBehind = false
-  /** It has received values that only one function may have. */
-  #isPrivate = false
+  /** It makes no other call: it has received values that only one function may have, or its thread was stopped. */
+  #isLast = false
+  /** Called with the place of the code that blocks the thread. */
+  #placed: ((place: string | undefined) => void) | undefined
   /** Called when the last call has no pending timers or connections. */
   #rested: (() => void) | undefined
   #rest: NodeJS.Timeout | undefined
@@ -167,7 +178,7 @@ class ConfinedProcess {
     this.#gone = new Promise((resolve) => {
       this.#child.once('error', (error) => resolve(this.#ended(error)))
       this.#child.once('exit', (code, by) =>
-        resolve(this.#ended(new ProcessEndedError(`the function ended its process: ${by ?? `exit code ${code}`}`))),
+        resolve(this.#ended(new ProcessEndedError(`${ENDED_PROCESS}${by ?? `exit code ${code}`}`))),
       )
     })
   }
@@ -186,11 +197,11 @@ class ConfinedProcess {
   }
 
   /**
-   * Whether the process runs, its last call has no pending timers or connections, and it has received no configuration of
-   * a function.
+   * Whether the process runs, its last call has no pending timers or connections, and nothing of it may reach another
+   * call.
    */
   get isReusable(): boolean {
-    return this.#end === undefined && !this.#leftBehind && !this.#isPrivate
+    return this.#end === undefined && !this.#leftBehind && !this.#isLast
   }
 
   /**
@@ -207,10 +218,10 @@ class ConfinedProcess {
     const id = ++this.#calls
     this.#pending = { id, resolve, reject, log }
     if (this.#end) reject(this.#end)
-    const abort = () => reject(signal.reason as Error)
+    const abort = () => void this.#findPlace(signal.reason as Error).then(() => reject(signal.reason as Error))
     signal.addEventListener('abort', abort, { once: true })
     // A failed send needs no handler here: the end of the process is reported separately.
-    this.#isPrivate ||= config !== undefined
+    this.#isLast ||= config !== undefined
     const call: Isolated = { id, files: this.#files, reconciler, input, config, with: given }
     this.#child.send(call, () => undefined)
     try {
@@ -219,6 +230,18 @@ class ConfinedProcess {
       this.#pending = undefined
       signal.removeEventListener('abort', abort)
     }
+  }
+
+  /** Notes in the error of a call without time left where its code blocks. Otherwise the function waits for something. */
+  async #findPlace(reason: Error): Promise<void> {
+    if (!(reason instanceof RunTimeoutError)) return
+    this.#isLast = true
+    const { promise, resolve } = Promise.withResolvers<string | undefined>()
+    this.#placed = resolve
+    const where: AskedPlace = { kind: 'where' }
+    this.#child.send(where, () => undefined)
+    const place = await Promise.race([promise, this.#gone, sleep(TELLS_PLACE_MS, undefined, { ref: false })])
+    if (place !== undefined) notePlace(reason, `${BLOCKED_AT}${place}`)
   }
 
   /** Keeps the process for the next call, for this many milliseconds. It does not keep its parent alive. */
@@ -245,6 +268,7 @@ class ConfinedProcess {
     if (message.kind === 'stray')
       return this.#ended(new ProcessEndedError(message.error.message, { cause: message.error }))
     if (message.kind === 'rest') return this.#rests(message.id)
+    if (message.kind === 'blocked') return this.#placed?.(message.place)
     const pending = this.#pending
     if (pending?.id !== message.id) return
     if (message.kind === 'log') return pending.log[message.level](message.fields, message.message)

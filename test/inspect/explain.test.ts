@@ -1,10 +1,14 @@
 import { stripVTControlCharacters, styleText } from 'node:util'
 import { describe, expect, it } from 'vitest'
-import type { ResourceRef } from '#contracts'
-import type { EventsView } from '#events'
-import type { Row as InspectRow, LastRun, Situation } from '#inspect'
+import type { ResourceRef, RunRecord, RunResult } from '#contracts'
+import type { EventsView, RunsView } from '#events'
+import type { ExistingStreams, Row as InspectRow, LastRun, Situation } from '#inspect'
 import { colored, explain, jsonOf, pageOf } from '#inspect'
-import { quietMsOf } from '../../cli/inspect/explain/gather.ts'
+import type { KubeClient } from '#kube'
+import { UnknownOutcomeError } from '#nats'
+import { lastRunsOf } from '../../cli/inspect/explain/facts.ts'
+import { gather, quietMsOf } from '../../cli/inspect/explain/gather.ts'
+import type { BlockedRuns } from '../../cli/inspect/explain/situation.ts'
 import { ago, ahead, type Given, NOW, reconciler, relative, row, served, situation, website } from './situations.ts'
 
 type Said = [type: string, status: string, reason: string, message: string]
@@ -25,6 +29,14 @@ const inShard = (shard: string, said: Parameters<typeof reconciler>[1] = []) => 
 })
 const THROWN = 'TypeError at src/website.ts:12:5: no such field'
 const IN_A_FOLDER = 'TypeError at my src/website.ts:12:5: no such field'
+const BLOCKED = 'Blocked at my src/website.ts:7:3: the function has blocked its process for longer than 5 s'
+const LOOPS = 'Blocked at my src/website.ts:7:3: the function did not finish within 60 s'
+const PUT_OFF = row({
+  state: 'waiting',
+  reason: 'Error',
+  until: ahead(9),
+  error: 'the function is not called yet: its run for shop/a has ended or blocked its process',
+})
 const denied = (resource: string, group: string) =>
   `cannot apply X default/web: ${resource} is forbidden: User "system:serviceaccount:fairlead-system:fairlead-website" cannot create resource "${resource}" in API group "${group}" in the namespace "default"`
 const ran = (more: Partial<LastRun> = {}): LastRun => ({
@@ -40,6 +52,13 @@ const ran = (more: Partial<LastRun> = {}): LastRun => ({
   declared: [],
   ...more,
 })
+const RECORD = {
+  startedAt: ago(60),
+  endedAt: ago(60),
+  queuedAt: ago(60),
+  attempt: 0,
+  laps: [],
+} as unknown as RunRecord
 const timer = (more: Parameters<typeof served>[0]): Given<Situation> =>
   one({ rows: [row({ state: 'waiting', reason: 'Requeue', until: ahead(3600) })], ...more })
 const going = (finalizers: string[]) => website({ deletionTimestamp: ago(60), finalizers })
@@ -274,13 +293,33 @@ const SITUATIONS: Record<string, Row> = {
   'it has ended its process by a loop': [
     one({
       rows: [row({ state: 'waiting', reason: 'CutShort', attempt: 2, until: ahead(12) })],
-      lastRun: ran({
-        result: 'fenced',
-        message: 'Blocked at src/website.ts:7:3: the function has blocked its process for longer than 5 s',
-      }),
+      lastRun: ran({ result: 'fenced' }),
+      blocked: { runs: 1, message: BLOCKED },
     }),
     'RunCutShort',
-    'Correct the function at src/website.ts:7:3',
+    'Correct the function at my src/website.ts:7:3',
+  ],
+  'it waits for a process of its own, after a loop': [
+    one({ rows: [PUT_OFF], lastRun: ran({ message: PUT_OFF.error }), blocked: { runs: 2, message: BLOCKED } }),
+    'Retrying',
+    'Correct the function at my src/website.ts:7:3',
+  ],
+  'it waits for a process of its own, after a loop of another object': [
+    one({ rows: [PUT_OFF], lastRun: ran({ message: PUT_OFF.error }) }),
+    'Retrying',
+    'Mend the function for the object that the error or the log',
+  ],
+  'it loops in a process of its own': [
+    {
+      object: website({}, [['Reconciled', 'False', 'RunTimeoutError', LOOPS]]),
+      ...one({
+        rows: [row({ state: 'waiting', reason: 'Error', attempt: 5, until: ahead(12), error: LOOPS })],
+        lastRun: ran({ message: PUT_OFF.error }),
+        blocked: { runs: 5, message: LOOPS },
+      }),
+    },
+    'RunTimeoutError',
+    'Correct the function at my src/website.ts:7:3',
   ],
   'its function throws': [
     {
@@ -677,6 +716,72 @@ describe('explain', () => {
     const object = website({}, [['Ready', 'False', 'Waiting']])
     const { findings } = explain(situation({ object, ...one({ owned: [relative('Job', 'migrate', {})] }) }))
     expect(findings.map(({ message }) => message)).toContain('Job default/migrate is not complete yet')
+  })
+
+  it('tells what the API server knows while NATS answers its connection, and no request', async () => {
+    const resource = { resource: 'websites', responseKind: { kind: 'Website' }, scope: 'Namespaced' }
+    const group = { metadata: { name: 'example.com' }, versions: [{ version: 'v1', resources: [resource] }] }
+    const kube = {
+      async *list() {
+        yield { items: [] }
+      },
+      get: async (path: string) =>
+        path.startsWith('/apis/') ? website() : { metadata: {}, items: path === '/apis' ? [group] : [] },
+    } as unknown as KubeClient
+    const stored = () => {
+      throw new UnknownOutcomeError('no answer on $JS.API.DIRECT.GET.EVENTS in time')
+    }
+    const streams = { view: { stored } } as unknown as ExistingStreams
+    const asked = { kind: 'website', namespace: undefined, name: 'hello' }
+    const found = await gather(asked, { kube, streams }, () => new Date(NOW))
+    expect(explain(found).findings.find(({ reason }) => reason === 'NatsAway')?.message).toMatch(
+      /^NATS cannot be asked \(no answer on \S+ in time\): queue, last run, servers and dead letters are not known/,
+    )
+    expect(found.object).toEqual(website())
+  })
+
+  it('counts the runs that have blocked their process, and names the place, while the next one is put off', () => {
+    const told = (blocked?: BlockedRuns) =>
+      explain(situation(one({ rows: [PUT_OFF], ...(blocked && { blocked }) }))).findings[0]?.message
+    expect(told({ runs: 2, message: BLOCKED })).toBe(
+      `2 runs in a row have blocked or ended their process: ${BLOCKED}; the next try is in 9s: ${PUT_OFF.error}`,
+    )
+    expect(told()).toBe(`its run was put off, the next try is in 9s: ${PUT_OFF.error}`)
+  })
+
+  const EXITS = 'the function ended its process: exit code 0'
+  it.each<[string, [result: RunResult, message?: string][], BlockedRuns | undefined]>([
+    ['none', [['error', 'no route']], undefined],
+    [
+      'those in a row up to one that has come back, over runs that were put off or lost by whatever',
+      [
+        ['fenced', BLOCKED],
+        ['success'],
+        ['fenced', BLOCKED],
+        ['fenced'],
+        ['error', EXITS],
+        ['error', LOOPS],
+        ['error', PUT_OFF.error],
+      ],
+      { runs: 3, message: LOOPS },
+    ],
+    [
+      'one without a place after one with it',
+      [
+        ['fenced', BLOCKED],
+        ['error', EXITS],
+      ],
+      { runs: 2, message: BLOCKED },
+    ],
+  ])('of the recorded runs it counts %s', async (_, ended, blocked) => {
+    const runs = {
+      async *list() {
+        for (const [sequence, [result, message]] of ended.entries())
+          yield { sequence, bytes: 1, record: { ...RECORD, result, message } }
+      },
+    } as unknown as RunsView
+    const found = await lastRunsOf({ runs } as ExistingStreams, 'website', situation().target)
+    expect(found.blocked).toEqual(blocked)
   })
 
   it('shows a whole page of an object that fails', () => {

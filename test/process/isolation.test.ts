@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
 import { type Invoke, placeOf, type RunInput, type RunLog } from '#contracts'
+import { RunTimeoutError } from '#reconcile'
 import { heapWithin, isolation } from '../../cli/process/isolation.ts'
 
 const MODULE = fileURLToPath(new URL('./naughty.ts', import.meta.url))
@@ -202,4 +203,23 @@ it('an effect is performed in a process of its own, so that it is not performed 
   const [kind, pid] = (await reach({ ...run, ask: 'perform', effect: { kind: 'add' } }, context)) as [string, number]
   expect([kind, pid === first]).toEqual(['add', false])
   expect(await read()).toBe(first)
+})
+
+it.each([
+  ['loop', "if (deed === 'loop') for (;;);"],
+  ['hang', undefined],
+])('a call whose time is over tells where it blocks its process, if it does: %s', async (does, code) => {
+  pids.length = 0
+  const abort = new AbortController()
+  const call = doing(does, abort.signal)
+  while (pids.length === 0) await new Promise(setImmediate)
+  // It blocks 51 ms after its first line.
+  await new Promise((resolve) => setTimeout(resolve, 300))
+  const error = new RunTimeoutError(DID_NOT)
+  abort.abort(error)
+  await expect(call).rejects.toBe(error)
+  const lines = readFileSync(MODULE, 'utf8').split('\n')
+  const line = lines.findIndex((text) => code !== undefined && text.includes(code)) + 1
+  const place = code === undefined ? undefined : `Blocked at test/process/naughty.ts:${line}`
+  expect(placeOf(error)?.replace(/:\d+$/, '')).toBe(place)
 })

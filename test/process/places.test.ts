@@ -20,11 +20,11 @@ const settled = () => vi.advanceTimersByTimeAsync(0)
 function world() {
   const places = new Places()
   /** How a call goes on: its place, or its error. Undefined: it waits. */
-  const call = (of: Behaviour, suspect = true, signal = new AbortController().signal) => {
+  const call = (of: Behaviour, suspect = true, signal = new AbortController().signal, object = 'shop/a') => {
     const begun: { place?: Place; error?: Error } = {}
-    const place = places.take(of, suspect)
+    const place = places.take(of, object, suspect)
     if (place !== undefined) return { ...begun, place }
-    places.wait(of, { signal, log, suspect }).then(
+    places.wait(of, object, { signal, log, suspect }).then(
       (given) => (begun.place = given),
       (error: Error) => (begun.error = error),
     )
@@ -268,6 +268,25 @@ describe('a wait', () => {
     end(of, 'back')
     await settled()
     expect([waiting.place, of.isApart]).toEqual([undefined, false])
+  })
+
+  it('that is too long names the object that has ended or blocked its process, and the one that is apart now', async () => {
+    const given = world()
+    const { signal } = new AbortController()
+    const of = new Behaviour()
+    given.call(of, true, signal, 'shop/first')
+    const unknown = given.call(of, true, signal, 'shop/other')
+    await vi.advanceTimersByTimeAsync(LONGEST_WAIT_MS)
+    expect(unknown.error?.message).toBe(
+      'the function is not called yet: runs of it have ended or blocked their process, so it runs in one of its own, and that is busy with shop/first',
+    )
+    given.end(of, 'lost', 'shop/loops')
+    given.call(of, true, signal, 'shop/third')
+    const known = given.call(of, true, signal, 'shop/other')
+    await vi.advanceTimersByTimeAsync(LONGEST_WAIT_MS)
+    expect(known.error?.message).toBe(
+      'the function is not called yet: its run for shop/loops has ended or blocked its process, so it runs in one of its own, and that is busy with shop/third',
+    )
   })
 
   it('ends with the signal of the call', async () => {

@@ -17,16 +17,18 @@ import {
 import { functionRbac } from '#install'
 import { isForbidden, isNotFound, type KubeClient, type ListOptions, METADATA_ONLY, resourcePath } from '#kube'
 import { mapAtMost } from '#primitives'
-import { markedBy } from '#reconcile'
+import { BLOCKED_AT, ENDED_PROCESS, markedBy, NOT_CALLED } from '#reconcile'
 import { identityOf, isOwnedBy, mayBeRetained, patchedBy, type ReconcilerSpec, relatedLookup } from '#spec'
 import type { ExistingStreams } from '../existing-streams.ts'
 import { keyFor, orphansIn, type Row, toRow, withOrphan } from '../keys.ts'
 import { becauseOf, latestRuns, tookMs, waitedMs, writesIn } from '../runs.ts'
 import { healthOf } from './health.ts'
-import type { LastRun, Letter, Relative, ReportedEvent, Target } from './situation.ts'
+import type { LastRun, Letter, ReconcilerSituation, Relative, ReportedEvent, Target } from './situation.ts'
 
 const AT_ONCE = 8
 const EVENTS_SHOWN = 10
+/** RUNS has as many of one object. */
+const RUNS_READ = 20
 /** The limit of names that are read from one field. */
 const NAMES_READ = 50
 
@@ -313,19 +315,35 @@ export async function rowsOf({ queue, view }: ExistingStreams, reconciler: strin
 }
 
 /** Returns the last recorded run; undefined if RUNS has none. */
-export async function lastRunOf(
+export async function lastRunsOf(
   { runs }: ExistingStreams,
   reconciler: string,
   target: Target,
-): Promise<LastRun | undefined> {
+): Promise<Pick<ReconcilerSituation, 'lastRun' | 'blocked'>> {
   const { namespace, name } = target
   try {
-    const [last] = await latestRuns(runs, { reconciler, object: name, namespace, results: [] }, 1)
-    return last && toLastRun(last, target)
+    const found = (await latestRuns(runs, { reconciler, object: name, namespace, results: [] }, RUNS_READ)).reverse()
+    const [last] = found
+    return { ...(last && { lastRun: toLastRun(last, target) }), ...blockedIn(found) }
   } catch (error) {
-    if (error instanceof NoRunsError) return undefined
+    if (error instanceof NoRunsError) return {}
     throw error
   }
+}
+
+/** Counts the last runs in a row, newest first, whose function has blocked or ended its process. */
+function blockedIn(found: readonly StoredRun[]): Pick<ReconcilerSituation, 'blocked'> {
+  // A run without a message has lost its lease, by whatever.
+  const ended = found
+    .map(({ record: { result, message = '' } }) => ({ result, message }))
+    .filter(({ result, message }) => !message.startsWith(NOT_CALLED) && (result !== 'fenced' || message !== ''))
+  const other = ended.findIndex(
+    ({ result, message }) =>
+      result !== 'fenced' && ![BLOCKED_AT, ENDED_PROCESS].some((begin) => message.startsWith(begin)),
+  )
+  const blocked = other === -1 ? ended : ended.slice(0, other)
+  const told = blocked.find(({ message }) => message.startsWith(BLOCKED_AT)) ?? blocked[0]
+  return told === undefined ? {} : { blocked: { runs: blocked.length, message: told.message } }
 }
 
 function toLastRun({ sequence, record }: StoredRun, { namespace }: Target): LastRun {

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject, ResourceRef } from '#contracts'
 import { compareVersions } from '#events'
 import { type KubeClient, resourcePath, type ServedResource, servedResources } from '#kube'
+import { UnknownOutcomeError } from '#nats'
 import { mapAtMost } from '#primitives'
 import { UsageError } from '#process/exit'
 import {
@@ -20,7 +21,7 @@ import {
   eventsAbout,
   isMarkedFor,
   isTerminating,
-  lastRunOf,
+  lastRunsOf,
   lettersAbout,
   missingRightsOf,
   namedIn,
@@ -51,8 +52,17 @@ const LOOKS = 6
 const LOOK_AGAIN_MS = 200
 const READS_AT_ONCE = 8
 
-/** Reads the situation of an object. Writes nothing. */
-export async function gather(asked: Asked, { kube: api, streams: nats }: Sources, now: () => Date): Promise<Situation> {
+/** Reads the situation of an object. Writes nothing. NATS counts as away if it does not answer one of the requests. */
+export async function gather(asked: Asked, sources: Sources, now: () => Date): Promise<Situation> {
+  try {
+    return await gatherFrom(asked, sources, now)
+  } catch (error) {
+    if (!(error instanceof UnknownOutcomeError) || typeof sources.kube === 'string') throw error
+    return gatherFrom(asked, { ...sources, streams: error.message }, now)
+  }
+}
+
+async function gatherFrom(asked: Asked, { kube: api, streams: nats }: Sources, now: () => Date): Promise<Situation> {
   const [kube, apiAway] = typeof api === 'string' ? [undefined, api] : [api, undefined]
   const [streams, natsAway] = typeof nats === 'string' ? [undefined, nats] : [nats, undefined]
   const all = kube ? await reconcilersOf(kube) : streams ? await reconcilersIn(streams.view) : []
@@ -146,14 +156,14 @@ async function situationOf(
       Promise.all([
         rowsOf(streams, name, target),
         streams.queue.isServed(name),
-        lastRunOf(streams, name, target),
+        lastRunsOf(streams, name, target),
         spec && quietMsOf(streams, spec.for, target.namespace),
       ]),
     kube && spec ? missingRightsOf(kube, reconciler, spec, target.namespace) : undefined,
     spec && object ? ownedOf(reconciler, spec, object, kube, streams) : [],
     kube && spec && object ? namedIn(kube, object, spec, identityOf(name, spec)) : [],
   ])
-  const [rows, isServed, lastRun, quietMs] = queue ?? []
+  const [rows, isServed, lastRuns, quietMs] = queue ?? []
   return {
     object: reconciler,
     ...(isElsewhere && { isElsewhere }),
@@ -161,7 +171,7 @@ async function situationOf(
     isServed,
     ...(quietMs !== undefined && { quietMs }),
     ...(missingRights && { missingRights }),
-    ...(lastRun && { lastRun }),
+    ...lastRuns,
     owned,
     named,
   }

@@ -1,8 +1,9 @@
 import { duration } from '#process/exit'
-import { CONTESTED } from '#reconcile'
+import { BLOCKED_AT, CONTESTED, NOT_CALLED } from '#reconcile'
 import type { Row } from '../keys.ts'
 import { deniedIn, INSTALL, isSelected, lasting, specOf } from './reconciler-rules.ts'
 import {
+  type BlockedRuns,
   conditionOf,
   type Finding,
   keyName,
@@ -49,7 +50,9 @@ const failedForGood = ({ since }: Row, now: string): string =>
 
 function failedAgain({ attempt, until }: Row, now: string): string {
   const left = until === undefined ? 'some time' : duration(Math.max(0, Date.parse(until) - Date.parse(now)))
-  return `${attempt === 1 ? 'its last run' : `${attempt} runs in a row`} failed, the next try is in ${left}`
+  const failed =
+    attempt === 0 ? 'its run was put off' : `${attempt === 1 ? 'its last run' : `${attempt} runs in a row`} failed`
+  return `${failed}, the next try is in ${left}`
 }
 
 /**
@@ -177,6 +180,12 @@ function waiting(
       ),
     ]
   const error = row.error === undefined ? '' : `: ${row.error}`
+  if (row.error?.startsWith(NOT_CALLED)) {
+    const { blocked } = one
+    const failed = blocked === undefined ? failedAgain(row, now) : `${blockedText(blocked)}; the next try is in ${left}`
+    const next = blocked === undefined ? othersStep(key) : cutShortStep(one, key)
+    return [finding('Retrying', 'problem', `${failed}${error}`, next)]
+  }
   return [
     finding(
       'Retrying',
@@ -193,17 +202,26 @@ function waiting(
 }
 
 /** Describes the runs before that did not end in their lease. Undefined: the last run of the key has ended. */
-function cutShortText({ reason, cutShort, error }: Row, { lastRun }: ReconcilerSituation): string | undefined {
+function cutShortText({ reason, cutShort, error }: Row, { blocked }: ReconcilerSituation): string | undefined {
   if (reason !== 'CutShort' && !cutShort) return undefined
-  const { result, message } = lastRun ?? {}
-  if (result === 'fenced' && message !== undefined) return `its last run did not end in its lease: ${message}`
+  if (blocked !== undefined) return blockedText(blocked)
   return error ?? 'its last run did not end in its lease: the process was lost, or NATS was late'
 }
+
+const blockedText = ({ runs, message }: BlockedRuns): string =>
+  `${runs === 1 ? 'its last run has blocked or ended its' : `${runs} runs in a row have blocked or ended their`} process: ${message}`
+
+/** For an object whose own run has not blocked or ended its process, as far as it is recorded. */
+const othersStep = (key: string): NextStep =>
+  step(
+    'Mend the function for the object that the error or the log (a function has blocked, or has ended, the process) names: this one then runs by itself. To try at once:',
+    `fairlead queue retry ${key}`,
+  )
 
 const cutShortStep = (one: ReconcilerSituation, key: string): NextStep =>
   step(
     mendingOf(
-      one.lastRun?.message,
+      one.blocked?.message,
       one,
       'See in the log (run cut short again) what the function does with this object: it blocks, ignores its signal, or takes too much memory. Mend it, then run it.',
     ),
@@ -220,11 +238,15 @@ function timerText(object: Situation['object'], { lastRun }: ReconcilerSituation
     : 'contested fields are compared again then'
 }
 
+const BLOCKED_PLACE = new RegExp(`(?:^|: )${BLOCKED_AT}(.+?:\\d+:\\d+): the function `)
+
 /**
- * Names the line of the function that has thrown the error of the last run; otherwise returns the text. Errors that a
+ * Names the line of the function that blocks, or that has thrown the error of the last run; otherwise returns the text. Errors that a
  * function throws on purpose do not tell their line. Without a record of the run, the line is that of the text.
  */
 export function mendingOf(error = '', one: ReconcilerSituation | undefined, otherwise: string): string {
+  const [, blocked] = BLOCKED_PLACE.exec(error) ?? []
+  if (blocked !== undefined) return `Correct the function at ${blocked}`
   const { result, place } = one?.lastRun ?? {}
   const isRecorded = result === 'error' || result === 'terminal'
   const [told] = isRecorded ? [place] : (/(?<=^|: )[\w$]+ at \S+:\d+:\d+(?=: )/.exec(error) ?? [])

@@ -97,7 +97,11 @@ const REFUSALS: Record<string, ToStep> = {
       'Correct the function: it asks for a change after each of its changes, so its outcome must not depend on its own writes.',
       `${INSTALL} --revision TEXT`,
     ),
-  RunTimeoutError: thenRetry('Let the function answer within timeoutSeconds, or give it more time'),
+  RunTimeoutError: ({ message }, _, retry) =>
+    step(
+      `${mendingOf(message, undefined, 'Let the function answer within timeoutSeconds, or give it more time')}; to try at once:`,
+      retry,
+    ),
   ExternalReadFailed: thenRetry('Mend the external system, or how the function reaches it'),
   ConfigMissing: thenRetry('Create what the message names'),
   EffectFailed: thenRetry('Mend the external system, or how the function reaches it'),

@@ -1,5 +1,6 @@
 import { controllerOf, type KubeObject } from '#contracts'
 import { duration, oneLine } from '#process/exit'
+import { BLOCKED_AT } from '#reconcile'
 import { isRefused, readReconciler } from '#spec'
 import { called, detail } from '../keys.ts'
 import { type Explanation, untoldBy } from './explain.ts'
@@ -227,7 +228,7 @@ function lastRunOf({ object, lastRun }: ReconcilerSituation, now: number): strin
   const parts = [
     `${nameOf(object)}: ${result} ${ago} ago (run ${run})${result === 'fenced' && message !== undefined ? `: ${message}` : ''}, because ${because}`,
     `waited ${duration(waitedMs)}, took ${duration(tookMs)}`,
-    ...(place === undefined ? [] : [`threw ${place}`]),
+    ...(place === undefined ? [] : [place.startsWith(BLOCKED_AT) ? place : `threw ${place}`]),
     `wrote ${writes.length === 0 ? 'nothing' : writes.join(', ')}`,
     ...(refused.length === 0 ? [] : [`refused: ${refused.map(({ write }) => write).join(', ')}`]),
     ...(unchanged.length === 0 ? [] : [`unchanged: ${unchanged.join(', ')}`]),
@@ -288,6 +289,7 @@ export function jsonOf(situation: Situation, { healthy, findings, next }: Explan
       ...(one.rows && { queue: one.rows }),
       ...(one.missingRights && { missingRights: one.missingRights }),
       ...(one.lastRun && { lastRun: one.lastRun }),
+      ...(one.blocked && { blocked: one.blocked }),
       owned: one.owned.map(relative),
       named: one.named.map(relative),
     })),

@@ -65,10 +65,18 @@ export interface ReconcilerSituation {
   missingRights?: string[]
   /** The last recorded run; undefined if there is none, or if it is unknown. */
   lastRun?: LastRun
+  /** The last recorded runs in a row whose function has blocked or ended its process; undefined if there are none. */
+  blocked?: BlockedRuns
   /** Objects that the reconciler has created for the object, or that are retained for it. */
   owned: Relative[]
   /** Related objects that a field of the object names. */
   named: Relative[]
+}
+
+export interface BlockedRuns {
+  runs: number
+  /** That of the last one, or of the last one with a place: `Blocked at src/website.ts:12:5: …`. */
+  message: string
 }
 
 export interface LastRun {

@@ -3,6 +3,7 @@ import { url as debuggerUrl } from 'node:inspector'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { type FunctionInput, firstOwnPlace, type Invoke, type RunLog } from '#contracts'
+import { BLOCKED_AT } from '#reconcile'
 import { EXIT } from '../exit.ts'
 import { ENDING, type StalledFrame, TURNS, type WatchdogData } from './stall.ts'
 
@@ -150,7 +151,7 @@ export function exitWhenBlocked(
     // The exit code for a process that ends by itself before the exit below.
     process.once('exit', () => (process.exitCode = EXIT.byFunction))
     const place = firstOwnPlace(frames.map((frame) => frame.place))
-    const where = place === undefined ? '' : `Blocked at ${place}: `
+    const where = place === undefined ? '' : `${BLOCKED_AT}${place}: `
     const message = `${where}the function has blocked its process for longer than ${seconds} s`
     const tell = () => Promise.race([blocked({ reconciler, object, message }), sleep(TELL_MS)]).catch(() => undefined)
     calls.outside(() => setTimeout(() => void tell().then(() => process.exit(EXIT.byFunction)), 0))

@@ -27,6 +27,11 @@ export interface Thrown {
   place?: string | undefined
 }
 
+/** Asks for the place of the code that blocks the thread of calls. Afterwards the process is of no use. */
+export interface AskedPlace {
+  kind: 'where'
+}
+
 /** `stray`: an error outside of every call; the process ends. */
 export type FromFunction =
   | { kind: 'log'; id: number; level: 'debug' | 'info' | 'warn' | 'error'; fields: object; message: string }
@@ -35,6 +40,8 @@ export type FromFunction =
   /** The call that was answered has no pending timers or connections left. */
   | { kind: 'rest'; id: number }
   | { kind: 'error'; id: number; error: Thrown }
+  /** The answer to AskedPlace. Undefined: no code of the author blocks the thread. */
+  | { kind: 'blocked'; place: string | undefined }
   | { kind: 'stray'; error: Thrown }
 
 /** The time after which pending timers and connections of a call are no longer awaited. */

@@ -1,5 +1,5 @@
 import type { RunContext } from '#contracts'
-import { FunctionError } from '#reconcile'
+import { FunctionError, NOT_CALLED } from '#reconcile'
 
 /** The processes of calls that are apart at the same time. */
 const PLACES = 4
@@ -20,8 +20,8 @@ export type Ending = 'back' | 'lost' | 'unknown'
 
 /** What calls of one function have shown since the start of this process. */
 export class Behaviour {
-  /** One of its calls is apart. */
-  isApart = false
+  /** The object of its call that is apart. */
+  apart: string | undefined
   /** A call has come back: any call, or one that was apart. */
   works = false
   worksApart = false
@@ -40,6 +40,15 @@ export class Behaviour {
     return this.#lost.size > 0
   }
 
+  get isApart(): boolean {
+    return this.apart !== undefined
+  }
+
+  /** The object whose call was lost last. */
+  get lastLost(): string | undefined {
+    return this.isLost ? [...this.#lost.keys()].at(-1) : undefined
+  }
+
   /** Its calls come back, as far as it is known. */
   get isReliable(): boolean {
     return this.works && !this.isLost
@@ -50,15 +59,16 @@ export class Behaviour {
   }
 
   ended(object: string, ending: Ending): void {
+    if (ending !== 'unknown') this.#lost.delete(object)
     if (ending === 'lost') this.#lost.set(object, performance.now())
     if (ending !== 'back') return
-    this.#lost.delete(object)
     this.works = this.worksApart = true
   }
 }
 
 interface Waiting {
   of: Behaviour
+  object: string
   isSuspect: boolean
   begin: (place: Place) => void
 }
@@ -83,11 +93,11 @@ export class Places {
   #turns = 0
 
   /** Returns where the call is made now. Undefined: it waits. */
-  take(of: Behaviour, isSuspect = false): Place | undefined {
+  take(of: Behaviour, object: string, isSuspect = false): Place | undefined {
     if (!isSuspect && (of.works || !of.isLost)) return 'here'
     if (of.isApart) return isSuspect && of.worksApart && !of.isLost ? 'here' : undefined
     if (this.#busy + this.#keptFrom(of) >= (of.isReliable ? PLACES : PLACES - 1)) return undefined
-    of.isApart = true
+    of.apart = object
     this.#keepers.delete(of)
     of.turn = ++this.#turns
     this.#busy++
@@ -98,16 +108,16 @@ export class Places {
    * Resolves when the call gets a place. The wait is not a part of its time. If it is too long, rejects with an error that
    * sets the key back in the queue, and does not count as a failure.
    */
-  wait(of: Behaviour, { signal, suspect = false, untimed }: RunContext): Promise<Place> {
+  wait(of: Behaviour, object: string, { signal, suspect = false, untimed }: RunContext): Promise<Place> {
     const { promise, resolve, reject } = Promise.withResolvers<Place>()
-    const waiting: Waiting = { of, isSuspect: suspect, begin: resolve }
+    const waiting: Waiting = { of, object, isSuspect: suspect, begin: resolve }
     const giveUp = (reason: Error) => {
       this.#waiting.delete(waiting)
       reject(reason)
     }
     const timer = setTimeout(() => {
       this.#keepTurn(of)
-      giveUp(noPlace())
+      giveUp(noPlace(of))
     }, LONGEST_WAIT_MS)
     const abort = () => giveUp(signal.reason as Error)
     signal.addEventListener('abort', abort, { once: true })
@@ -122,7 +132,7 @@ export class Places {
 
   /** Notes that the call apart has ended, which was about this object. */
   free(of: Behaviour, object: string, ending: Ending): void {
-    of.isApart = false
+    of.apart = undefined
     of.ended(object, ending)
     this.#busy--
     this.#offer()
@@ -151,7 +161,7 @@ export class Places {
 
   #offer(): void {
     for (const waiting of [...this.#waiting].sort((a, b) => a.of.turn - b.of.turn)) {
-      const place = this.take(waiting.of, waiting.isSuspect)
+      const place = this.take(waiting.of, waiting.object, waiting.isSuspect)
       if (place === undefined) continue
       this.#waiting.delete(waiting)
       waiting.begin(place)
@@ -159,8 +169,14 @@ export class Places {
   }
 }
 
-const noPlace = (): Error =>
-  new FunctionError(
-    'the function is not called yet: its runs have ended or blocked their process, so it runs in one of its own, and none is free',
-    { isAway: true, afterSeconds: SET_BACK_SECONDS * (1 + Math.random()) },
-  )
+function noPlace({ apart, lastLost }: Behaviour): Error {
+  const cause =
+    lastLost === undefined
+      ? 'runs of it have ended or blocked their process'
+      : `its run for ${lastLost} has ended or blocked its process`
+  const wait = apart === undefined ? 'none is free' : `that is busy with ${apart}`
+  return new FunctionError(`${NOT_CALLED}${cause}, so it runs in one of its own, and ${wait}`, {
+    isAway: true,
+    afterSeconds: SET_BACK_SECONDS * (1 + Math.random()),
+  })
+}
