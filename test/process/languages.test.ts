@@ -173,7 +173,8 @@ describe.each(Object.keys(SERVERS))('a function in %s over HTTP', (language) => 
   const url = () => `http://127.0.0.1:${server.port}`
   const post = (event: CloudEvent, mode: 'binary' | 'structured' = 'binary') => {
     const { headers, body } = toHttp(event, mode)
-    return fetch(url(), { method: 'POST', headers, body: Buffer.from(body) })
+    // Of a body that it has whole, fetch repeats a request that is answered with 421, and sometimes without its body.
+    return fetch(url(), { method: 'POST', headers, body: new Blob([Buffer.from(body)]).stream(), duplex: 'half' })
   }
 
   it.each(ANSWERS)('answers %s', async (_, input, expected) => {
