@@ -64,7 +64,7 @@ async function burst(count: number, slug: string): Promise<Record<string, string
     const due = Math.ceil((Date.now() + 4000 + LEAD_MS_FOR_EACH * ats) / 1000) * 1000
     const left = new Set(Array.from({ length: ats }, (_, index) => `${slug}-${index}`))
     const done = watchUntilDone(left)
-    for (const name of [...left])
+    for (const name of left)
       await kube.create(
         resourcePath(At, NAMESPACE),
         At.of({ metadata: { name }, spec: { schedule: new Date(due).toISOString(), command: 'echo YAY' } }),
