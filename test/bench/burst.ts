@@ -1,11 +1,11 @@
 import { resolve } from 'node:path'
-import type { KubeObject } from '#contracts'
 import { At } from '#functions/at'
 import { createKubeClient, loadKubeConfig, resourcePath } from '#kube'
 import { BIN, fairlead, startFairlead } from '../support/fairlead.ts'
 import { playNode } from '../support/node-player.ts'
 import { startTestCluster } from '../support/servers.ts'
 import { cpuMsOf } from '../support/usage.ts'
+import { untilDone } from './ats.ts'
 import { countMessagesTo } from './counting-proxy.ts'
 import { median } from './median.ts'
 
@@ -56,10 +56,6 @@ async function burst(slug: string, bin: string): Promise<Record<string, number>>
   const due = Math.ceil((Date.now() + LEAD_MS) / 1000) * 1000
   const schedule = new Date(due).toISOString()
   const left = new Set(Array.from({ length: ATS }, (_, index) => `${slug}-${index}`))
-  const ended = new AbortController()
-  const changes = kube.watch<KubeObject & { status?: { phase?: string } }>(resourcePath(At, NAMESPACE), {
-    signal: ended.signal,
-  })
   const names = left.values()
   const create = async () => {
     for (const name of names)
@@ -70,12 +66,8 @@ async function burst(slug: string, bin: string): Promise<Record<string, number>>
   }
   await Promise.all(Array.from({ length: 4 }, create))
   if (Date.now() > due) throw new Error('the Ats were created too late')
-  for await (const { type, object } of changes) {
-    if (type !== 'BOOKMARK' && object.status?.phase === 'DONE') left.delete(object.metadata.name)
-    if (left.size === 0) break
-  }
+  await untilDone(kube, NAMESPACE, left, stop.signal)
   const seconds = (Date.now() - due) / 1000
-  ended.abort()
   await new Promise((resolve) => setTimeout(resolve, 500))
   const after = totals()
   up.kill('SIGTERM')

@@ -9,6 +9,7 @@ import { type FairleadProcess, fairlead, startFairlead } from '../support/fairle
 import { playNode } from '../support/node-player.ts'
 import { startTestCluster } from '../support/servers.ts'
 import { cpuMsOf } from '../support/usage.ts'
+import { untilDone } from './ats.ts'
 
 /**
  * `npm run bench machines`: dispatchers as if on several machines. Each has a cgroup that gives it the same part of a core,
@@ -63,7 +64,7 @@ async function burst(count: number, slug: string): Promise<Record<string, string
     }
     const due = Math.ceil((Date.now() + 4000 + LEAD_MS_FOR_EACH * ats) / 1000) * 1000
     const left = new Set(Array.from({ length: ats }, (_, index) => `${slug}-${index}`))
-    const done = watchUntilDone(left)
+    const done = untilDone(kube, NAMESPACE, left, stop.signal)
     for (const name of left)
       await kube.create(
         resourcePath(At, NAMESPACE),
@@ -99,14 +100,4 @@ async function limit(pid: number, group: string): Promise<void> {
       await writeFile(join(path, file), version === 1 ? String(quota) : `${quota} ${PERIOD_US}`)
       await writeFile(join(path, 'cgroup.procs'), String(pid))
     }
-}
-
-async function watchUntilDone(left: Set<string>): Promise<void> {
-  const changes = kube.watch<{ metadata: { name: string }; status?: { phase?: string } }>(resourcePath(At, NAMESPACE), {
-    signal: stop.signal,
-  })
-  for await (const { type, object } of changes) {
-    if (type !== 'BOOKMARK' && object.status?.phase === 'DONE') left.delete(object.metadata.name)
-    if (left.size === 0) return
-  }
 }
