@@ -12,7 +12,6 @@ import { table, UsageError } from '#process/exit'
 import { forcedInstall, loadFunctions, type Selection } from '#process/functions'
 import { openKube } from '#process/kube'
 import type { CommandContext } from '../options.ts'
-import { handOver } from './hand-over.ts'
 
 export interface InstallOptions extends Selection {
   output: 'table' | 'json'
@@ -59,7 +58,8 @@ async function applied(kube: KubeClient, options: InstallOptions, settings: Conf
   }
   const functions = await withDeclared(kube, selected, says)
   if (onlyConversions) return installConversions(kube, functions, { ...options, forcedBy, says })
-  const marked = check ? 0 : await handOver(kube, functions)
+  const isAdapted = functions.some(({ declaredBy }) => declaredBy !== undefined)
+  const marked = check || !isAdapted ? 0 : await (await import('./hand-over.ts')).handOver(kube, functions)
   if (marked > 0) says(`${marked} objects that were made before are marked as those of these functions`)
   if (!check) return install(kube, functions, { ...options, forcedBy, says, shard: settings.FAIRLEAD_SHARD })
   await checkDefinitions(kube, functions, forcedBy)

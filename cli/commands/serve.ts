@@ -1,4 +1,4 @@
-import { type Executable, executable } from '#process/executable'
+import type { Executable } from '#process/executable'
 import { UsageError, untilStopped } from '#process/exit'
 import { functionNamed, namableFunctions } from '#process/functions'
 import { createLogger } from '#process/logging'
@@ -59,6 +59,7 @@ async function served(name: string | undefined, options: ServeOptions): Promise<
   if (name === undefined)
     throw new UsageError('--exec needs the name of the Reconciler: fairlead serve NAME --exec PROGRAM')
   const { lines = false, timeoutSeconds = 60, concurrency = 8, env: variables = [] } = options
+  const { executable } = await import('#process/executable')
   const program = executable({ command, lines, timeoutSeconds, concurrency, variables })
   return { name, program, serve: (how) => serveCalls({ name, invoke: program.invoke }, how) }
 }

@@ -203,7 +203,7 @@ function lawsCommand(program: Command, context: CommandContext): void {
     .description('Check the laws of a function in any language on generated histories; needs no cluster')
     .argument('<files...>', 'Files or folders with its Reconciler, its CustomResourceDefinition and examples')
     .option('--exec <program>', 'Program to call, as for serve')
-    .option('--lines', 'The program stays, and answers each line with one line')
+    .option('--lines', 'Start the program once, and write each call to it as a line')
     .option('--env <names>', 'Variables that the program gets too, separated by commas (default: none)', separated)
     .option('--url <url>', 'URL of a function over HTTP to call')
     .option('--timeout-seconds <n>', 'Seconds of one call', whole(1, 3600), 60)

@@ -94,7 +94,7 @@ function serveCommand(program: Command, context: CommandContext): void {
         'Program that gets JSON on stdin and prints JSON; arguments follow it, no shell reads them',
       ).conflicts(['function', 'config']),
     )
-    .option('--lines', 'The program stays, and answers each line with one line (default: it is started for each call)')
+    .option('--lines', 'Start the program once, and write each call to it as a line (default: start it for each call)')
     .option('--timeout-seconds <n>', 'Seconds of one call of the program (default: 60)', whole(1, 3600))
     .option('--concurrency <n>', 'Processes of the program at the same time (default: 8)', whole(1, 1000))
     .option('--env <names>', 'Variables that the program gets too, separated by commas (default: none)', separated)
