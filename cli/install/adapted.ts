@@ -71,12 +71,11 @@ function declaredBy({ name, adapts }: Reconciler, from: Omit<Declarer['with'], '
 export const revisionOf = ({ declaredBy: by }: Reconciler): string | undefined =>
   by && hash('sha256', JSON.stringify(by.with), 'base64url').slice(0, 16)
 
-const shortened = ({ apiVersion, kind, metadata: { name }, spec }: KubeObject): KubeObject => ({
-  apiVersion,
-  kind,
-  metadata: { name },
-  spec,
-})
+/** Of the metadata, an object declares by its name and the annotations of Fairlead. */
+const shortened = ({ apiVersion, kind, metadata: { name, annotations = {} }, spec }: KubeObject): KubeObject => {
+  const own = Object.entries(annotations).filter(([key]) => key.startsWith('fairlead.dev/'))
+  return { apiVersion, kind, metadata: { name, ...(own.length > 0 && { annotations: Object.fromEntries(own) }) }, spec }
+}
 
 const isSame = (one: { group: string; version: string; resource: string }, other: typeof one): boolean =>
   one.group === other.group && one.version === other.version && one.resource === other.resource

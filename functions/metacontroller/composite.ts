@@ -1,9 +1,11 @@
 import { type KubeObject, type Reconciler, TerminalError } from 'fairlead'
 import { CompositeController, compositeSpec } from './controller.ts'
+import { relatedOf } from './customize.ts'
 import {
   type Asked,
   type Declared,
   functionOf,
+  grantedRefs,
   isCollected,
   Kinds,
   ofHooks,
@@ -19,8 +21,8 @@ import { CONTROLLER_UID, childSelector, matches, selectorText } from './selector
 
 /** Returns the resources that the controller names. Throws as compositeDeclared(). */
 export function compositeResources(controller: KubeObject): ReturnType<typeof refOf>[] {
-  const { parentResource, childResources } = compositeSpec(controller)
-  return [parentResource, ...childResources].map(refOf)
+  const { parentResource, childResources, hooks } = compositeSpec(controller)
+  return [...[parentResource, ...childResources].map(refOf), ...grantedRefs(controller, hooks)]
 }
 
 /** Throws a TerminalError, `NotOffered`, with each field that is not offered. */
@@ -29,10 +31,11 @@ export function compositeDeclared(controller: KubeObject, served: Served): Decla
   const kinds = new Kinds(served)
   const { kind: primary, hasStatus } = kinds.of(parentResource, 'spec.parentResource')
   const owned = kinds.owned(childResources, 'spec.childResources')
+  const related = kinds.related(controller, others.hooks)
   kinds.demandAll(controller)
   const { labelSelector, ignoreStatusChanges: ignoresStatus = false } = parentResource
   const selector = labelSelector && selectorText(labelSelector)
-  return { primary, hasStatus, ...owned, selector, ignoresStatus, ...ofHooks(others) }
+  return { primary, hasStatus, ...owned, related, selector, ignoresStatus, ...ofHooks(others) }
 }
 
 /** Returns the function that a CompositeController declares. `served` has the kinds of its resources. */
@@ -61,7 +64,7 @@ async function decide(asked: Asked, { hasStatus }: Declared) {
     controller: present,
     parent: object,
     children: objectMap(groups, object, hook),
-    related: {},
+    related: await relatedOf(asked, hooks.customize, hook),
     finalizing: hookName === 'finalize',
   }
   const text = await call(hookName, hook.webhook, request, run)

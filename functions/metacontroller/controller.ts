@@ -60,7 +60,7 @@ const hooks = z
   .strictObject({
     sync: hook.optional(),
     finalize: hook.optional(),
-    customize: z.unknown().optional(),
+    customize: hook.optional(),
     // Metacontroller has these fields, and does not read them.
     preUpdateChild: z.unknown().optional(),
     postUpdateChild: z.unknown().optional(),
@@ -169,10 +169,11 @@ const faultsOf = (
   { endpointConfigs, hooks: { sync, finalize, customize } }: Pick<CompositeSpec, 'endpointConfigs' | 'hooks'>,
   selector: string | false | undefined,
 ): string[] => [
-  ...(customize === undefined ? [] : ['spec.hooks.customize']),
   ...(endpointConfigs === undefined ? [] : ['spec.endpointConfigs']),
   ...(finalize !== undefined && selector ? [`spec.hooks.finalize beside ${selector}`] : []),
-  ...Object.entries({ sync, finalize }).flatMap(([name, one]) => (one ? webhookFaults(one, `spec.hooks.${name}`) : [])),
+  ...Object.entries({ sync, finalize, customize }).flatMap(([name, one]) =>
+    one ? webhookFaults(one, `spec.hooks.${name}`) : [],
+  ),
 ]
 
 function webhookFaults({ webhook: given }: Hook, path: string): string[] {

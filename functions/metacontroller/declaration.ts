@@ -10,6 +10,7 @@ import {
   TerminalError,
 } from 'fairlead'
 import { type Hook, notOffered, type ResourceRule } from './controller.ts'
+import { RELATED, type RelatedGroup } from './customize.ts'
 import { durationMs, type HookName } from './hook.ts'
 import type { Group } from './protocol.ts'
 import { differs, withLastApplied } from './recreate.ts'
@@ -37,6 +38,8 @@ export interface Declared {
   owned: Kind[]
   /** The methods of the owned kinds, in their order. */
   methods: string[]
+  /** The kinds that the customize hook may name. */
+  related: RelatedKind[]
   selector: string | undefined
   ignoresStatus: boolean
   resyncSeconds: number | undefined
@@ -86,18 +89,45 @@ export class Kinds {
     return { owned, methods }
   }
 
+  /** The kinds that the controller grants to its customize hook. */
+  related(controller: KubeObject, { customize }: Hooks): RelatedKind[] {
+    if (customize === undefined) return []
+    const named = grantedIn(controller)
+    if (named.length === 0)
+      this.#faults.push(
+        `spec.hooks.customize needs the annotation ${RELATED} with the kinds that it may name, such as "configmaps.v1, deployments.v1.apps"`,
+      )
+    const within = customize.version === 'v1' ? 'Namespace' : 'Cluster'
+    return named.map((one) => ({ ...this.of(one, `annotation ${RELATED}`).kind, within }))
+  }
+
   demandAll(controller: KubeObject): void {
     if (this.#faults.length > 0) throw notOffered(controller, this.#faults)
   }
 }
 
+/** Returns what the annotation of a controller names: `RESOURCE.VERSION` or `RESOURCE.VERSION.GROUP`. */
+const grantedIn = ({ metadata: { annotations = {} } }: KubeObject): Named[] =>
+  (annotations[RELATED] ?? '').split(/[\s,]+/).flatMap((name) => {
+    const [resource = '', version = '', ...group] = name.split('.')
+    return resource === ''
+      ? []
+      : { resource, apiVersion: [...(group.length > 0 ? [group.join('.')] : []), version].join('/') }
+  })
+
+/** Returns the resources that the controller grants to its customize hook. */
+export const grantedRefs = (controller: KubeObject, { customize }: Hooks): ReturnType<typeof refOf>[] =>
+  customize === undefined ? [] : grantedIn(controller).map(refOf)
+
 interface Hooks {
   sync?: Hook | undefined
   finalize?: Hook | undefined
+  customize?: Hook | undefined
 }
 
 /** The hook ends first, so that the failure names it. */
-const secondsOf = (hook: Hook | undefined): number => Math.ceil((durationMs(hook?.webhook?.timeout) ?? 0) / 1000) + 5
+const secondsOf = (hook: Hook | undefined): number =>
+  hook === undefined ? 0 : Math.ceil((durationMs(hook.webhook?.timeout) ?? 0) / 1000) + 5
 
 export const ofHooks = ({
   resyncPeriodSeconds = 0,
@@ -108,7 +138,10 @@ export const ofHooks = ({
 }) => ({
   resyncSeconds: resyncPeriodSeconds > 0 ? resyncPeriodSeconds : undefined,
   isFinalizing: hooks.finalize !== undefined,
-  timeoutSeconds: Math.min(LONGEST_CALL_S, Math.max(CALLS_S, ...[hooks.sync, hooks.finalize].map(secondsOf))),
+  timeoutSeconds: Math.min(
+    LONGEST_CALL_S,
+    Math.max(CALLS_S, ...[hooks.sync, hooks.finalize].map((one) => secondsOf(hooks.customize) + secondsOf(one))),
+  ),
 })
 
 /** Returns the name of a Reconciler. Names that do not fit are shortened to a hash. */
@@ -128,8 +161,13 @@ export interface Asked {
     /** With the method Recreate: the objects that the function may delete. */
     recreated: readonly KubeObject[] | undefined
   })[]
+  /** What the customize hook may choose from. */
+  related: readonly RelatedGroup[]
   run: AnyRun
 }
+
+const apiVersionOf = ({ group, version }: Pick<Kind, 'group' | 'version'>): string =>
+  group === '' ? version : `${group}/${version}`
 
 interface Declaration {
   name: string
@@ -159,20 +197,26 @@ export function functionOf(declaration: Declaration): Reconciler {
       const marked = of.owned(one)
       const there = controlledBy(object, [...(of.related(seen[index] as RelatedKind) as KubeObject[]), ...marked])
       return {
-        apiVersion: one.group === '' ? one.version : `${one.group}/${one.version}`,
+        apiVersion: apiVersionOf(one),
         kind: one.kind,
         objects: there.filter(isOwn),
         recreated: methods[index] === 'Recreate' ? marked : undefined,
       }
     })
-    return decide({ hookName, present: unchanged(present, declaration), object, groups, run: of })
+    const related = declared.related.map((one) => ({
+      apiVersion: apiVersionOf(one),
+      kind: one.kind,
+      resource: one.resource,
+      objects: of.related(one) as KubeObject[],
+    }))
+    return decide({ hookName, present: unchanged(present, declaration), object, groups, related, run: of })
   }
   const made = reconciler<Kind<unknown>, Kind<unknown>, RelatedKind>({
     name,
     for: primary,
     ...(selector !== undefined && { selector }),
     owns: owned,
-    related: [live, ...seen],
+    related: [live, ...seen, ...declared.related],
     ...(declared.ignoresStatus && { changes: ['Generation', 'Labels', 'Annotations'] }),
     ...(resyncSeconds !== undefined && { resyncSeconds }),
     ...(writes && { writes }),

@@ -1,9 +1,11 @@
 import type { KubeObject, Reconciler } from 'fairlead'
 import { DecoratorController, decoratorSpec, type ResourceRule } from './controller.ts'
+import { relatedOf } from './customize.ts'
 import {
   type Asked,
   type Declared,
   functionOf,
+  grantedRefs,
   isCollected,
   Kinds,
   ofHooks,
@@ -26,8 +28,8 @@ export const decoratorIn = ({ metadata: { annotations = {} } }: KubeObject): str
 
 /** Returns the resources that the controller names. Throws as decoratorDeclared(). */
 export function decoratorResources(controller: KubeObject): ReturnType<typeof refOf>[] {
-  const { resources, attachments } = decoratorSpec(controller)
-  return [...resources, ...attachments].map(refOf)
+  const { resources, attachments, hooks } = decoratorSpec(controller)
+  return [...[...resources, ...attachments].map(refOf), ...grantedRefs(controller, hooks)]
 }
 
 /** Returns what a controller declares for each of its resources. Throws a TerminalError, `NotOffered`, with each field that is not offered. */
@@ -36,11 +38,12 @@ export function decoratorDeclared(controller: KubeObject, served: Served): Decla
   const kinds = new Kinds(served)
   const primaries = resources.map((rule, index) => kinds.of(rule, `spec.resources[${index}]`))
   const owned = kinds.owned(attachments, 'spec.attachments')
+  const related = kinds.related(controller, others.hooks)
   kinds.demandAll(controller)
   return primaries.map(({ kind: primary, hasStatus }, index) => {
     const { labelSelector, ignoreStatusChanges: ignoresStatus = false } = resources[index] as ResourceRule
     const selector = labelSelector && selectorText(labelSelector)
-    return { primary, hasStatus, ...owned, selector, ignoresStatus, ...ofHooks(others) }
+    return { primary, hasStatus, ...owned, related, selector, ignoresStatus, ...ofHooks(others) }
   })
 }
 
@@ -81,7 +84,7 @@ async function decide(asked: Asked, { primary }: Declared) {
     controller: present,
     object,
     attachments: objectMap(groups, object, hook),
-    related: {},
+    related: await relatedOf(asked, hooks.customize, hook),
     finalizing: hookName === 'finalize',
   }
   const text = await call(hookName, hook.webhook, request, run)

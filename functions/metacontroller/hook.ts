@@ -3,7 +3,7 @@ import { request as httpsRequest } from 'node:https'
 import { RetryAfterError } from 'fairlead'
 import type { Webhook } from './controller.ts'
 
-export type HookName = 'sync' | 'finalize'
+export type HookName = 'sync' | 'finalize' | 'customize'
 
 const DEFAULT_TIMEOUT_MS = 10_000
 /** Of an answer, as of a function over HTTP. */

@@ -57,7 +57,7 @@ export function answerOf(name: HookName, hook: Hook, text: string, fields: Answe
   const refuse = (why: string): never => {
     throw new Error(`the ${name} hook answered ${why}`)
   }
-  const answer = recordIn(text, hook, fields, refuse)
+  const answer = answerIn(text, hook, fields, refuse)
   const given = <T>(field: string, isValid: (value: unknown) => value is T, what: string): T | undefined => {
     const value = answer[field] ?? undefined
     if (value !== undefined && !isValid(value)) refuse(`with "${field}" that is no ${what}`)
@@ -86,10 +86,11 @@ export function answerOf(name: HookName, hook: Hook, text: string, fields: Answe
   }
 }
 
-function recordIn(
+/** Returns the object in a text. `known`: its fields. Refuses each unknown or repeated one in strict mode. */
+export function recordIn(
   text: string,
   { version, webhook }: Hook,
-  { objects, others }: AnswerFields,
+  known: readonly string[],
   refuse: (why: string) => never,
 ): Record<string, unknown> {
   let answer: unknown
@@ -99,13 +100,24 @@ function recordIn(
     return refuse(`with no valid JSON: ${(cause as Error).message}`)
   }
   if (!isRecord(answer)) return refuse('with JSON that is no object')
-  const known = [objects, ...others]
   const unknown = Object.keys(answer).filter((field) => !known.includes(field))
   const isStrict = (webhook?.responseUnMarshallMode ?? (version === 'v2' ? 'strict' : 'loose')) === 'strict'
   if (isStrict && unknown.length > 0)
     return refuse(`with the unknown field ${JSON.stringify(unknown[0])} (strict mode)`)
   const twice = isStrict ? repeatedField(text) : undefined
   if (twice !== undefined) return refuse(`with ${JSON.stringify(twice)} twice (strict mode)`)
+  return answer
+}
+
+function answerIn(
+  text: string,
+  hook: Hook,
+  { objects, others }: AnswerFields,
+  refuse: (why: string) => never,
+): Record<string, unknown> {
+  const known = [objects, ...others]
+  const answer = recordIn(text, hook, known, refuse)
+  const unknown = Object.keys(answer).filter((field) => !known.includes(field))
   if (unknown.length === Object.keys(answer).length)
     return refuse(`without any field that is known (${known.join(', ')}), which would delete all ${objects}`)
   if (unknown.length > 0 && answer[objects] === undefined)

@@ -13,11 +13,13 @@ const DEFINITIONS = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'c
 const CONTROLLERS = { group: 'metacontroller.k8s.io', version: 'v1alpha1', resource: 'compositecontrollers' }
 const DECORATORS = { ...CONTROLLERS, resource: 'decoratorcontrollers' }
 const CATS = { group: 'ctl.example.com', version: 'v1', resource: 'catsets' }
+const KENNELS = { ...CATS, resource: 'kennels' }
 const MAPS = { group: '', version: 'v1', resource: 'configmaps' }
 const RECONCILERS = { group: 'fairlead.dev', version: 'v1alpha1', resource: 'reconcilers' }
 const ROLES = { group: 'rbac.authorization.k8s.io', version: 'v1', resource: 'clusterroles' }
 const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
 
+const OPEN = { 'x-kubernetes-preserve-unknown-fields': true }
 /** `status` without fields, as that of Metacontroller: nothing that is written there stays. */
 const definitionOf = (group: string, version: string, kind: string, plural: string, scope: string, status: object) => ({
   apiVersion: 'apiextensions.k8s.io/v1',
@@ -67,6 +69,12 @@ function answerOf({ url, body }: ReceivedRequest): object {
       labels: { tagged: 'yes' },
       attachments: [{ apiVersion: 'v1', kind: 'Secret', metadata: { name: 'plain' } }],
     }
+  if (url === '/customize')
+    return { relatedResources: [{ ...CONFIG_MAPS, labelSelector: { matchLabels: { breed: 'any' } } }] }
+  if (url === '/kennel') {
+    const { related } = JSON.parse(body.toString()) as { related: Record<string, object> }
+    return { status: { breeds: Object.keys(related['ConfigMap.v1'] ?? {}).sort() }, children: [] }
+  }
   const { parent, children } = JSON.parse(body.toString()) as {
     parent: Cats
     children: Record<string, Record<string, object>>
@@ -92,9 +100,8 @@ beforeAll(async () => {
   for (const crd of [
     definitionOf('metacontroller.k8s.io', 'v1alpha1', 'CompositeController', 'compositecontrollers', 'Cluster', {}),
     definitionOf('metacontroller.k8s.io', 'v1alpha1', 'DecoratorController', 'decoratorcontrollers', 'Cluster', {}),
-    definitionOf('ctl.example.com', 'v1', 'CatSet', 'catsets', 'Namespaced', {
-      'x-kubernetes-preserve-unknown-fields': true,
-    }),
+    definitionOf('ctl.example.com', 'v1', 'CatSet', 'catsets', 'Namespaced', OPEN),
+    definitionOf('ctl.example.com', 'v1', 'Kennel', 'kennels', 'Namespaced', OPEN),
   ])
     await world.kube.create(resourcePath(DEFINITIONS), crd)
   await until(() => created('catset-controller'))
@@ -118,12 +125,12 @@ function falseIfMissing(error: unknown): false {
 }
 
 /** False until the definition is served. */
-const created = (name: string, spec: object = controllerSpec()) =>
+const created = (name: string, spec: object = controllerSpec(), annotations: Record<string, string> = {}) =>
   world.kube
     .create(resourcePath(CONTROLLERS), {
       apiVersion: 'metacontroller.k8s.io/v1alpha1',
       kind: 'CompositeController',
-      metadata: { name },
+      metadata: { name, annotations },
       spec,
     })
     .then(() => true, falseIfMissing)
@@ -285,6 +292,46 @@ it('a decorator labels the objects of others, and owns its attachments', async (
   expect(attached).toMatchObject({ metadata: { ownerReferences: [{ kind: 'ConfigMap', name: 'plain' }] } })
   await until(async () => (await world.kube.get<KubeObject>(path)).metadata.labels?.['tagged'] === 'yes')
   expect((await world.kube.get<KubeObject>(path)).metadata.labels).toEqual({ of: 'others', tagged: 'yes' })
+})
+
+it('a customize hook chooses the objects that sync is given, of kinds that its controller grants, and their changes count', async () => {
+  const spec = {
+    parentResource: { ...CATSETS, resource: 'kennels' },
+    generateSelector: true,
+    hooks: {
+      sync: { webhook: { url: `${hook.url}/kennel` } },
+      customize: { webhook: { url: `${hook.url}/customize` } },
+    },
+  }
+  await created('kennel-controller', spec, { 'fairlead.dev/related': 'configmaps.v1' })
+  await installed()
+  const breed = (name: string, labels: Record<string, string>) =>
+    world.kube.create(resourcePath(MAPS, 'default'), configMap(name, { namespace: 'default', labels }))
+  await breed('beagle', { breed: 'any' })
+  await breed('wolf', {})
+  await world.kube.create(resourcePath(KENNELS, 'default'), {
+    apiVersion: 'ctl.example.com/v1',
+    kind: 'Kennel',
+    metadata: { name: 'dogs', namespace: 'default' },
+    spec: {},
+  })
+  const untilBreeds = (breeds: string[]) =>
+    until(
+      async () => {
+        const { status } = await world.kube.get<{ status?: { breeds?: string[] } }>(
+          resourcePath(KENNELS, 'default', 'dogs'),
+        )
+        return JSON.stringify(status?.breeds) === JSON.stringify(breeds)
+      },
+      { what: `breeds ${breeds.join()}` },
+    )
+  await untilBreeds(['beagle'])
+  await breed('pug', { breed: 'any' })
+  await untilBreeds(['beagle', 'pug'])
+  await world.kube.patch(resourcePath(MAPS, 'default', 'wolf'), { metadata: { labels: { breed: 'any' } } }, 'merge')
+  await untilBreeds(['beagle', 'pug', 'wolf'])
+  await world.kube.delete(resourcePath(MAPS, 'default', 'pug'), {})
+  await untilBreeds(['beagle', 'wolf'])
 })
 
 it('a changed webhook counts at once; other children count when they are installed, and nothing happens before', async () => {

@@ -10,6 +10,7 @@ export const SERVED = [
   { group: 'ctl.example.com', version: 'v1', resource: 'hermits', kind: 'Hermit', hasStatus: false },
   { group: 'ctl.example.com', version: 'v1', resource: 'cages', kind: 'Cage', hasStatus: true },
   { group: '', version: 'v1', resource: 'pods', kind: 'Pod', hasStatus: true },
+  { group: '', version: 'v1', resource: 'namespaces', kind: 'Namespace', hasStatus: true },
   { group: '', version: 'v1', resource: 'configmaps', kind: 'ConfigMap', hasStatus: false },
   { group: 'apps', version: 'v1', resource: 'statefulsets', kind: 'StatefulSet', hasStatus: true },
 ]
