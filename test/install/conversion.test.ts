@@ -221,6 +221,20 @@ it('keeps what an old client does not see while it patches, applies and replaces
   expect((await read('v1', 'edited')).spec).toMatchObject({ http: { url: 'e', tls: 'b' }, ms: 1500 })
 })
 
+it('takes a whole object without annotations as all that there is: what its version does not show is gone', async () => {
+  await kube.create(pathOf('v1'), pageOf('v1', 'bare', { http: { url: 'a', tls: 'b' }, ports: [80, 443], ms: 1500 }))
+  const { metadata, ...shown } = await read('v1beta1', 'bare')
+  const { annotations, ...others } = metadata
+  expect(annotations).toHaveProperty(['fairlead.dev/kept'])
+  await kube.replace(pathOf('v1beta1', 'bare'), { ...shown, metadata: others })
+  const now = await read('v1', 'bare')
+  const asSent = Page.convert({ ...shown, metadata: others }, 'v1')
+  expect(now.spec).toEqual(asSent.spec)
+  expect(now.spec).not.toHaveProperty('http.tls')
+  expect(now.spec).toMatchObject({ http: { url: 'a' }, ports: [80] })
+  expect((await read('v1beta1', 'bare')).spec).toEqual(shown['spec'])
+})
+
 it('lists all objects when one does not fit, and refuses only the writes of this one', async () => {
   await kube.create(pathOf('v1'), pageOf('v1', 'large', { http: { url: 'a', tls: 'x'.repeat(300_000) } }))
   const [page] = await Array.fromAsync(kube.list(pathOf('v1beta1')))

@@ -118,6 +118,7 @@ async function soak(given: Record<Exclude<keyof typeof OPTIONS, 'help'>, string>
   const evidence = wrong.length > 0 ? keep(wrong, lives) : undefined
   const figures = [
     ['edits', String(edits.edits)],
+    ['of them whole objects without annotations', String(edits.bare)],
     ['refused during a fault, and sent again', String(refusals.length)],
     ['not answered, and sent again', String(repeated)],
     ['objects compared field by field, in each of two versions', String(wanted.size)],

@@ -4,11 +4,24 @@ import { ApiConnectionError, isConflict } from '#kube'
 import { forEachAtMost } from '#primitives'
 import type { WebhookPlace } from '../../bench/webhooks/place.ts'
 import { differences, type Refusal } from './judge.ts'
-import { bodyOf, type Edit, editOf, type Fields, firstFields, pathOf, seenOf, shownIn, type Version } from './pages.ts'
+import {
+  bodyOf,
+  type Edit,
+  editOf,
+  type Fields,
+  firstFields,
+  onlyIn,
+  pathOf,
+  seenOf,
+  shownIn,
+  type Version,
+} from './pages.ts'
 
 const AT_ONCE = 32
 /** One edit in so many is a whole object that the client has read before. */
 const REPLACED = 4
+/** One of these in so many has no annotations, as of a client with a file of its own. */
+const BARE = 8
 const AGAIN_MS = 500
 /** An edit that is refused for so long is given up. */
 const LONGEST_MS = 300_000
@@ -20,8 +33,9 @@ export class PageEdits {
   readonly refusals: Refusal[] = []
   /** Fields that were not right in the answer to an edit, and what else was found meanwhile. */
   readonly wrong: string[] = []
-  /** Edits that were accepted. */
+  /** Edits that were accepted, and those of them that were whole objects without annotations. */
   edits = 0
+  bare = 0
   /** Requests that the API server did not answer, and that were sent again. */
   repeated = 0
   /** The versions of clients. */
@@ -66,12 +80,16 @@ export class PageEdits {
     this.#busy.add(name)
     // An edit twice is an edit once: a repetition after a lost answer changes nothing more.
     const edit = editOf(version, this.#random, ++this.#value, before)
-    const send = this.#random() < 1 / REPLACED ? () => this.#replace(name, edit) : () => this.#patch(name, edit)
+    const isWhole = this.#random() < 1 / REPLACED
+    const isBare = isWhole && this.#random() < 1 / BARE
+    const wanted = isBare ? onlyIn(version, edit.after) : edit.after
+    const send = isWhole ? () => this.#replace(name, version, wanted, isBare) : () => this.#patch(name, edit)
     const after = await this.#untilAccepted(send)
     if (after === undefined) return void this.wrong.push(`edit of ${name} in ${version}: it is refused all the time`)
-    for (const one of differences(`edit of ${name} in ${version}: `, seenOf(after), shownIn(version, edit.after)))
+    for (const one of differences(`edit of ${name} in ${version}: `, seenOf(after), shownIn(version, wanted)))
       this.wrong.push(one)
-    this.wanted.set(name, edit.after)
+    this.wanted.set(name, wanted)
+    if (isBare) this.bare++
     this.edits++
     this.#busy.delete(name)
   }
@@ -80,14 +98,15 @@ export class PageEdits {
     return this.#place.kube.patch<KubeObject>(pathOf(version, name), patch, 'merge')
   }
 
-  async #replace(name: string, { version, after }: Edit): Promise<KubeObject> {
+  async #replace(name: string, version: Version, after: Fields, isBare: boolean): Promise<KubeObject> {
     const path = pathOf(version, name)
     const { metadata, ...object } = await this.#place.kube.get<KubeObject>(path)
     const { spec, label } = shownIn(version, after)
+    const { annotations, ...others } = metadata
     const labels = { ...metadata.labels, ...(label !== undefined && { edited: label }) }
     return this.#place.kube.replace<KubeObject>(path, {
       ...object,
-      metadata: { ...metadata, labels },
+      metadata: { ...others, labels, ...(!isBare && annotations !== undefined && { annotations }) },
       spec,
     })
   }

@@ -109,6 +109,18 @@ export function shownIn(version: Version, fields: Fields): { spec: object; label
   return { spec: { title, ...shown }, ...(label !== undefined && { label }) }
 }
 
+/** What is left when a client of a version writes all that it sees, without annotations: what it does not see is gone. */
+export function onlyIn(version: Version, { tls, zone, note, ...both }: Fields): Fields {
+  if (version === 'v1') return { ...both, ...(tls !== undefined && { tls }), ...(zone !== undefined && { zone }) }
+  return {
+    ...both,
+    mounts: both.mounts.map(({ name, path }) => ({ name, path })),
+    ports: both.ports.slice(0, 1),
+    ms: 1000 * Math.round(both.ms / 1000),
+    ...(note !== undefined && { note }),
+  }
+}
+
 export const bodyOf = (version: Version, name: string, fields: Fields): KubeObject => ({
   apiVersion: `${names.group}/${version}`,
   kind: names.kind,
