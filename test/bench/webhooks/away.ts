@@ -12,6 +12,8 @@ const PER_SECOND = 20
 /** A run that its object has not followed by then is late. */
 const LATE_MS = 2000
 const LONGEST_MS = 20_000
+/** Turns until runs follow in time: five minutes at most. */
+const MOST_WARM = 13
 
 interface Ticked extends KubeObject {
   status?: { tick?: string }
@@ -54,7 +56,10 @@ export async function away({ side, place, replicas, sites, seconds, say }: Scene
     }
     return Promise.all(open)
   }
-  await phase('warm', OBJECTS)
+  // It first runs all objects that other scenes have left.
+  for (let turn = 1; Math.max(...(await phase(`warm-${turn}`, OBJECTS))) > LATE_MS; turn++)
+    if (turn === MOST_WARM)
+      throw new Error(`runs do not follow within ${LATE_MS} ms, after ${turn} turns of ${OBJECTS}`)
   const there = await phase('there', seconds * PER_SECOND)
   await replicas.kill()
   const gone = await phase('gone', seconds * PER_SECOND)
