@@ -12,8 +12,8 @@ const PER_SECOND = 20
 /** A run that its object has not followed by then is late. */
 const LATE_MS = 2000
 const LONGEST_MS = 20_000
-/** Turns until runs follow in time: five minutes at most. */
-const MOST_WARM = 13
+/** Turns until runs follow in time. */
+const MOST_WARM = 30
 
 interface Ticked extends KubeObject {
   status?: { tick?: string }
