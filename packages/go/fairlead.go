@@ -9,6 +9,7 @@
 package fairlead
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha512"
@@ -151,6 +152,9 @@ type TerminalError struct{ Reason, Message string }
 
 func (e *TerminalError) Error() string { return e.Message }
 
+// An answer without a reason would not be terminal.
+func (e *TerminalError) reason() string { return cmp.Or(e.Reason, "TerminalError") }
+
 // RetryAfterError retries the call after this time, without backoff.
 type RetryAfterError struct {
 	Reason, Message string
@@ -158,6 +162,11 @@ type RetryAfterError struct {
 }
 
 func (e *RetryAfterError) Error() string { return e.Message }
+
+func (e *RetryAfterError) reason() string { return cmp.Or(e.Reason, "RetryAfter") }
+
+// A time that has passed means now.
+func (e *RetryAfterError) seconds() float64 { return max(0, e.After.Seconds()) }
 
 // ErrConflict retries the call at once, also wrapped: the state that it decided on has changed meanwhile.
 var ErrConflict = errors.New("the state has changed meanwhile")

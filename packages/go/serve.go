@@ -28,7 +28,10 @@ const (
 // `fairlead serve --exec` asks. It ends the process with 1 if this fails.
 func (f Function[Spec, Status]) Main() {
 	port, isServed := os.LookupEnv("PORT")
-	serve := func() error { return f.AnswerLines(os.Stdin, os.Stdout) }
+	answers := os.Stdout
+	serve := func() error { return f.AnswerLines(os.Stdin, answers) }
+	// What the function prints is no answer.
+	os.Stdout = os.Stderr
 	if isServed {
 		serve = func() error { return f.serve(port) }
 	}
@@ -47,22 +50,25 @@ func (f Function[Spec, Status]) AnswerLines(requests io.Reader, answers io.Write
 		} else if err != nil {
 			return err
 		}
-		answer, err := f.Answer(context.Background(), asked)
-		if err != nil {
-			log.Print(err)
-			answer = Object{"error": reported(err)}
-		}
 		var call struct {
 			ID json.RawMessage `json:"id,omitempty"`
 		}
 		if err := json.Unmarshal(asked, &call); err != nil {
 			return err
 		}
-		line, err := merged(answer, call)
-		if err != nil {
-			return err
+		var line []byte
+		answer, err := f.Answer(context.Background(), asked)
+		if err == nil {
+			line, err = merged(answer, call)
 		}
-		if _, err := answers.Write(append(line, '\n')); err != nil {
+		if err != nil {
+			log.Print(err)
+			line, err = merged(Object{"error": reported(err)}, call)
+		}
+		if err == nil {
+			_, err = answers.Write(append(line, '\n'))
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -88,9 +94,9 @@ func reported(err error) Object {
 	var retry *RetryAfterError
 	switch {
 	case errors.As(err, &terminal):
-		return Object{"message": err.Error(), "reason": terminal.Reason, "terminal": true}
+		return Object{"message": err.Error(), "reason": terminal.reason(), "terminal": true}
 	case errors.As(err, &retry):
-		return Object{"message": err.Error(), "reason": retry.Reason, "retryAfterSeconds": retry.After.Seconds()}
+		return Object{"message": err.Error(), "reason": retry.reason(), "retryAfterSeconds": retry.seconds()}
 	}
 	return Object{"message": err.Error()}
 }
@@ -120,7 +126,7 @@ func (f Function[Spec, Status]) serve(port string) error {
 type failure struct {
 	code            int
 	Reason, Message string
-	after           time.Duration
+	after           float64
 }
 
 var (
@@ -217,9 +223,9 @@ func failureOf(err error) *failure {
 	var retry *RetryAfterError
 	switch {
 	case errors.As(err, &terminal):
-		return &failure{code: http.StatusUnprocessableEntity, Reason: terminal.Reason, Message: err.Error()}
+		return &failure{code: http.StatusUnprocessableEntity, Reason: terminal.reason(), Message: err.Error()}
 	case errors.As(err, &retry):
-		return &failure{code: http.StatusTooManyRequests, Reason: retry.Reason, Message: err.Error(), after: retry.After}
+		return &failure{code: http.StatusTooManyRequests, Reason: retry.reason(), Message: err.Error(), after: retry.seconds()}
 	case errors.Is(err, ErrConflict):
 		return &failure{code: http.StatusConflict, Reason: "Conflict", Message: err.Error()}
 	}
@@ -229,7 +235,7 @@ func failureOf(err error) *failure {
 func (f *failure) write(response http.ResponseWriter) {
 	response.Header().Set("content-type", "application/json")
 	if f.code == http.StatusTooManyRequests {
-		response.Header().Set("retry-after", fmt.Sprintf("%.0f", math.Ceil(f.after.Seconds())))
+		response.Header().Set("retry-after", fmt.Sprintf("%.0f", math.Ceil(f.after)))
 	}
 	response.WriteHeader(f.code)
 	report := Object{"message": f.Message}

@@ -190,16 +190,18 @@ function patchBetween(before: unknown, after: Record<string, unknown>): Record<s
 /** How far above its least value a number goes: thousands of replicas would be thousands of pods. */
 const SPAN = 5
 
-/** Returns the schema with bounds of its numbers. */
+/** Returns the schema with bounds of its numbers: without any, they are 0 and more. */
 function tame(schema: Schema): Schema {
   const { properties, items, additionalProperties } = schema
   const isNumber = schema.type === 'integer' || schema.type === 'number'
-  const least = Number(schema['minimum'] ?? Math.min(0, Number(schema['maximum'] ?? 0) - SPAN))
+  const span = SPAN * Math.max(1, Number(schema['multipleOf'] ?? 1))
+  const most = Number(schema['maximum'] ?? Number.POSITIVE_INFINITY)
+  const least = Number(schema['minimum'] ?? (most < 0 ? most - span : 0))
   return {
     ...schema,
     ...(isNumber && {
       minimum: least,
-      maximum: Math.min(Number(schema['maximum'] ?? Number.POSITIVE_INFINITY), least + SPAN),
+      maximum: Math.min(most, least + span),
     }),
     ...(properties && {
       properties: Object.fromEntries(Object.entries(properties).map(([name, one]) => [name, tame(one)])),

@@ -89,6 +89,26 @@ describe('the laws of a program', () => {
   })
 
   it.each([
+    ['without bounds, from 0', '', '0 <= n <= 5'],
+    ['of a unit, in its multiples', 'minimum: 1, multipleOf: 100', '100 <= n <= 501 and n % 100 == 0'],
+    ['with a maximum alone, from 0', 'maximum: 3', '0 <= n <= 3'],
+  ])('draw a number %s', async (what, bounds, holds) => {
+    const folder = join(dir, what.replaceAll(/\W+/g, '-'))
+    await cp(DEPLOY, folder, { recursive: true })
+    const path = join(folder, 'crds.yaml')
+    const schema = `replicas: { type: integer, format: int32${bounds === '' ? '' : `, ${bounds}`} }`
+    const definition = await readFile(path, 'utf8')
+    const inFlow = definition.replace(/replicas:\n(?: {18}.*\n)+/, `${schema}\n`)
+    expect(inFlow).toContain(schema)
+    await writeFile(path, inFlow)
+    const checked = `for n in [spec["replicas"]] if "replicas" in spec else []:\n        assert ${holds}, n\n    wanted = spec`
+    const program = await broken(`${what.replaceAll(/\W+/g, '-')}.py`, 'wanted = spec', checked)
+    const law = 'decides the same on the same state, whatever the order of its lists'
+    const found = await command(['laws', folder, '--exec', program, '--lines', '--law', law])
+    expect(found).toMatchObject({ code: 0, stdout: expect.stringContaining(`✓ ${law}`) as string })
+  })
+
+  it.each([
     [['laws', EXAMPLE, '--exec', 'cat'], 'has no Reconciler'],
     [['laws', join(DEPLOY, 'reconciler.yaml'), '--exec', 'cat'], 'CustomResourceDefinition websites.example.com'],
     [['laws', DEPLOY], 'give --exec PROGRAM or --url URL'],

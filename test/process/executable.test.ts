@@ -1,9 +1,11 @@
+import { existsSync } from 'node:fs'
 import { chmod, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { FunctionInput, KubeObject, RunLog } from '#contracts'
-import { type Executable, type ExecutableOptions, executable } from '#process/executable'
+import { type Executable, executable } from '#process/executable'
+import type { ProgramOptions } from '#process/program'
 import { withEnv } from '../support/env.ts'
 import { silent } from '../support/silent.ts'
 import { until } from '../support/wait.ts'
@@ -41,7 +43,7 @@ async function script(lines: string): Promise<string> {
   await chmod(path, 0o755)
   return path
 }
-function program(command: string, options: Partial<ExecutableOptions> = {}): Executable {
+function program(command: string, options: Partial<ProgramOptions> = {}): Executable {
   const one = executable({ command, lines: false, timeoutSeconds: 60, concurrency: 4, variables: [], ...options })
   started.push(one)
   return one
@@ -100,6 +102,7 @@ describe('a program for each call', () => {
     ['prints garbage', 'echo hello', 'the program printed 6 characters that are no JSON'],
     ['prints two answers', "echo '{}'; echo '{}'", 'that are no JSON: print one JSON object, and logs to stderr'],
     ['prints a list', "echo '[]'", 'JSON that is no object'],
+    ['prints in Latin-1', `printf '{"status":{"city":"K\\366ln"}}'`, 'bytes that are no UTF-8'],
     ['ends in the middle of its answer', `printf '{"sta'`, 'that are no JSON'],
     ['fails in the middle of its answer', `printf '{"sta'; exit 3`, 'ended with exit code 3'],
     ['fails after its answer', "echo '{}'; exit 1", 'ended with exit code 1'],
@@ -214,7 +217,7 @@ describe('a program for each call', () => {
 })
 
 describe('a program that stays', () => {
-  const staying = (path: string, options: Partial<ExecutableOptions> = {}) => program(path, { lines: true, ...options })
+  const staying = (path: string, options: Partial<ProgramOptions> = {}) => program(path, { lines: true, ...options })
   const statusOf = (answer: unknown) => (answer as { status: { pid: number; call: number } }).status
 
   it('answers calls one after the other, and calls at once in several processes', async () => {
@@ -257,6 +260,43 @@ describe('a program that stays', () => {
     const [first, second] = [statusOf(await ask(one)), statusOf(await ask(one))]
     expect([first.call, second.call]).toEqual([1, 2])
     expect(second.pid).not.toBe(first.pid)
+  })
+
+  it('is taken for nothing when a child of it answers late, with the number of the next call', async () => {
+    const path = await script('')
+    const late = `while (!fs.existsSync('${path}.second')) ;
+      process.stdout.on('error', () => {}).write('{"id":2,"status":{"of":"the late one"}}\\n', () => fs.writeFileSync('${path}.late', ''))`
+    const lines = `const fs = require('node:fs')
+      if (fs.existsSync('${path}.first')) {
+        fs.writeFileSync('${path}.second', '')
+        while (!fs.existsSync('${path}.late')) ;
+        console.log('{"id":2,"status":{"of":"the second one"}}')
+      } else {
+        const stdio = ['ignore', 'inherit', 'ignore']
+        require('node:child_process').spawn(process.execPath, ['-e', ${JSON.stringify(late)}], { detached: true, stdio })
+        fs.writeFileSync('${path}.first', '')
+        setInterval(() => {}, 1000)
+      }`
+    await writeFile(path, `#!${process.execPath}\n${lines}\n`)
+    const one = staying(path, { concurrency: 1 })
+    const caller = new AbortController()
+    const first = ask(one, inputOf('a'), silent, caller.signal)
+    await until(() => existsSync(`${path}.first`))
+    caller.abort(new Error('the caller is gone'))
+    await expect(first).rejects.toThrow('nobody waits for its answer')
+    expect(await ask(one)).toEqual({ status: { of: 'the second one' } })
+  })
+
+  it('gets each request as one line, whatever its reader takes for the end of a line', async () => {
+    const path = await script('')
+    const reader = `require('node:readline').createInterface({ input: process.stdin }).on('line', (line) => {
+      const { id, object } = JSON.parse(line)
+      console.log(JSON.stringify({ id, status: { said: object.metadata.annotations.said } }))
+    })`
+    await writeFile(path, `#!${process.execPath}\n${reader}\n`)
+    const said = 'a\u2028b\u2029c\nd\re'
+    const object = { ...objectOf('a'), metadata: { ...objectOf('a').metadata, annotations: { said } } }
+    expect(await ask(staying(path), inputOf('a', { object }))).toEqual({ status: { said } })
   })
 
   it('goes on after an outcome that is not valid, and after an error that it reports', async () => {
@@ -311,5 +351,11 @@ describe('a program that cannot be called', () => {
     const one = program(path)
     await rm(path)
     await expect(ask(one)).rejects.toThrow(/cannot be started: .*ENOENT/)
+  })
+
+  it('fails its call with the fix if its interpreter is not there', async () => {
+    const path = await script('')
+    await writeFile(path, '#!/no/such/shell\n')
+    await expect(ask(program(path))).rejects.toThrow('ENOENT: it, or the interpreter in its first line, is not there')
   })
 })

@@ -1,6 +1,6 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -46,6 +46,9 @@ const shops = reconciler({
     const { does } = object.spec
     if (does === 'nothing') return undefined
     if (does === 'terminal') throw new TerminalError('too small', { reason: 'TooSmall' })
+    if (does === 'refuses') throw new TerminalError('without a word')
+    if (does === 'hurries') throw new RetryAfterError('late', { afterSeconds: 0 })
+    if (does === 'echoes') return { status: { phase: object.metadata.annotations?.['said'] ?? '' } }
     if (does === 'retry') throw new RetryAfterError('busy', { afterSeconds: 1.2, reason: 'Busy' })
     if (does === 'conflict') throw new ConflictError('moved')
     if (does === 'fails') throw new Error('oops')
@@ -85,6 +88,10 @@ const going = {
   object: { ...inputOf('opens').object, metadata: { ...metadata, deletionTimestamp: '2030-01-01T00:00:00Z' } },
 }
 
+const saying = {
+  object: { ...inputOf('echoes').object, metadata: { ...metadata, annotations: { said: 'Köln 𝄞\u2028' } } },
+}
+
 const OPEN = { status: { phase: 'OPEN' }, requeueAfterSeconds: 5 }
 /** What each language answers: the data and the type of the event, or 204. */
 const ANSWERS: [what: string, input: FunctionInput, expected: object | null][] = [
@@ -93,6 +100,7 @@ const ANSWERS: [what: string, input: FunctionInput, expected: object | null][] =
   ['an object that is gone', inputOf('opens', { object: null }), {}],
   ['an object that goes without its finalizer', inputOf('opens', going), {}],
   ['an empty set', inputOf('empties'), { apply: [] }],
+  ['in the letters that it was asked in', inputOf('echoes', saying), { status: { phase: 'Köln 𝄞\u2028' } }],
   ['what it has seen', inputOf('sees', seen), { status: { phase: 'Forbidden web-0 2030-01-01T00:00:00Z b' } }],
   ['a read', inputOf('opens', { ask: 'read' }), ['a']],
   ['an effect', inputOf('opens', { ask: 'perform', effect: { kind: 'add' } }), { id: 7 }],
@@ -103,6 +111,8 @@ const ERRORS: [does: string, code: number, retryAfter: string | null, reason: st
   ['retry', 429, '2', 'Busy', 'busy'],
   ['conflict', 409, null, 'Conflict', 'moved'],
   ['fails', 500, null, undefined, 'oops'],
+  ['refuses', 422, null, 'TerminalError', 'without a word'],
+  ['hurries', 429, '0', 'RetryAfter', 'late'],
 ]
 
 const typeOf = ({ ask }: FunctionInput) => `dev.fairlead.${ask ?? 'reconcile'}`
@@ -207,6 +217,12 @@ describe.each(Object.keys(SERVERS))('a function in %s over HTTP', (language) => 
     },
   )
 
+  it.skipIf(language === 'TypeScript')('says that an outcome is no JSON', async () => {
+    const answer = await post(eventOf(inputOf('overflows')))
+    expect([answer.status, answer.headers.get('fairlead-function')]).toEqual([500, 'shops'])
+    expect(await answer.text()).toMatch(/float|NaN/)
+  })
+
   it.each([
     ['a finalizer that it does not have', eventOf(inputOf('opens', { ...going, finalizing: true })), 500, 'finalize'],
     ['another type', eventOf(inputOf('opens'), 'dev.example.other'), 422, 'dev.example.other is nothing to reconcile'],
@@ -267,6 +283,16 @@ describe.each(Object.keys(SERVERS))('a function in %s over HTTP', (language) => 
     expect(said).toMatch(/^HTTP\/1\.[01] 413 /)
   })
 
+  it('refuses a length that no request can have', async () => {
+    const socket = connect(server.port, '127.0.0.1')
+    socket.write(
+      ['POST / HTTP/1.1', 'Host: x', 'ce-type: dev.fairlead.reconcile', 'Content-Length: -5', '', ''].join('\r\n'),
+    )
+    const [said] = (await once(socket, 'data')) as [Buffer]
+    expect(said.toString()).toMatch(/^HTTP\/1\.[01] 400 /)
+    socket.destroy()
+  })
+
   // The last one, for it ends the server.
   it('lets a call end at SIGTERM', async () => {
     const answer = post(eventOf(inputOf('waits')))
@@ -285,9 +311,15 @@ describe.each([
 ])('a program in %s, with lines: %s', (language, lines) => {
   let one: Executable
   beforeAll(() => {
-    using _env = withEnv({ PYTHONPATH })
+    using _env = withEnv({ PYTHONPATH, PYTHONIOENCODING: 'latin-1' })
     const command = language === 'Go' ? program : join(LANGUAGES, 'shops.py')
-    one = executable({ command, lines, timeoutSeconds: 60, concurrency: 1, variables: ['PYTHONPATH'] })
+    one = executable({
+      command,
+      lines,
+      timeoutSeconds: 60,
+      concurrency: 1,
+      variables: ['PYTHONPATH', 'PYTHONIOENCODING'],
+    })
   })
   afterAll(() => one?.stop())
   const ask = (input: FunctionInput) => one.invoke(input, { log, signal: new AbortController().signal })
@@ -306,10 +338,42 @@ describe.each([
     await expect(ask(inputOf(does))).rejects.toMatchObject(expected)
   })
 
+  it('goes on after an outcome that is no JSON, and reports it', async () => {
+    await expect(ask(inputOf('overflows'))).rejects.toThrow(/float|NaN/)
+    expect(await ask(inputOf('opens'))).toEqual(OPEN)
+  })
+
   it('draws the same values as one in TypeScript', async () => {
     const input = inputOf('draws')
     expect(await ask(input)).toEqual(await toInvoke(shops)(input, { log, signal: new AbortController().signal }))
   })
+})
+
+it('the library for Go is used as its page says, and a program with it is built without the clone', async () => {
+  const page = await readFile(join(ROOT, 'packages/go/README.md'), 'utf8')
+  const [, source = ''] = /```go\n(.*?)```/s.exec(page) ?? []
+  const [, commands = ''] = /\n((?: {4}.*\n)+)\n`go mod vendor`/.exec(page) ?? []
+  const [clone, folder] = [join(dir, 'fairlead'), join(dir, 'website')]
+  await mkdir(folder)
+  await writeFile(join(folder, 'main.go'), source)
+  await symlink(ROOT, clone)
+  await run('bash', ['-ec', commands], { cwd: dir })
+  await Promise.all([rm(clone), rm(join(folder, 'website'))])
+  await run('go', ['build'], { cwd: folder })
+  const website = executable({
+    command: join(folder, 'website'),
+    lines: true,
+    timeoutSeconds: 60,
+    concurrency: 1,
+    variables: [],
+  })
+  const object = { ...inputOf('').object, spec: { html: '<script>' } } as FunctionInput['object']
+  try {
+    const answer = website.invoke(inputOf('', { object }), { log, signal: new AbortController().signal })
+    await expect(answer).rejects.toMatchObject({ name: 'TerminalError', reason: 'ScriptInPage' })
+  } finally {
+    await website.stop()
+  }
 })
 
 it('rows of decisions in Python hold, or name the difference', async () => {

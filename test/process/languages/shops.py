@@ -18,6 +18,14 @@ def reconcile(request: Request) -> Outcome | None:
         return None
     if does == "terminal":
         raise TerminalError("too small", "TooSmall")
+    if does == "refuses":
+        raise TerminalError("without a word")
+    if does == "hurries":
+        raise RetryAfterError("late", -5)
+    if does == "overflows":
+        return {"status": {"phase": float("nan")}}
+    if does == "echoes":
+        return {"status": {"phase": request.object["metadata"]["annotations"]["said"]}}
     if does == "retry":
         raise RetryAfterError("busy", 1.2, "Busy")
     if does == "conflict":

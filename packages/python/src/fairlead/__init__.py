@@ -24,7 +24,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TextIO, TypedDict, TypeVar
 
@@ -110,7 +110,8 @@ class RetryAfterError(Exception):
 
     def __init__(self, message: str, after_seconds: float, reason: str = "RetryAfter") -> None:
         super().__init__(message)
-        self.after_seconds = after_seconds
+        # A time that has passed means now.
+        self.after_seconds = max(0.0, after_seconds)
         self.reason = reason
 
 
@@ -154,7 +155,11 @@ class Function:
         return perform
 
     def answer(self, asked: Object) -> Object:
-        """Returns the body of the answer to the body of a request. Raises the errors of the function."""
+        """Returns the body of the answer to the body of a request, as plain JSON. Raises the errors of the function."""
+        answer: Object = json.loads(json.dumps(self._answer(asked), allow_nan=False))
+        return answer
+
+    def _answer(self, asked: Object) -> Object:
         ask = asked.get("ask")
         if asked.get("object") is None:
             return {"external": None} if ask == "read" else {}
@@ -176,13 +181,14 @@ class Function:
             raise RuntimeError(f"this version of the function of Reconciler {self.name} has no {name}")
         return called
 
-    def answer_lines(self, requests: TextIO = sys.stdin, answers: TextIO = sys.stdout) -> None:
+    def answer_lines(self, requests: Iterable[bytes | str] | None = None, answers: TextIO = sys.stdout) -> None:
         """Answers each line with one line, as `fairlead serve --exec` asks, with --lines and without."""
         printed = sys.stdout
         # What the function prints is no answer.
         sys.stdout = sys.stderr
         try:
-            for line in requests:
+            # As bytes: JSON is UTF-8, whatever the locale.
+            for line in sys.stdin.buffer if requests is None else requests:
                 asked = json.loads(line)
                 try:
                     answer = self.answer(asked)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fairlead import Function
 
 LARGEST_REQUEST = 32 * 1024 * 1024
+IDLE_SECONDS = 10
 ANSWERS = {"reconcile": "outcome", "read": "external", "perform": "result"}
 
 
@@ -41,6 +42,8 @@ def serve(function: Function, port: int) -> None:
 def _handler_of(function: Function) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        # A client that sends nothing more must not hold up the end.
+        timeout = IDLE_SECONDS
 
         def do_GET(self) -> None:
             path = self.path.split("?")[0]
@@ -101,6 +104,8 @@ def _handler_of(function: Function) -> type[BaseHTTPRequestHandler]:
             return b"".join(parts)
 
         def _part(self, size: int, before: int = 0) -> bytes:
+            if size < 0:
+                raise ValueError(f"its length is {size}")
             if before + size > LARGEST_REQUEST:
                 raise _Failure(413, f"the request is larger than {LARGEST_REQUEST} bytes", "RequestTooLarge")
             return self.rfile.read(size)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"math"
 	"strings"
 	"time"
 
@@ -29,12 +30,21 @@ type pod struct {
 }
 
 func reconcile(_ context.Context, asked request) (outcome, error) {
+	fmt.Println("a print is no answer")
 	phase := "OPEN"
 	switch asked.Object.Spec.Does {
 	case "nothing":
 		return outcome{}, nil
 	case "terminal":
 		return outcome{}, &fairlead.TerminalError{Reason: "TooSmall", Message: "too small"}
+	case "refuses":
+		return outcome{}, &fairlead.TerminalError{Message: "without a word"}
+	case "hurries":
+		return outcome{}, &fairlead.RetryAfterError{Message: "late", After: -5 * time.Second}
+	case "overflows":
+		return outcome{Metrics: []any{math.NaN()}}, nil
+	case "echoes":
+		return outcome{Status: &status{asked.Object.Metadata.Annotations["said"]}}, nil
 	case "retry":
 		return outcome{}, &fairlead.RetryAfterError{Reason: "Busy", Message: "busy", After: 1200 * time.Millisecond}
 	case "conflict":
