@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ApiConnectionError, ApiError, type KubeClient } from '#kube'
 import { pause } from '#primitives'
+import { SERVER_AWAY } from '#reconcile'
 
 /** The order of one reconciler's writes. Lower values go first. */
 export const PRIORITY = { create: 0, delete: 1, status: 2 } as const
@@ -186,33 +187,44 @@ const LOOK_MS = 5000
 /** The pause between two looks. */
 const PAUSE_MS = { first: 250, most: 2000 }
 /**
- * How long an API server that answers may report that it is not ready. It may do so for hours and serve all the same,
- * for example while the plugin that encrypts Secrets is away, and a proxy may answer the look itself.
+ * How long an API server that answers may report that it is not ready. It may do so for hours and serve all the same, and
+ * a proxy may answer the look itself.
  */
 const NOT_READY_MS = 60_000
 /** How long a run waits for the API server. Then its key waits in the queue, and its next run observes again. */
 const PATIENCE_MS = 30_000
 
-type Found = 'ready' | 'not ready' | 'away'
+/**
+ * What a look has found, and why. Without etcd an API server can neither read nor write, so it is as good as one that does
+ * not answer.
+ */
+type Found = { state: 'ready' } | { state: 'not ready' | 'away'; why: string }
 
 /** The API server does not answer, or is not ready, so the request and its run are not the cause. */
-export class ApiServerAwayError extends ApiConnectionError {}
+export class ApiServerAwayError extends ApiConnectionError {
+  override readonly name = 'ApiServerAwayError'
+  constructor(why: string, options: ErrorOptions & { server: string; wasSent: boolean }) {
+    super(SERVER_AWAY + why, options)
+  }
+}
 
 /**
- * Knows whether the API server is away. After a broken request, one look decides: if the API server answers, the request
- * may be the cause, and the error stays as it is. Otherwise no request of a run is sent until the API server answers.
+ * Knows whether the API server is away. After a request that was not handled, one look decides: if the API server is ready,
+ * the request may be the cause, and the error stays as it is. Otherwise no request of a run is sent until it is ready.
  * Runs keep their slots meanwhile, so their workers take no further keys, and all other keys keep their place in the
  * queue.
  */
 export class Outage {
-  readonly #kube: Pick<KubeClient, 'get'>
+  readonly #kube: Pick<KubeClient, 'get' | 'host'>
   readonly #random: () => number
   readonly #notReadyMs: number
   #looking: Promise<Found> | undefined
   /** The outage at present. Resolves when it is over. */
-  #present: { error: ApiServerAwayError; over: Promise<void> } | undefined
+  #present: { why: string; over: Promise<void> } | undefined
+  /** It has reported for long that it is not ready, so that it probably serves all the same. */
+  #servesUnready = false
 
-  constructor(kube: Pick<KubeClient, 'get'>, random: () => number, notReadyMs = NOT_READY_MS) {
+  constructor(kube: Pick<KubeClient, 'get' | 'host'>, random: () => number, notReadyMs = NOT_READY_MS) {
     this.#kube = kube
     this.#random = random
     this.#notReadyMs = notReadyMs
@@ -238,43 +250,55 @@ export class Outage {
       }
       signal.throwIfAborted()
     }
-    if (this.#present !== undefined) throw present.error
+    if (this.#present !== undefined)
+      throw new ApiServerAwayError(this.#present.why, { server: this.#kube.host, wasSent: false })
   }
 
   /** Returns the error to throw for a request that has failed. */
   async judge(error: unknown): Promise<unknown> {
-    if (!(error instanceof ApiConnectionError)) return error
-    if (this.#present === undefined && (await this.#look()) === 'ready') return error
-    const { message, server, mayHaveTakenEffect } = error
-    const away = new ApiServerAwayError(message, { cause: error, server, mayHaveTakenEffect })
-    this.#present ??= { error: away, over: this.#untilOver() }
-    return away
+    if (!mayBeAway(error)) return error
+    if (this.#present === undefined && !(await this.#begins()) && !isUnsent(error)) return error
+    const wasSent = error instanceof ApiError || error.wasSent
+    return new ApiServerAwayError(error.message, { cause: error, server: this.#kube.host, wasSent })
+  }
+
+  /** Looks for the API server. Returns whether an outage is present then. */
+  async #begins(): Promise<boolean> {
+    const found = await this.#look()
+    if (found.state === 'ready') this.#servesUnready = false
+    if (found.state === 'ready' || (found.state === 'not ready' && this.#servesUnready)) return false
+    this.#present ??= { why: found.why, over: this.#untilOver() }
+    return true
   }
 
   async #untilOver(): Promise<void> {
     let notReadySince: number | undefined
     for (let waitMs = PAUSE_MS.first; ; waitMs = Math.min(2 * waitMs, PAUSE_MS.most)) {
       await sleep(waitMs * (0.5 + this.#random()), undefined, { ref: false })
-      const found = await this.#look()
-      if (found === 'ready') break
-      notReadySince = found === 'away' ? undefined : (notReadySince ?? performance.now())
-      if (notReadySince !== undefined && performance.now() - notReadySince >= this.#notReadyMs) break
+      const { state } = await this.#look()
+      if (state === 'ready') break
+      notReadySince = state === 'away' ? undefined : (notReadySince ?? performance.now())
+      this.#servesUnready = notReadySince !== undefined && performance.now() - notReadySince >= this.#notReadyMs
+      if (this.#servesUnready) break
     }
     this.#present = undefined
   }
 
   /**
    * Looks once for all that ask at the same time. An API server that starts answers before it knows who may do what, and
-   * is not ready until then.
+   * is not ready until then. While the plugin that encrypts Secrets is away, it serves everything else.
    */
   #look(): Promise<Found> {
     this.#looking ??= this.#kube
-      .get('/readyz', { timeoutMs: LOOK_MS })
+      .get('/readyz?exclude=kms-providers', { timeoutMs: LOOK_MS })
       .then(
-        (): Found => 'ready',
+        (): Found => ({ state: 'ready' }),
         (error: unknown): Found => {
-          if (error instanceof ApiConnectionError) return 'away'
-          return error instanceof ApiError && error.code >= 500 ? 'not ready' : 'ready'
+          if (error instanceof ApiConnectionError) return { state: 'away', why: error.message }
+          if (!(error instanceof ApiError) || error.code < 500) return { state: 'ready' }
+          const failed = [...error.said.matchAll(/^\[-\](\S+) failed/gm)].map(([, check = '']) => check)
+          const why = `${this.#kube.host} is not ready${failed.length === 0 ? '' : ` (${failed.join(', ')})`}`
+          return { state: failed.includes('etcd') ? 'away' : 'not ready', why }
         },
       )
       .finally(() => {
@@ -283,3 +307,14 @@ export class Outage {
     return this.#looking
   }
 }
+
+/**
+ * Whether a server that is away, starts or has lost its store fails requests so. One that starts refuses them (401, 403),
+ * until it has read who may do what.
+ */
+const mayBeAway = (error: unknown): error is ApiConnectionError | ApiError =>
+  error instanceof ApiConnectionError ||
+  (error instanceof ApiError && (error.code === 401 || error.code === 403 || error.code >= 500))
+
+/** Whether there was no connection for the request, so that it cannot be the cause: of two API servers, one may be away. */
+const isUnsent = (error: unknown): boolean => error instanceof ApiConnectionError && !error.wasSent

@@ -43,16 +43,16 @@ export class ApiPathError extends Error {
 
 /** No complete answer came. */
 export class ApiConnectionError extends Error {
-  override readonly name = 'ApiConnectionError'
+  override readonly name: string = 'ApiConnectionError'
   /** `host:port`. */
   readonly server: string
-  /** The request may have reached the server, so a write may have been done. */
-  readonly mayHaveTakenEffect: boolean
+  /** The request may have reached the server, so a write may have been done. False: there was no connection for it. */
+  readonly wasSent: boolean
 
-  constructor(message: string, options: ErrorOptions & { server: string; mayHaveTakenEffect: boolean }) {
+  constructor(message: string, options: ErrorOptions & { server: string; wasSent: boolean }) {
     super(message, options)
     this.server = options.server
-    this.mayHaveTakenEffect = options.mayHaveTakenEffect
+    this.wasSent = options.wasSent
   }
 }
 

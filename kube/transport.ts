@@ -100,13 +100,12 @@ const KEEPALIVE_AFTER_MS = 15_000
 function exchange<T>(
   request: ClientRequest,
   host: string,
-  { method, title, payload, timeoutMs, signal }: Exchange,
+  { title, payload, timeoutMs, signal }: Exchange,
   use: (answer: IncomingMessage) => Promise<T>,
 ): Promise<T> {
   return new Promise((resolve, reject) => {
-    let sent = false
+    let wasSent = false
     let answer: IncomingMessage | undefined
-    const effect = () => sent && method !== 'GET'
 
     const stop = (reason: unknown) => {
       settle()
@@ -114,7 +113,7 @@ function exchange<T>(
       ;(answer ?? request).destroy()
     }
     const onAbort = () => stop(signal?.reason)
-    const timer = setTimeout(() => stop(deadlineError(title, host, timeoutMs, effect())), timeoutMs)
+    const timer = setTimeout(() => stop(deadlineError(title, host, timeoutMs, wasSent)), timeoutMs)
     signal?.addEventListener('abort', onAbort, { once: true })
     const settle = () => {
       clearTimeout(timer)
@@ -122,10 +121,10 @@ function exchange<T>(
     }
     const fail = (error: Error) => {
       settle()
-      reject(error instanceof ApiAnswerError ? error : connectionError(title, host, error, effect()))
+      reject(error instanceof ApiAnswerError ? error : connectionError(title, host, error, wasSent))
     }
 
-    request.on('socket', (socket) => whenConnected(socket, () => (sent = true)))
+    request.on('socket', (socket) => whenConnected(socket, () => (wasSent = true)))
     request.on('error', fail)
     request.on('response', (response) => {
       answer = response
@@ -200,15 +199,15 @@ function secureContext({ ca, cert, key, origin }: ClusterAccess): SecureContext 
 const from = (origin: string | undefined): string => (origin === undefined ? '' : ` of ${origin}`)
 
 /** Returns an error that states what failed between this process and the server, and what to check. */
-export function connectionError(title: string, server: string, cause: Error, sent: boolean): ApiConnectionError {
+export function connectionError(title: string, server: string, cause: Error, wasSent: boolean): ApiConnectionError {
   const code = codeOf(cause)
   const message = `${title}: ${explanation(code, server)} (${cause.message === '' ? code : cause.message})`
-  return new ApiConnectionError(message, { cause, server, mayHaveTakenEffect: sent })
+  return new ApiConnectionError(message, { cause, server, wasSent })
 }
 
-export function deadlineError(title: string, server: string, timeoutMs: number, sent: boolean): ApiConnectionError {
+export function deadlineError(title: string, server: string, timeoutMs: number, wasSent: boolean): ApiConnectionError {
   const message = `${title}: no whole answer from ${server} within ${timeoutMs / 1000} s`
-  return new ApiConnectionError(message, { server, mayHaveTakenEffect: sent })
+  return new ApiConnectionError(message, { server, wasSent })
 }
 
 /** Whether the server closed the connection. */

@@ -22,7 +22,7 @@ export async function* watchEvents<T>(
   onOpen?.()
   const { signal } = options
   const bound = (timeoutSeconds + GRACE_SECONDS) * 1000
-  const deadline = setTimeout(() => stream.destroy(deadlineError(title, caller.host, bound, false)), bound)
+  const deadline = setTimeout(() => stream.destroy(deadlineError(title, caller.host, bound, true)), bound)
   const onAbort = () => stream.destroy()
   signal?.addEventListener('abort', onAbort, { once: true })
   try {
@@ -101,7 +101,7 @@ async function* lines(
       yield cutter.push(chunk)
     }
   } catch (error) {
-    throw 'code' in (error as Error) ? connectionError(title, host, error as Error, false) : error
+    throw 'code' in (error as Error) ? connectionError(title, host, error as Error, true) : error
   }
   if (cutter.pendingBytes > 0) throw new ApiAnswerError(`${title}: it ended in the middle of a line`)
 }

@@ -85,6 +85,8 @@ export class EffectError extends ExternalError {
 export const BLOCKED_AT = 'Blocked at '
 export const ENDED_PROCESS = 'the function ended its process: '
 export const NOT_CALLED = 'the function is not called yet: '
+/** This begins the message of a run whose request was not handled, because the API server is away. */
+export const SERVER_AWAY = 'the API server is away: '
 
 /** The function did not return in time. */
 export class RunTimeoutError extends Error {

@@ -17,6 +17,7 @@ export {
   type Read,
   RefusedError,
   RunTimeoutError,
+  SERVER_AWAY,
   TooMuchStateError,
   UnsettledError,
 } from './errors.ts'

@@ -110,7 +110,7 @@ export interface Failed {
   failed: unknown
   /**
    * Present if the API server failed, rather than refused the request. It may ask for a delay before the next request.
-   * `isAway`: it answers no request at all.
+   * `isAway`: it answers no request at all, or none without its store.
    */
   server?: { retryAfterSeconds: number | undefined; isAway?: boolean }
 }

@@ -19,7 +19,7 @@ const backoff = { initialSeconds: 1, maxSeconds: 60, jitter: 0 }
 const apiError = (code: number, more: object = {}, retryAfterSeconds?: number) =>
   new ApiError('POST /x', { apiVersion: 'v1', kind: 'Status', code, message: 'no', ...more }, retryAfterSeconds)
 
-const away = new ApiServerAwayError('refused', { server: 'h:1', mayHaveTakenEffect: false })
+const away = new ApiServerAwayError('refused', { server: 'h:1', wasSent: false })
 
 describe('the consequence of a failure', () => {
   it('of an API server that is away is no failure of the key', () => {
@@ -53,11 +53,7 @@ describe('the consequence of a failure', () => {
     ['a function over HTTP that answers with an error', new FunctionError('500', { isAway: false }), 'FunctionError'],
     ['a function over HTTP that is not there', new FunctionError('refused', { isAway: true }), undefined],
     ['an API server in trouble', apiError(500), undefined],
-    [
-      'an API server that is away',
-      new ApiConnectionError('no answer', { server: 'h:1', mayHaveTakenEffect: true }),
-      undefined,
-    ],
+    ['an API server that is away', new ApiConnectionError('no answer', { server: 'h:1', wasSent: true }), undefined],
   ])('is shown from the fifth failure in a row on, if it is about the object: %s', (_, error, reason) => {
     const { server } = failedBy(error)
     const reasonAt = (attempt: number) =>

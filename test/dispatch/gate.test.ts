@@ -1,7 +1,8 @@
 import { setImmediate as turn } from 'node:timers/promises'
-import { expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { ApiConnectionError, ApiError } from '#kube'
 import { ApiServerAwayError, type Caller, DROPPED, Gate, Outage, PRIORITY } from '../../dispatch/gate.ts'
+import { until } from '../support/wait.ts'
 
 const of = (kind: Caller['kind'], reconciler = 'at'): Caller => ({ reconciler, kind })
 const KINDS = [PRIORITY.create, PRIORITY.delete, PRIORITY.status, 'read', 'event'] as const
@@ -126,12 +127,91 @@ it('goes on after a request that fails', async () => {
   expect(await gate.run(of(PRIORITY.create), () => Promise.resolve('well'))).toBe('well')
 })
 
-it('lets requests go again after a while if the API server answers, but never reports that it is ready', async () => {
-  const get = () => Promise.reject(new ApiError('GET /readyz', { apiVersion: 'v1', kind: 'Status', code: 503 }))
-  const gate = new Gate(1, new Outage({ get }, () => 0, 500))
-  const broken = new ApiConnectionError('reset', { server: 'api:6443', mayHaveTakenEffect: false })
-  await expect(gate.run(of('read'), () => Promise.reject(broken))).rejects.toThrow(ApiServerAwayError)
-  await expect(gate.run(of('read'), async () => 'early')).rejects.toThrow(ApiServerAwayError)
-  const { signal } = new AbortController()
-  await expect(gate.run(of('read'), async () => 'sent', { signal })).resolves.toBe('sent')
+describe('an outage of the API server', () => {
+  const READY = undefined
+  const answer = (code: number, message: string) =>
+    new ApiError('PATCH /x', { apiVersion: 'v1', kind: 'Status', code, message })
+  const broken = (wasSent: boolean) => new ApiConnectionError('PATCH /x: broken', { server: 'api:6443', wasSent })
+  const UNREADY = answer(500, '[+]ping ok\n[-]poststarthook/rbac failed: reason withheld')
+  const WITHOUT_ETCD = answer(500, '[+]ping ok\n[-]etcd failed: reason withheld')
+  const GONE = broken(false)
+
+  /** A gate, and what its looks for the API server find. */
+  function gateAt(found: Error | undefined, notReadyMs?: number) {
+    const at = { found, looks: 0 }
+    const get = async () => {
+      at.looks++
+      if (at.found !== undefined) throw at.found
+      return {} as never
+    }
+    return { at, gate: new Gate(1, new Outage({ get, host: 'api:6443' }, () => 0, notReadyMs)) }
+  }
+  const failureOf = (gate: Gate, error: Error) =>
+    gate.run(of('read'), () => Promise.reject(error)).catch((failure: unknown) => failure)
+
+  it.each([
+    ['the connection is refused', broken(false), GONE, 'PATCH /x: broken'],
+    ['the answer breaks off', broken(true), GONE, 'PATCH /x: broken'],
+    ['it starts, and has not read who may do what', answer(403, 'not yet'), UNREADY, 'PATCH /x: not yet (403)'],
+    ['it starts, and does not know the token', answer(401, 'who?'), UNREADY, 'PATCH /x: who? (401)'],
+    ['it starts, and does not serve all', answer(503, 'try again'), UNREADY, 'PATCH /x: try again (503)'],
+    ['it has lost etcd', answer(500, 'etcdserver: timed out'), WITHOUT_ETCD, 'PATCH /x: etcdserver: timed out (500)'],
+    ['of two API servers, one refuses connections', broken(false), READY, 'PATCH /x: broken'],
+  ])('is why a request fails: %s', async (_, error, found, message) => {
+    const failure = await failureOf(gateAt(found).gate, error)
+    expect(failure).toBeInstanceOf(ApiServerAwayError)
+    expect(failure).toMatchObject({ message: `the API server is away: ${message}`, cause: error })
+  })
+
+  it.each([
+    ['it breaks off, and the API server answers others', broken(true), READY, 1],
+    ['the API server is ready, and fails it', answer(500, 'panic'), READY, 1],
+    ['the API server is ready, and refuses it', answer(403, 'RBAC'), READY, 1],
+    ['the API server is overloaded', answer(429, 'later'), GONE, 0],
+    ['the object is not valid', answer(422, 'spec'), GONE, 0],
+    ['the object has changed', answer(409, 'version'), GONE, 0],
+    ['the object is gone', answer(404, 'gone'), GONE, 0],
+  ])('is not why a request fails: %s', async (_, error, found, looks) => {
+    const { gate, at } = gateAt(found)
+    expect(await failureOf(gate, error)).toBe(error)
+    expect(at.looks).toBe(looks)
+  })
+
+  it('begins with no refused connection to one of two API servers: the next request is sent at once', async () => {
+    const { gate } = gateAt(READY)
+    await failureOf(gate, broken(false))
+    await expect(gate.run(of('read'), async () => 'sent')).resolves.toBe('sent')
+  })
+
+  it('tells a request that waits nothing of the one that has failed', async () => {
+    const { gate } = gateAt(WITHOUT_ETCD)
+    await failureOf(gate, answer(500, 'secret'))
+    await expect(gate.run(of('read'), async () => 'sent')).rejects.toThrow(
+      'the API server is away: api:6443 is not ready (etcd)',
+    )
+  })
+
+  it('ends after a while if the API server answers, but never reports that it is ready; its errors then stay as they are', async () => {
+    const { gate, at } = gateAt(UNREADY, 500)
+    expect(await failureOf(gate, broken(true))).toBeInstanceOf(ApiServerAwayError)
+    await expect(gate.run(of('read'), async () => 'early')).rejects.toThrow(ApiServerAwayError)
+    const { signal } = new AbortController()
+    await expect(gate.run(of('read'), async () => 'sent', { signal })).resolves.toBe('sent')
+    const error = answer(500, 'the plugin does not answer')
+    expect(await failureOf(gate, error)).toBe(error)
+    at.found = READY
+    await failureOf(gate, error)
+    at.found = UNREADY
+    expect(await failureOf(gate, error), 'it was ready in between').toBeInstanceOf(ApiServerAwayError)
+  })
+
+  it('lasts as long as the API server is without etcd', async () => {
+    const { gate, at } = gateAt(WITHOUT_ETCD, 0)
+    await failureOf(gate, answer(500, 'etcd'))
+    const { signal } = new AbortController()
+    const waiting = gate.run(of('read'), async () => at.found, { signal })
+    await until(() => at.looks > 2)
+    at.found = READY
+    expect(await waiting, 'sent when it was ready').toBe(READY)
+  })
 })

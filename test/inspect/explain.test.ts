@@ -270,6 +270,15 @@ const SITUATIONS: Record<string, Row> = {
     'ParkedByHand',
     'fairlead queue retry website default/hello',
   ],
+  'its last run could not reach the API server': [
+    one({
+      rows: [
+        row({ state: 'waiting', reason: 'Error', until: ahead(2), error: 'the API server is away: nothing listens' }),
+      ],
+    }),
+    'ApiServerAway',
+    'kubectl get --raw /readyz',
+  ],
   'its last runs failed': [
     one({ rows: [row({ state: 'waiting', reason: 'Error', attempt: 7, until: ahead(12), error: 'no route' })] }),
     'Retrying',

@@ -69,8 +69,8 @@ describe('an answer that no API server gives', () => {
       setImmediate(() => response.destroy())
     })
     await using kube = client(server.access)
-    expect(await errorOf(kube.create(PODS, {}))).toMatchObject({ name: 'ApiConnectionError', mayHaveTakenEffect: true })
-    expect(await errorOf(kube.get(PODS))).toMatchObject({ name: 'ApiConnectionError', mayHaveTakenEffect: false })
+    expect(await errorOf(kube.create(PODS, {}))).toMatchObject({ name: 'ApiConnectionError', wasSent: true })
+    expect(await errorOf(kube.get(PODS))).toMatchObject({ name: 'ApiConnectionError', wasSent: true })
   })
 
   it('is an error when it is no list', async () => {
@@ -105,7 +105,7 @@ describe('a server that does not answer', () => {
     await using kube = client({ ...server.access, timeoutMs: 2000 })
     const error = await errorOf(kube.create(PODS, {}))
     expect(error).toBeInstanceOf(ApiConnectionError)
-    expect(error).toMatchObject({ server: kube.host, mayHaveTakenEffect: true })
+    expect(error).toMatchObject({ server: kube.host, wasSent: true })
     expect(String(error)).toContain(`no whole answer from ${kube.host} within 2 s`)
   })
 
@@ -126,7 +126,7 @@ describe('a server that does not answer', () => {
     }
     await using kube = client(access)
     const error = await errorOf(kube.create(PODS, {}))
-    expect(error).toMatchObject({ mayHaveTakenEffect: false, cause: { code: 'ECONNREFUSED' } })
+    expect(error).toMatchObject({ wasSent: false, cause: { code: 'ECONNREFUSED' } })
     expect(String(error)).toContain(`nothing listens at ${kube.host}; is the API server running`)
   })
 
@@ -218,6 +218,6 @@ describe('a request', () => {
     await kube.get(PODS)
     expect(await kube.get(PODS)).toEqual({ answered: 3 })
     answered = 1
-    expect(await errorOf(kube.create(PODS, {}))).toMatchObject({ mayHaveTakenEffect: true })
+    expect(await errorOf(kube.create(PODS, {}))).toMatchObject({ wasSent: true })
   })
 })

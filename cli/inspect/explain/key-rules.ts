@@ -1,5 +1,5 @@
 import { duration } from '#process/exit'
-import { BLOCKED_AT, CONTESTED, NOT_CALLED } from '#reconcile'
+import { BLOCKED_AT, CONTESTED, NOT_CALLED, SERVER_AWAY } from '#reconcile'
 import type { Row } from '../keys.ts'
 import { deniedIn, INSTALL, isSelected, lasting, specOf } from './reconciler-rules.ts'
 import {
@@ -180,6 +180,15 @@ function waiting(
       ),
     ]
   const error = row.error === undefined ? '' : `: ${row.error}`
+  if (row.error?.startsWith(SERVER_AWAY))
+    return [
+      finding(
+        'ApiServerAway',
+        'problem',
+        `its last run could not go on, the next try is in ${left}${error}`,
+        step('See whether the API server is ready, and whether dispatchers reach it.', 'kubectl get --raw /readyz'),
+      ),
+    ]
   if (row.error?.startsWith(NOT_CALLED)) {
     const { blocked } = one
     const failed = blocked === undefined ? failedAgain(row, now) : `${blockedText(blocked)}; the next try is in ${left}`
