@@ -1,4 +1,4 @@
-import { delimiter, dirname, join, resolve } from 'node:path'
+import { delimiter, dirname, isAbsolute, join, relative, resolve } from 'node:path'
 import { certificateAuthority, clientCertificate, execCredentials, tokenFile } from './credentials.ts'
 import { ClusterAccessError } from './errors.ts'
 import type { Circumstances, ClusterEntry, Entry, KubeConfig, UserEntry } from './kubeconfig-file.ts'
@@ -17,6 +17,11 @@ export interface KubeConfigOptions {
   paths: string[]
   /** Default: the current context. */
   context?: string | undefined
+  /**
+   * Others than the operator of this process have written the files, as those of an inventory of clusters. They may run no
+   * program, and read no file outside of their folder. Default false.
+   */
+  isForeign?: boolean | undefined
   now?: (() => number) | undefined
 }
 
@@ -24,7 +29,12 @@ export interface KubeConfigOptions {
  * Returns the access that a kubeconfig describes. Certificates are read once. Tokens from files and plugins are renewed
  * while they are used.
  */
-export async function loadKubeConfig({ paths, context, now = Date.now }: KubeConfigOptions): Promise<ClusterAccess> {
+export async function loadKubeConfig({
+  paths,
+  context,
+  isForeign = false,
+  now = Date.now,
+}: KubeConfigOptions): Promise<ClusterAccess> {
   const files = await readKubeConfigs(paths)
   const name = context ?? currentContext(files)
   const chosen = named(files, 'context', name, ({ contexts }) => contexts?.map((c) => [c.name, c.context]))
@@ -39,6 +49,7 @@ export async function loadKubeConfig({ paths, context, now = Date.now }: KubeCon
       : named(files, 'user', userName, ({ users }) => users?.map((u) => [u.name, u.user]))
   const origin = `context ${name} of ${chosen.file}`
   const circumstances = { origin, now }
+  if (isForeign) refuseReach(user === undefined ? [cluster] : [cluster, user], origin)
   const access: ClusterAccess = {
     ...(await serverOf(clusterName, cluster)),
     ...(user === undefined ? {} : await credentialsOf(user, circumstances)),
@@ -126,6 +137,28 @@ function userToken({ value, file }: Entry<UserEntry>, { now }: Circumstances): T
   const { token, tokenFile: path } = value
   if (path !== undefined) return tokenFile(resolve(dirname(file), path), now)
   return token === undefined ? undefined : () => Promise.resolve(token)
+}
+
+const FILES = ['certificate-authority', 'client-certificate', 'client-key', 'tokenFile'] as const
+
+/** Refuses what would run as this process, or would send a file of it, such as its own token, to the server. */
+function refuseReach(entries: readonly Entry<Partial<ClusterEntry & UserEntry>>[], origin: string): void {
+  for (const { value, file } of entries) {
+    const program = value.exec ? 'exec' : value['auth-provider'] ? 'auth-provider' : undefined
+    if (program !== undefined) {
+      throw new ClusterAccessError(
+        `the user of ${origin} has ${program}, which runs a program, and the operator of this process has not written this file; use a token or certificate`,
+      )
+    }
+    for (const field of FILES) {
+      const path = relative(dirname(file), resolve(dirname(file), value[field] ?? '.'))
+      if (path.startsWith('..') || isAbsolute(path)) {
+        throw new ClusterAccessError(
+          `the ${field} of ${file} is ${value[field]}, which is not in the folder of this file, and the operator of this process has not written it; put both into one folder`,
+        )
+      }
+    }
+  }
 }
 
 function refuseUnsupported({ username, 'as-user-extra': extra }: UserEntry, origin: string): void {

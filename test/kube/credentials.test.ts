@@ -155,6 +155,36 @@ describe('a kubeconfig that cannot be used', () => {
     expect(await failureOf(content, more)).toMatch(words)
   })
 
+  const ran = () => join(dir, 'ran')
+  const exec = () => ({ apiVersion: 'client.authentication.k8s.io/v1', command: 'touch', args: [ran()] })
+  it.each([
+    ['runs a program', () => config({ exec: exec() }), /the user of context lab of .* has exec, which runs a program/],
+    [
+      'runs a program as an identity provider',
+      () => config({ 'auth-provider': { name: 'gcp', config: { 'cmd-path': 'touch', 'cmd-args': ran() } } }),
+      /has auth-provider, which runs a program/,
+    ],
+    ['sends the token of this process', () => config({ tokenFile: '/var/run/secrets/token' }), /is not in the folder/],
+    [
+      'sends a file beside its folder',
+      () => config({ tokenFile: '../token' }),
+      /tokenFile of .* is \.\.\/token, which/,
+    ],
+    ['has another key', () => config({ 'client-certificate': 'a', 'client-key': '/b' }), /client-key of .* is \/b/],
+    ['has another authority', () => config({}, { 'certificate-authority': '../c' }), /certificate-authority of .* is /],
+  ])('is refused if others have written it and it %s', async (_, content, words) => {
+    expect(await failureOf(content(), { isForeign: true })).toMatch(words)
+    await expect(readFile(ran())).rejects.toThrow('ENOENT')
+  })
+
+  it('is not refused if others have written it, and its files are beside it', async () => {
+    await writeFile(join(dir, 'beside'), 'one')
+    const access = await load(config({ tokenFile: './beside' }, { 'certificate-authority': 'pki/ca.crt' }), {
+      isForeign: true,
+    })
+    expect([await access.token?.(), access.ca]).toEqual(['one', pki.caPem])
+  })
+
   it('says so when it is missing', async () => {
     const [a, b] = [join(dir, 'a'), join(dir, 'b')]
     await expect(loadKubeConfig({ paths: [a] })).rejects.toThrow(`there is no kubeconfig ${a}; create it`)
@@ -328,27 +358,33 @@ describe('a proxy between this process and the API server', () => {
   it.each([
     ['HTTP', startHttpProxy, (port: number) => `http://ann:secret@127.0.0.1:${port}`, 1],
     ['SOCKS', startSocksProxy, (port: number) => `socks5://127.0.0.1:${port}`, 5],
-  ])('of %s carries requests with the credentials and TLS of the kubeconfig', async (_, start, urlOf, connections) => {
-    await using proxy = await start()
-    await using server = await startScriptedServer((request, response) =>
-      json(response, request.headers.authorization === 'Bearer t' ? 200 : 401, { kind: 'List' }),
-    )
-    const { ca = '', server: address } = server.access
-    const cluster = {
-      server: address,
-      'certificate-authority-data': Buffer.from(ca).toString('base64'),
-      'proxy-url': urlOf(proxy.port),
-    }
-    const access = await loadAsLibrary(config({ token: 't' }, cluster))
-    await using kube = createKubeClient({ ...access, userAgent: 'test' })
-    for (let i = 0; i < 5; i++) expect(await kube.get('/api')).toEqual({ kind: 'List' })
-    expect(proxy.targets).toEqual(Array(connections).fill(new URL(address).host))
+  ])(
+    'of %s carries requests and watches with the credentials and TLS of the kubeconfig',
+    async (_, start, urlOf, connections) => {
+      await using proxy = await start()
+      await using server = await startScriptedServer((request, response) =>
+        request.url?.includes('watch=true')
+          ? void response.writeHead(200).end('{"type":"ADDED","object":{"kind":"Pod"}}\n')
+          : json(response, request.headers.authorization === 'Bearer t' ? 200 : 401, { kind: 'List' }),
+      )
+      const { ca = '', server: address } = server.access
+      const cluster = {
+        server: address,
+        'certificate-authority-data': Buffer.from(ca).toString('base64'),
+        'proxy-url': urlOf(proxy.port),
+      }
+      const access = await loadAsLibrary(config({ token: 't' }, cluster))
+      await using kube = createKubeClient({ ...access, userAgent: 'test' })
+      for (let i = 0; i < 5; i++) expect(await kube.get('/api')).toEqual({ kind: 'List' })
+      expect(await Array.fromAsync(kube.watch('/api/v1/pods'))).toEqual([{ type: 'ADDED', object: { kind: 'Pod' } }])
+      expect(proxy.targets).toEqual(Array(connections + 1).fill(new URL(address).host))
 
-    // The name that the certificate has to be for comes from the kubeconfig too.
-    const other = await load(config({ token: 't' }, { ...cluster, 'tls-server-name': 'other.test' }))
-    await using stranger = createKubeClient({ ...other, userAgent: 'test' })
-    await expect(stranger.get('/api')).rejects.toThrow(/is for another name/)
-  })
+      // The name that the certificate has to be for comes from the kubeconfig too.
+      const other = await load(config({ token: 't' }, { ...cluster, 'tls-server-name': 'other.test' }))
+      await using stranger = createKubeClient({ ...other, userAgent: 'test' })
+      await expect(stranger.get('/api')).rejects.toThrow(/is for another name/)
+    },
+  )
 
   it('is named when it refuses or does not listen, without its password', async () => {
     await using proxy = await startHttpProxy()
