@@ -1,4 +1,4 @@
-import { ConflictError, type Effect, RetryAfterError } from '#contracts'
+import { ConflictError, type Effect, RetryAfterError, type Scrub } from '#contracts'
 import { messageOf } from '#queue/terms'
 import { sameJson } from './compare.ts'
 import { scrubberOf } from './confidential.ts'
@@ -83,11 +83,7 @@ export function* perform(pass: Pass, effect: Effect, reports: Parameters<typeof 
   return true
 }
 
-function performedBy(
-  answer: { result: unknown } | Failed,
-  effect: Effect,
-  scrub: (text: string) => string,
-): PerformedEffect {
+function performedBy(answer: { result: unknown } | Failed, effect: Effect, scrub: Scrub): PerformedEffect {
   if ('failed' in answer) {
     const error = scrub(messageOf(answer.failed)).slice(0, LONGEST_TOLD)
     return { effect, error, failure: failureAs(answer, EffectError, effect) }

@@ -1,7 +1,7 @@
 export { type Acted, actText, editOf, type PlannedAct, toldActs } from './acts.ts'
 export { asTakenBack, CONTESTED_ANNOTATION, contestOf, delayMs, type TakenField, type Taking } from './brake.ts'
 export { type Difference, differences, fingerprint, sameJson } from './compare.ts'
-export { contentsReturned, isConfidential } from './confidential.ts'
+export { contentsReturned, isConfidential, namesOf } from './confidential.ts'
 export { DESIRED_ANNOTATION } from './desired.ts'
 export {
   BLOCKED_AT,

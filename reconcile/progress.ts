@@ -7,6 +7,7 @@ import { MAX_STATE_BYTES, type PlainOutcome } from './outcome.ts'
 import type { RefusedWrite } from './refusals.ts'
 import type { Contents } from './scrub.ts'
 import type { Answer, AnswerTo, Ask, Failed, Note, Observed } from './vocabulary.ts'
+import type { World } from './world.ts'
 
 /** The number of passes in one run. A conflict, or a change during the run, begins another pass. */
 const MAX_PASSES = 5
@@ -67,6 +68,8 @@ export interface Run extends Readonly<RunStart> {
   readonly told: Set<string>
   /** The observed objects of confidential kinds. */
   readonly confidential: Contents[]
+  /** The last observation. */
+  seen?: World
   /** The effects of this run in order, including those that failed. */
   readonly performed: PerformedEffect[]
   /** The last call and its outcome. */

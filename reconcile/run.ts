@@ -14,7 +14,7 @@ import {
 import { sendActs } from './acting.ts'
 import { waitingActs } from './acts.ts'
 import { fingerprint, sameJson } from './compare.ts'
-import { contentsReturned, noteConfidential, objectsOf } from './confidential.ts'
+import { contentsReturned, noteConfidential, noteObserved } from './confidential.ts'
 import { GoneError, gravest, notGranted, RefusedError, UnsettledError } from './errors.ts'
 import { perform, read } from './external.ts'
 import { fail, refusalOf } from './failure.ts'
@@ -105,7 +105,7 @@ const isServed = ({ identity, selects, spec }: Reconciled, object: KubeObject): 
   (selects(object) && (object.metadata.deletionTimestamp === undefined || isFinalizing(object, identity, spec)))
 
 function begin(run: Run, seen: Observed): Pass {
-  noteConfidential(run, objectsOf(seen.world))
+  noteObserved(run, seen.world)
   const waiting = waitingActs(run.of.spec, seen.world, seen.noOps, seen.now)
   const refused = waiting.map(({ object, waits }) => waitingAct(object, waits))
   return { run, unread: undefined, ...seen, external: undefined, refused, progress: NO_PROGRESS, unresolved: [] }
@@ -462,7 +462,7 @@ function* observeAgain(pass: Pass): Asking<void> {
   if (isPaused(object)) throw moved('the object was paused')
   if (finalizersBefore(object, identity, spec, selects(object)) !== undefined)
     throw moved('the finalizers of the object have changed')
-  noteConfidential(run, objectsOf(seen.world))
+  noteObserved(run, seen.world)
   pass.external = undefined
   pass.world = seen.world
   pass.unread = seen.unread

@@ -1,14 +1,15 @@
-import { inBase64, isRecord, type KubeObject, scrubberOfValues } from '#contracts'
+import { inBase64, isRecord, type KubeObject, type Scrub, scrubberOfValues } from '#contracts'
 
 /** An object, or an object that a function returned and that may be incomplete. */
 export type Contents = Pick<KubeObject, 'apiVersion' | 'kind'> & Record<string, unknown>
 
 /**
  * Returns a function that removes the contents of these objects, except metadata and conditions, from a text. Contents
- * are the values of a Secret as text and in base64, and every text and number of other kinds.
+ * are the values of a Secret as text and in base64, and every text and number of other kinds. `names`: see
+ * scrubberOfValues().
  */
-export const scrubber = (objects: readonly Contents[]): ((text: string) => string) =>
-  scrubberOfValues(objects.flatMap(valuesIn))
+export const scrubber = (objects: readonly Contents[], names?: () => Iterable<string>): Scrub =>
+  scrubberOfValues(objects.flatMap(valuesIn), names)
 
 function valuesIn(object: Contents): string[] {
   const { apiVersion, kind, metadata: _, ...content } = object

@@ -6,6 +6,7 @@ import {
   RetryAfterError,
   type RunContext,
   type RunLog,
+  type Scrub,
   scrubbedError,
   scrubberOfValues,
   TerminalError,
@@ -29,11 +30,15 @@ export interface CallConfig {
 /** A shorter value may be in an answer by chance: a user name, for example. */
 const SHORTEST_IN_ANSWER = 16
 
-/** Returns the values that the function has declared, and what keeps the secret ones among them in its call. */
+/**
+ * Returns the values that the function has declared, and what keeps the secret ones among them in its call. `names`: see
+ * scrubberOfValues().
+ */
 export function configOf(
   reconciler: string,
   declared: External['config'] = [],
   { config: given = {}, log }: Pick<RunContext, 'config' | 'log'>,
+  names: () => Iterable<string>,
 ): CallConfig {
   const secrets = (declared as ConfigValue[]).filter(isSecretValue).flatMap(({ name }) => {
     const value = given[name]
@@ -54,7 +59,8 @@ export function configOf(
   }
   if (secrets.length === 0)
     return { config, log, withoutSecrets: (error) => error, demandWithoutSecrets: () => undefined }
-  const scrub = scrubberOfValues(secrets.flatMap(({ value }) => [value, inBase64(value)]))
+  const values = secrets.flatMap(({ value }) => [value, inBase64(value)])
+  const scrub = scrubberOfValues(values, names)
   return {
     config,
     log: scrubbedLog(log, scrub),
@@ -74,7 +80,7 @@ const hasValue = (json: string, value: string): boolean =>
   [value, inBase64(value)].some((one) => json.includes(JSON.stringify(one).slice(1, -1)))
 
 /** Keeps the class that decides when the run is repeated. An error may have a request with its headers: only texts stay. */
-function withoutSecrets(error: unknown, scrub: (text: string) => string): unknown {
+function withoutSecrets(error: unknown, scrub: Scrub): unknown {
   const place = placeOf(withPlace(error))
   const shown = scrubbedError(error, scrub)
   const { message, cause } = shown
@@ -88,11 +94,11 @@ function withoutSecrets(error: unknown, scrub: (text: string) => string): unknow
           ? new ConflictError(message, options)
           : shown
   if (shown.stack !== undefined) kept.stack = shown.stack
-  if (place !== undefined) notePlace(kept, scrub(place))
+  if (place !== undefined) notePlace(kept, place)
   return kept
 }
 
-function scrubbedLog(log: RunLog, scrub: (text: string) => string): RunLog {
+function scrubbedLog(log: RunLog, scrub: Scrub): RunLog {
   const told =
     (level: keyof RunLog): RunLog[typeof level] =>
     (fields, message) =>
@@ -100,7 +106,7 @@ function scrubbedLog(log: RunLog, scrub: (text: string) => string): RunLog {
   return { debug: told('debug'), info: told('info'), warn: told('warn'), error: told('error') }
 }
 
-function scrubbedFields(fields: object, scrub: (text: string) => string): object {
+function scrubbedFields(fields: object, scrub: Scrub): object {
   try {
     return JSON.parse(JSON.stringify({ ...fields }, textsOfErrors), withoutConfidential(scrub)) as object
   } catch {

@@ -7,6 +7,7 @@ import {
   type KubeObject,
   type Outcome,
   type PerformInput,
+  publicNames,
   type ReadInput,
   type RunContext,
   type RunInput,
@@ -103,7 +104,9 @@ async function askExternal(
   if (input.object === null) return null
   if (input.ask === 'perform' && external.perform === undefined)
     throw new OtherVersionError(`this version of the function of Reconciler ${name} performs no effects`)
-  const { config, log, withoutSecrets, demandWithoutSecrets } = configOf(name, external.config, context)
+  const { config, log, withoutSecrets, demandWithoutSecrets } = configOf(name, external.config, context, () =>
+    namesIn(reconciler, input),
+  )
   const run = { ...openRun(reconciler, input.object, input, { ...context, log }), config }
   const what = `what "${input.ask}" returned`
   try {
@@ -114,6 +117,11 @@ async function askExternal(
   } catch (error) {
     throw withoutSecrets(error)
   }
+}
+
+function namesIn({ name, for: primary, owns, related }: Reconciler, input: FunctionInput): string[] {
+  const observed = [input.owned, input.related].flatMap((kinds) => Object.values(kinds).flat())
+  return publicNames(name, [primary, ...owns, ...related], [...(input.object ? [input.object] : []), ...observed])
 }
 
 function refuseWithoutPerform({ external }: Reconciler, { kind }: Effect): void {

@@ -1,4 +1,5 @@
 import {
+  type Act,
   apiVersionOf,
   type FieldChange,
   type InputRecord,
@@ -7,6 +8,7 @@ import {
   kindName,
   type LapRecord,
   type LogLine,
+  namespacedName,
   type ObjectVersion,
   type Outcome,
   placeOf,
@@ -14,6 +16,7 @@ import {
   type RunInput,
   type RunRecord,
   type RunResult,
+  type Scrub,
   type WriteRecord,
   withoutConfidential,
 } from '#contracts'
@@ -24,6 +27,7 @@ import {
   contentsReturned,
   differences,
   isConfidential,
+  namesOf,
   OUTCOME_FIELDS,
   sameJson,
   scrubber,
@@ -53,9 +57,11 @@ export function recordOf(run: EndedRun, { process, cpuMs }: RunFacts): RunRecord
   const { lease, of, startedAt, ms, finish, lost, span, revision, logged } = run
   const { namespace, name } = parseKey(lease.key)
   const confidential: Confidential = (object) => isConfidential(of, object)
-  const contents = contentsIn(run, confidential)
-  const scrub = contents.length === 0 ? undefined : scrubber(contents)
-  const writer = new RecordWriter(of.spec.for, confidential, scrub)
+  const observed = observedIn(run)
+  const returned = run.rounds.flatMap((round) => contentsReturned(round.returned))
+  const contents = [...observed, ...returned].filter((one) => confidential(one))
+  const scrub = contents.length === 0 ? undefined : scrubber(contents, () => namesOf(of, observed))
+  const writer = new RecordWriter(of.spec.for, namespace, confidential, scrub)
   const laps = run.rounds.map((round, index) => writer.round(round, index, run.rounds[index - 1]))
   const requeueAt = finish?.kind === 'requeue' ? finish.at : finish?.kind === 'error' ? finish.retryAt : undefined
   const uid = run.rounds[0]?.input.object?.metadata.uid
@@ -95,15 +101,13 @@ const RESULTS = { done: 'success', requeue: 'requeue_after', error: 'error', ter
 export const resultOf = ({ finish }: Pick<EndedRun, 'finish'>): RunResult =>
   finish === undefined ? 'fenced' : RESULTS[finish.kind]
 
-/** The objects with confidential contents that the function received or returned. */
-function contentsIn({ rounds, logged }: EndedRun, confidential: Confidential): Contents[] {
+/** Returns the objects that the function received. */
+function observedIn({ rounds, logged }: EndedRun): KubeObject[] {
   // A call that only reads the external system has no round.
   const inputs = new Set([...rounds.map(({ input }) => input), ...(logged?.inputs ?? [])])
-  const given = [...inputs].flatMap(({ object, owned, related }) =>
+  return [...inputs].flatMap(({ object, owned, related }) =>
     [object === null ? [] : [object], ...Object.values(owned), ...Object.values(related)].flat(),
   )
-  const returned = rounds.flatMap((round) => contentsReturned(round.returned))
-  return [...given, ...returned].filter((one) => confidential(one))
 }
 
 class RecordWriter {
@@ -111,12 +115,20 @@ class RecordWriter {
   readonly #confidential: Confidential
   /** The status of such an object is confidential too. */
   readonly #isPrimaryWithheld: boolean
-  readonly #scrub: ((text: string) => string) | undefined
+  readonly #scrub: Scrub | undefined
+  readonly #namespace: string | undefined
+  readonly #keepsNames = new WeakSet<object>()
   readonly #objects: Record<ObjectVersion, KubeObject> = {}
   #room = MOST_OBJECTS
   #outcomeRoom = MOST_OUTCOMES
 
-  constructor(primary: ResourceRef & { kind: string }, confidential: Confidential, scrub?: (text: string) => string) {
+  constructor(
+    primary: ResourceRef & { kind: string },
+    namespace: string | undefined,
+    confidential: Confidential,
+    scrub: Scrub | undefined,
+  ) {
+    this.#namespace = namespace
     this.#confidential = confidential
     this.#isPrimaryWithheld = confidential({ apiVersion: apiVersionOf(primary), kind: primary.kind })
     this.#scrub = scrub
@@ -141,7 +153,7 @@ class RecordWriter {
 
   #failure(failed: unknown): Pick<LapRecord, 'error' | 'place'> {
     const place = placeOf(failed)
-    return { error: this.#text(messageOf(failed)), ...(place !== undefined && { place: this.#text(place) }) }
+    return { error: this.#text(messageOf(failed)), ...(place !== undefined && { place }) }
   }
 
   #input(input: RunInput): InputRecord {
@@ -150,7 +162,7 @@ class RecordWriter {
       attempt,
       now,
       finalizing,
-      ...(refused && { refused: this.#scrubbed(refused) }),
+      ...(refused && { refused: this.#scrubbed(this.#refused(refused)) }),
       ...(external !== undefined && { external: this.#scrubbed(external) }),
       ...(performed && { performed: this.#scrubbed(performed) }),
       object: object === null ? null : this.#version(object),
@@ -196,7 +208,7 @@ class RecordWriter {
     const fields = Object.entries(isRecord(returned) ? returned : { returned })
     const told = fields.map(([field, value]) => {
       if (field === 'apply' || field === 'patch') return [field, this.#toldObjects(field, value, index)]
-      if (field === 'act') return [field, toldActs(value)]
+      if (field === 'act') return [field, toldActs(value).map((one) => ({ ...one, on: this.#named(one.on) }))]
       if (field === 'status' && this.#isPrimaryWithheld) return [field, withoutStatus(value)]
       return [field, OUTCOME_FIELDS.has(field) ? value : withoutValues(value)]
     })
@@ -208,7 +220,25 @@ class RecordWriter {
     const objects = Array.isArray(given) ? given.filter(isRecord) : []
     if (!Array.isArray(given) || objects.length < given.length)
       this.leftOut.push(`outcome ${index + 1}: values in "${field}" that are not objects`)
-    return (objects as unknown as KubeObject[]).map((one) => (this.#confidential(one) ? withoutContents(one) : one))
+    return (objects as unknown as KubeObject[]).map((one) =>
+      this.#named(this.#confidential(one) ? withoutContents(one) : one),
+    )
+  }
+
+  /** Notes that the object keeps its names, if texts may have them together: it may be incomplete, as the function returned it. */
+  #named<Object extends Act['on']>(object: Object): Object {
+    const { kind, metadata } = object
+    const called = `${kind} ${namespacedName({ namespace: this.#namespace, ...metadata })}`
+    if (this.#text(called) !== called) return object
+    this.#keepsNames.add(object)
+    if (isRecord(metadata)) this.#keepsNames.add(metadata)
+    return object
+  }
+
+  #refused(refused: NonNullable<RunInput['refused']>): NonNullable<RunInput['refused']> {
+    for (const [kind, all] of Object.entries(refused))
+      for (const one of all) this.#named({ apiVersion: '', kind: kind.split('.')[0] ?? kind, metadata: one })
+    return refused
   }
 
   #write({ verb, object, before, after, patch, isUnchanged, failed }: TrailWrite): WriteRecord {
@@ -251,12 +281,17 @@ class RecordWriter {
   }
 
   #scrubbed<T>(value: T): T {
-    const scrub = this.#scrub
+    const [scrub, keepsNames] = [this.#scrub, this.#keepsNames]
     if (scrub === undefined) return value
-    const text = JSON.stringify(value, (_, one: unknown) => (typeof one === 'string' ? scrub(one) : one))
+    const text = JSON.stringify(value, function (this: object, field, one: unknown) {
+      const isName = NAMES.has(field) && keepsNames.has(this)
+      return typeof one === 'string' && !isName ? scrub(one) : one
+    })
     return JSON.parse(text) as T
   }
 }
+
+const NAMES = new Set(['apiVersion', 'kind', 'namespace', 'name'])
 
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error)).slice(0, 4096)
 
@@ -274,8 +309,6 @@ const withheldChange = ({ path, ...values }: FieldChange): FieldChange => ({
   ...('before' in values && { before: WITHHELD }),
   ...('after' in values && { after: WITHHELD }),
 })
-
-type Scrub = (text: string) => string
 
 /** Returns the lines of a run as plain data. `scrub` removes confidential contents; undefined: the run has none. */
 function logOf(logged: Logged | undefined, scrub: Scrub | undefined): Pick<RunRecord, 'log'> {

@@ -17,7 +17,7 @@ export {
   resourceName,
   withValueAt,
 } from './objects.ts'
-export { firstOwnPlace, notePlace, placeIn, placeOf, withPlace } from './place.ts'
+export { firstOwnPlace, notePlace, placeIn, placeOf, placesOf, withPlace } from './place.ts'
 export type { Runnable } from './run.ts'
 export {
   type Act,
@@ -54,4 +54,12 @@ export type {
   RunResult,
   WriteRecord,
 } from './run-record.ts'
-export { CONFIDENTIAL, inBase64, scrubbedError, scrubberOfValues, withoutConfidential } from './scrub.ts'
+export {
+  CONFIDENTIAL,
+  inBase64,
+  publicNames,
+  type Scrub,
+  scrubbedError,
+  scrubberOfValues,
+  withoutConfidential,
+} from './scrub.ts'

@@ -11,6 +11,10 @@ export const notePlace = (error: object, place: string): void => void places.set
 export const placeOf = (error: unknown): string | undefined =>
   typeof error === 'object' && error !== null ? places.get(error) : undefined
 
+/** Returns the places of an error and of its cause. */
+export const placesOf = (error: unknown): string[] =>
+  [error, error instanceof Error ? error.cause : undefined].flatMap((one) => placeOf(one) ?? [])
+
 /** A class, a file, a line and a column. */
 const PLACE = /^[\w$]+ at \S.*:\d+:\d+$/
 const LONGEST = 500
@@ -43,22 +47,34 @@ function framesOf({ message, stack }: Error): string[] {
   if (typeof stack !== 'string') return []
   const at = stack.indexOf(message)
   const lines = (at === -1 ? stack : stack.slice(at + message.length)).split('\n')
-  const frames = lines.filter((line) => line.length <= LONGEST_FRAME && line.startsWith('    at '))
+  const frames = lines.filter(isFrame)
   const last = frames.findIndex((frame) => OUTERMOST.test(frame))
   return last === -1 ? frames : frames.slice(0, last)
 }
 
+const isFrame = (line: string): boolean => line.length <= LONGEST_FRAME && line.startsWith('    at ')
+
+/** A path or URL without its query, a line and a column. */
+const LOCATION = /((?:file:\/\/)?\/[^()?]+)(?:\?[^():]*)?:(\d+:\d+)\)?$/
+
+/** Returns the path or URL in a frame of a stack, and where it begins in the line. Undefined: the line is no frame of a file. */
+export function urlIn(line: string): { url: string; at: number } | undefined {
+  const found = isFrame(line) ? LOCATION.exec(line) : null
+  return found?.[1] === undefined ? undefined : { url: found[1], at: found.index }
+}
+
 /**
  * Returns the first frame in a file of the author, relative to the root of its package: `src/website.ts:12:5`. Leaves
- * out frames of dependencies, of Fairlead and of Node.js.
+ * out frames of dependencies, of Fairlead and of Node.js, and of files that do not exist: a line of a message may look like a frame,
+ * and a place is shown as it is.
  */
 export function firstOwnPlace(frames: readonly string[]): string | undefined {
   for (const frame of frames) {
-    const [, url, line, column] = /((?:file:\/\/)?\/[^()?]+)(?:\?[^():]*)?:(\d+):(\d+)\)?$/.exec(frame) ?? []
+    const [, url, place] = LOCATION.exec(frame) ?? []
     if (url === undefined) continue
     const file = url.startsWith('file:') ? pathOf(url) : url
     const root = file === undefined || isOfOthers(file) ? undefined : rootOf(dirname(file))
-    if (file !== undefined && root !== undefined) return `${relative(root, file)}:${line}:${column}`
+    if (file !== undefined && root !== undefined && existsSync(file)) return `${relative(root, file)}:${place}`
   }
   return undefined
 }

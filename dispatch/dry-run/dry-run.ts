@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import type { AppliedObject, Invoke, KubeObject, Outcome, RunInput, RunLog } from '#contracts'
+import type { AppliedObject, Invoke, KubeObject, Outcome, RunInput, RunLog, Scrub } from '#contracts'
 import { keyOf } from '#events'
 import type { KubeClient } from '#kube'
 import { unlessAborted } from '#primitives'
@@ -8,6 +8,7 @@ import {
   isConfidential,
   MAX_STATE_BYTES,
   NoOpWrites,
+  namesOf,
   type Reconciled,
   reconciled,
   scrubber,
@@ -83,7 +84,7 @@ export async function dryRun(options: DryRunOptions): Promise<DryRunResult> {
     if (input.ask !== undefined) return answer()
     outcome = undefined
     const returned = (await answer()) as Outcome
-    outcome = shownOutcome(returned, input, (one) => isConfidential(of, one))
+    outcome = shownOutcome(returned, input, of)
     return returned
   }
   const served: ServedReconciler = {
@@ -123,21 +124,23 @@ const leaseOf = (reconciler: string, key: string, now: Date, signal: AbortSignal
 
 /**
  * Returns the outcome without confidential contents in `apply` and `patch`, and without the values of these and of the input's
- * confidential objects in acts and the effect. Left out: Secrets are confidential.
+ * confidential objects in acts and the effect. `of` left out: Secrets are confidential.
  */
 export function shownOutcome(
   { apply, patch, act, effect, ...others }: Outcome,
-  { owned, related }: RunInput,
-  isConfidential: (object: KubeObject) => boolean = isSecret,
+  { object: primary, owned, related }: RunInput,
+  of?: Reconciled,
 ): Outcome {
+  const isHidden = (object: KubeObject) => (of === undefined ? isSecret(object) : isConfidential(of, object))
   const given = [owned, related].flatMap((kinds) => Object.values(kinds).flat())
-  const scrub = scrubber([...given, ...(apply ?? []), ...(patch ?? [])].filter(isConfidential))
+  const names = () => (of === undefined ? [] : namesOf(of, [...(primary ? [primary] : []), ...given]))
+  const scrub = scrubber([...given, ...(apply ?? []), ...(patch ?? [])].filter(isHidden), names)
   const shown = (object: AppliedObject): AppliedObject =>
-    isSecret(object) ? withoutValues(object) : isConfidential(object) ? withoutContents(object) : object
+    isSecret(object) ? withoutValues(object) : isHidden(object) ? withoutContents(object) : object
   return {
     ...(apply && { apply: apply.map(shown) }),
     ...(patch && { patch: patch.map(shown) }),
-    ...(act && { act: scrubbedIn(toldActs(act), scrub) }),
+    ...(act && { act: toldActs(act).map(({ on, ...one }) => ({ on, ...scrubbedIn(one, scrub) })) }),
     ...others,
     ...(effect && { effect: scrubbedIn(effect, scrub) }),
   }
@@ -145,7 +148,7 @@ export function shownOutcome(
 
 const isSecret = ({ apiVersion, kind }: KubeObject): boolean => apiVersion === 'v1' && kind === 'Secret'
 
-const scrubbedIn = <T>(value: T, scrub: (text: string) => string): T =>
+const scrubbedIn = <T>(value: T, scrub: Scrub): T =>
   JSON.parse(JSON.stringify(value), (_, one) => (typeof one === 'string' ? scrub(one) : one)) as T
 
 const withoutValues = ({ data, stringData, ...others }: AppliedObject): AppliedObject => ({

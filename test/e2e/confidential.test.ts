@@ -151,7 +151,9 @@ it('tells of failures without the values that were in them', async () => {
   await create('misplaces', 'misplace')
   await create('undeclares', 'undeclare')
   values.set('made', reversed(value('undeclares')))
-  for (const name of ['throws', 'refuses', 'mistypes', 'misplaces', 'undeclares']) await hasFailed(name)
+  // A word of the Reconciler, its resource and the path of its function.
+  await create('vault', 'throw', 'vault')
+  for (const name of ['throws', 'refuses', 'mistypes', 'misplaces', 'undeclares', 'vault']) await hasFailed(name)
   await until(async () => ((await statusOf('refuses')).conditions ?? []).length > 0)
   const { conditions = [] } = await statusOf('refuses')
   expect(conditions).toMatchObject([
@@ -160,6 +162,10 @@ it('tells of failures without the values that were in them', async () => {
   ])
   expect((await hasFailed('throws'))['err']).toMatchObject({
     message: 'cannot log in with [confidential]: [confidential] was refused',
+  })
+  expect((await hasFailed('vault'))['err']).toMatchObject({
+    message: 'cannot log in with [confidential]: [confidential] was refused',
+    stack: expect.stringContaining(`${MODULE}:`),
   })
 })
 
@@ -193,7 +199,8 @@ it('has let no value into any stream, message or log, nor into an Event, after a
   up.kill('SIGTERM')
   await up.exited
   await kube.delete(resourcePath(RECONCILERS, undefined, 'vault'))
-  expect(await deadLettered()).toContainEqual(expect.stringContaining('cannot log in with [confidential]'))
+  const placed = /Error at test\/e2e\/vault\.ts:\d+:\d+: cannot log in with \[confidential\]/
+  expect((await deadLettered()).filter((detail) => placed.test(detail))).toHaveLength(2)
   const told: string[] = []
   for await (const { items } of kube.list(resourcePath(EVENTS))) told.push(...items.map((item) => JSON.stringify(item)))
   const kept = [...(await storedIn(js)), ...up.logs.map((line) => JSON.stringify(line)), ...told]

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { type KubeObject, type RunInput, TerminalError } from '#contracts'
-import { type Answer, type Ask, RefusedError } from '#reconcile'
+import { type KubeObject, notePlace, type RunInput, TerminalError } from '#contracts'
+import { type Answer, type Ask, ExternalError, RefusedError } from '#reconcile'
 import { child, widget } from '../dispatch/objects.ts'
 import {
   asksOf,
@@ -281,6 +281,17 @@ describe('a function', () => {
     expect(JSON.stringify(steps.flatMap(({ ask }) => (ask.do === 'writeStatus' ? [ask.patch] : [])))).not.toContain(
       'hunter22',
     )
+  })
+
+  it('shows the place of an error and public names, of which a value of a Secret is a part', () => {
+    const error = new TypeError('no user src in default, for Widget default/w')
+    notePlace(error, 'TypeError at src/widget.ts:1:2')
+    const seen = sees(widget(), child('Secret', 'key', { data: { a: btoa('default'), b: btoa('widget.ts') } }))
+    for (const failed of [error, new ExternalError(error)]) {
+      const end = endOf(drive({ observe: [seen], call: [fails(failed)] }, of()))
+      const message = 'TypeError at src/widget.ts:1:2: no user src in [confidential], for Widget default/w'
+      expect(end).toMatchObject({ kind: 'error', message: expect.stringContaining(message) })
+    }
   })
 
   const made = object('Secret', 'key', { stringData: { user: 'hunter22' } })

@@ -1,8 +1,12 @@
 import { hash } from 'node:crypto'
 import { inspect } from 'node:util'
 import { describe, expect, it } from 'vitest'
-import { scrubbedError } from '#contracts'
+import { publicNames, scrubbedError, scrubberOfValues } from '#contracts'
+import { shownOutcome } from '../../dispatch/dry-run/dry-run.ts'
 import { scrubber } from '../../reconcile/scrub.ts'
+import { child, widget } from '../dispatch/objects.ts'
+import { seededRandom } from '../support/random.ts'
+import { widgets } from './driver.ts'
 
 const base64 = (text: string) => Buffer.from(text).toString('base64')
 const secret = (fields: object) => ({ apiVersion: 'v1', kind: 'Secret', metadata: { name: 'name-of-it' }, ...fields })
@@ -66,6 +70,21 @@ describe('a text scrubbed of what is confidential', () => {
   })
 })
 
+it('keeps the object of an act in the outcome of a dry run', () => {
+  const owned = [child('Secret', 'key', { data: { user: base64('web-0') } })]
+  const on = child('Pod', 'web-0')
+  const { act, effect } = shownOutcome(
+    {
+      act: [{ act: 'Evict', on }],
+      effect: { kind: 'login', text: 'as web-0 for Widget default/w' },
+    },
+    { object: widget(), owned: { 'Secret.v1': owned }, related: {} } as never,
+    widgets(),
+  )
+  expect(act).toMatchObject([{ on: { kind: 'Pod', metadata: { name: 'web-0' } } }])
+  expect(effect).toEqual({ kind: 'login', text: 'as [confidential] for Widget default/w' })
+})
+
 it('shows of an error its texts, scrubbed, with those of its causes', () => {
   const cause = new TypeError('hunter22 is no number')
   const error = Object.assign(new Error('cannot use hunter22', { cause }), { details: { value: 'hunter22' } })
@@ -76,4 +95,105 @@ it('shows of an error its texts, scrubbed, with those of its causes', () => {
     cause: { name: 'TypeError', message: '[confidential] is no number' },
   })
   expect(inspect(shown, { showHidden: true })).not.toContain('hunter22')
+})
+
+describe('a public name in a text', () => {
+  const kinds = [
+    { group: 'tenant.example.dev', version: 'v1', resource: 'tenantdatabases', kind: 'TenantDatabase' },
+    { group: 'apps', version: 'v1', resource: 'deployments', kind: 'Deployment' },
+  ]
+  const object = (kind: string, name: string) => ({ apiVersion: 'x/v1', kind, metadata: { name, namespace: 'shop' } })
+  const scrubbed = (value: string, text: string, ...names: string[]) => {
+    const objects = ['tenant-a', ...names].map((name) => object('TenantDatabase', name))
+    return scrubberOfValues([value], () => publicNames('tenant-databases', kinds, objects))(text)
+  }
+
+  it.each([
+    ['that of the Reconciler', 'tenant', 'reconciler tenant-databases asks for config'],
+    ['that of a kind', 'Tenant', 'the kind TenantDatabase is not served'],
+    ['that of a resource', 'tenant', 'tenantdatabases.tenant.example.dev is forbidden'],
+    ['that of an object', 'tenant', 'cannot reach tenant-a, nor tenant-a.shop.svc'],
+    ['one that begins with that of the object', 'tenant', 'Deployment shop/tenant-a-web: no quota'],
+    ['a namespace, before a name', 'shop', 'Deployment shop/web and TenantDatabase shop/tenant-a'],
+    ['a kind, before a name', 'Deployment', 'Deployment shop/web: no quota'],
+    ['in JSON', 'tenant', '{"name":"tenant-a","on":["tenant-a"]}'],
+  ])('keeps a value that is a part of it: %s', (_, value, text) => expect(scrubbed(value, text)).toBe(text))
+
+  it('keeps a value that is the name of an object where its kind or namespace is before it', () => {
+    const text = 'TenantDatabase shop/tenant, so shop/tenant:'
+    expect(scrubbed('tenant', `${text} no user tenant`, 'tenant')).toBe(`${text} no user [confidential]`)
+  })
+
+  it.each([
+    ['alone', 'tenant', 'no user tenant', 'no user [confidential]'],
+    ['in a URL', 'tenant', 'postgres://tenant:x@tenant-a/db', 'postgres://[confidential]:x@tenant-a/db'],
+    ['that is a whole name', 'tenant-a', 'no user tenant-a', 'no user [confidential]'],
+    ['that is longer than the name in it', 'tenant-a:hunter22', 'is tenant-a:hunter22', 'is [confidential]'],
+    ['that is partly in a name', 'a-hunter22', 'is tenant-a-hunter22', 'is tenant-[confidential]'],
+    ['in a part of a longer word', 'tenant', 'tenant-ab mytenant-a', '[confidential]-ab my[confidential]-a'],
+    ['in a piece of a name', 'tenant', 'tenant-', '[confidential]-'],
+  ])('hides no value elsewhere: %s', (_, value, text, shown) => expect(scrubbed(value, text)).toBe(shown))
+
+  it.each(['hunter22', 'x-hunter22', 'hunter22-x', 'x.hunter22.y', 'hunter2', 'a'.repeat(250)])(
+    'makes no Secret readable that somebody guesses as a name: %s',
+    (name) => {
+      const text = 'hunter22: "hunter22" u:hunter22@db /hunter22/ x hunter22 y'
+      expect(scrubbed('hunter22', text, name)).not.toContain('hunter22')
+    },
+  )
+
+  it('is the only place where a value is left, whatever texts, names and values are', () => {
+    const random = seededRandom('texts with names')
+    const pick = <T>(from: readonly T[]): T => from[Math.floor(random() * from.length)] as T
+    const parts = ['ab', 'abc', 'b', 'bca', 'cab', '-', '-', '.', '/']
+    const made = (most: number) => Array.from({ length: 1 + Math.floor(random() * most) }, () => pick(parts)).join('')
+    for (let round = 0; round < 3000; round++) {
+      const values = Array.from({ length: 3 }, () => made(3)).filter(({ length }) => length >= 4 && length <= 16)
+      const names = Array.from({ length: 3 }, () => made(5))
+      const text = Array.from({ length: 6 }, () => pick([...values, ...names, made(3), ' ', ':'])).join('')
+      const shown = scrubberOfValues(values, () => names)(text)
+      const left = names.toSorted((a, b) => b.length - a.length).flatMap((name) => spans(shown, name))
+      for (const value of values)
+        for (const [from, to] of spans(shown, value))
+          expect(
+            left.some(([begin, end]) => begin <= from && to <= end && end - begin > to - from),
+            `${value} of ${text} in ${shown}`,
+          ).toBe(true)
+    }
+  })
+})
+
+const spans = (text: string, part: string): [number, number][] => {
+  const found: [number, number][] = []
+  for (let at = text.indexOf(part); at !== -1; at = text.indexOf(part, at + 1)) found.push([at, at + part.length])
+  return found
+}
+
+describe('the stack of an error', () => {
+  const HERE = import.meta.filename
+  const shownStack = (value: string, message: string, frames: readonly string[]) => {
+    const error = new Error(message)
+    error.stack = `Error: ${message}\n${frames.map((frame) => `    at ${frame}`).join('\n')}`
+    return scrubbedError(error, scrubberOfValues([value])).stack
+  }
+
+  it('keeps the paths of files that exist, and no other part of a frame', () => {
+    const frames = [`scrub (${HERE}:1:2)`, `async file://${HERE}?v=scrub:3:4`, `${HERE}:5:6`]
+    expect(shownStack('scrub', 'no scrub', frames)?.split('\n')).toEqual([
+      'Error: no [confidential]',
+      `    at [confidential] (${HERE}:1:2)`,
+      `    at async file://${HERE}?v=[confidential]:3:4`,
+      `    at ${HERE}:5:6`,
+    ])
+  })
+
+  it.each([
+    `${HERE}/../hunter22.ts:1:1`,
+    `file:///hunter22/..${HERE}:1:1`,
+    `x (/hunter22${HERE}:1:1)`,
+    `hunter22 (${HERE}:1:1)`,
+    `/hunter22:1:1`,
+  ])('has no value in a line of its message that looks like a frame: %s', (frame) =>
+    expect(shownStack('hunter22', `x\n    at ${frame}`, [])).not.toContain('hunter22'),
+  )
 })

@@ -94,6 +94,22 @@ describe('a secret value', () => {
     expect(placeOf(thrown)).toMatch(/^\w+ at test\/sdk\/config\.test\.ts:/)
   })
 
+  it('that is a word of the path, the Reconciler or the object hides neither the place nor names', async () => {
+    const call = toInvoke(
+      shop(({ config: of }) => {
+        throw new Error(`config-a of reconciler shop and Shop x/config-a: no user ${of('token')}`)
+      }),
+    )
+    const object = { ...input.object, metadata: { name: 'config-a', namespace: 'x' } }
+    const context = { signal: new AbortController().signal, log: silent, config: { token: 'config', zone: ZONE } }
+    const thrown = await call({ ...READ, object }, context).catch((error: unknown) => error)
+    expect(placeOf(thrown)).toMatch(/^Error at test\/sdk\/config\.test\.ts:\d+:\d+$/)
+    expect(thrown).toMatchObject({
+      message: 'config-a of reconciler shop and Shop x/config-a: no user [confidential]',
+      stack: expect.stringContaining(import.meta.filename),
+    })
+  })
+
   it('is in no line, in a message, a field, the name of one, or an error', async () => {
     const lines: unknown[] = []
     const tell = (fields: object, message: string) => void lines.push({ fields, message })

@@ -34,6 +34,11 @@ const throwing: Record<string, () => never> = {
     error.message = 'x'
     throw error
   },
+  'reworded as a frame': () => {
+    const error = new Error(`x\n    at file://${import.meta.dirname}/hunter2.ts:1:1`)
+    error.message = 'y'
+    throw error
+  },
   'without frames': () => {
     throw Object.defineProperty(new TerminalError('no', { reason: 'No' }), 'stack', { value: [] })
   },
@@ -76,6 +81,7 @@ describe('an error that a function throws', () => {
     ['one whose name was changed', 'renamed', 'Error'],
     ['one whose message looks like a stack', 'forged', 'Error'],
     ['one whose message was changed later', 'reworded', 'Error'],
+    ['one whose former message looks like a frame', 'reworded as a frame', 'Error'],
     ['one that a dependency throws', 'dependency', String.raw`\w+`],
     ['one for the users of the object', 'refusal', 'TerminalError'],
   ])('has its class, file, line and column: %s', async (_, throws, name) => {

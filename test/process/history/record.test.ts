@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from 'vitest'
-import type { RunRecord } from '#contracts'
+import { notePlace, type RunRecord } from '#contracts'
 import type { EndedRun, TrailWrite } from '#dispatch'
 import { reconciled } from '#reconcile'
 import { becauseOf, inputChanges, writesText } from '../../../cli/inspect/runs.ts'
@@ -181,6 +181,35 @@ describe('a record', () => {
     ])('%s', (_name, returned) => {
       const record = recordOf(endedRun({ of: undeclaring, rounds: [round({ returned })] }), FACTS)
       expect(JSON.stringify(record)).not.toContain(PASSWORD)
+    })
+  })
+
+  it('has places and public names, of which a value of a Secret is a part', () => {
+    const failed = new TypeError('ConfigMap shop/hello-web has no user hello in shop')
+    notePlace(failed, 'TypeError at src/hello.ts:1:2')
+    const seen = input({
+      owned: { 'ConfigMap.v1': [configMap('hello', '1')] },
+      related: { 'Secret.v1': [secret('hello'), secret('shop')] },
+      refused: { 'ConfigMap.v1': [{ name: 'hello', namespace: 'shop', reason: 'Invalid', message: 'not hello' }] },
+    })
+    const returned = {
+      apply: [configMap('hello', '1'), { ...configMap('other', '1'), data: { user: 'hello' } }],
+      act: [{ act: 'Evict', on: configMap('hello', '1') }],
+      status: { user: 'hello' },
+    }
+    const { laps } = recordOf(endedRun({ rounds: [round({ input: seen, returned }), round({ failed })] }), FACTS)
+    const named = (name: string) => ({ kind: 'ConfigMap', metadata: { name, namespace: 'shop' } })
+    expect(laps[0]).toMatchObject({
+      input: { refused: { 'ConfigMap.v1': [{ name: 'hello', namespace: 'shop', message: 'not [confidential]' }] } },
+      outcome: {
+        apply: [named('hello'), { ...named('other'), data: { user: '[confidential]' } }],
+        act: [{ on: named('hello') }],
+        status: { user: '[confidential]' },
+      },
+    })
+    expect(laps[1]).toMatchObject({
+      place: 'TypeError at src/hello.ts:1:2',
+      error: 'ConfigMap shop/hello-web has no user [confidential] in [confidential]',
     })
   })
 
