@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { resourcePath } from '#kube'
+import { ApiServerAwayError, Gate, Outage, PRIORITY } from '../../dispatch/gate.ts'
 import { borrowCluster } from '../support/borrowed.ts'
 import { CONFIG_MAPS, configMap, until, useFixture } from './fixture.ts'
 
@@ -86,4 +88,20 @@ it('an API server that hangs for longer than runs wait delays no key after its r
   expect(ended('own').map(({ message }) => message)).toEqual(['no such field'])
   await scene.run('own')
   expect(attempts('own')).toEqual([0, 1])
+})
+
+it('an API server that has lost etcd is away until it has etcd again', async () => {
+  const gate = new Gate(1, new Outage(fixture.kube, Math.random))
+  const create = (name: string, signal?: AbortSignal) => {
+    const object = { ...configMap(name), metadata: { name, namespace: 'default' } }
+    const path = resourcePath(CONFIG_MAPS, 'default')
+    const caller = { reconciler: 'one', kind: PRIORITY.create }
+    return gate.run(caller, () => fixture.kube.create(path, object, { timeoutMs: 3000 }), { signal })
+  }
+  await cluster.processes.kill('etcd')
+  await expect(create('first')).rejects.toThrow(ApiServerAwayError)
+  await expect(create('first')).rejects.toThrow(/^the API server is away: 127\.0\.0\.1:\d+ is not ready \(etcd/)
+  const waiting = create('second', new AbortController().signal)
+  await cluster.recover()
+  expect(await waiting).toMatchObject({ metadata: { name: 'second' } })
 })
