@@ -41,6 +41,7 @@ process.exitCode = await runProgram(
         does: 'conversions and validate beside a webhook on controller-runtime',
         command: ['node', 'test/bench/webhooks/webhooks.ts'],
       },
+      clusters: { does: 'many clusters while nothing happens', command: ['node', 'test/bench/clusters.ts'] },
       machines: { does: 'dispatchers with a part of a core each', command: ['node', 'test/bench/machines.ts'] },
       'etcd-backup': { does: 'snapshots of etcd, to S3 and back', command: ['node', 'test/bench/etcd-backup.ts'] },
       peers: { does: 'the queue beside other queues', command: ['node', 'test/bench/peers/peers.ts'] },
