@@ -1,3 +1,4 @@
+import type { RunLog } from '#contracts'
 import type { Executable } from '#process/executable'
 import { UsageError, untilStopped } from '#process/exit'
 import { functionNamed, namableFunctions } from '#process/functions'
@@ -8,6 +9,7 @@ import type { CommandContext } from '../options.ts'
 export interface ServeOptions {
   function: string[]
   exec?: string
+  hook?: string
   lines?: boolean
   timeoutSeconds?: number
   concurrency?: number
@@ -18,7 +20,7 @@ export interface ServeOptions {
   graceSeconds: number
 }
 
-/** Serves a function or an executable over HTTP. Needs neither a cluster nor NATS. */
+/** Serves a function, an executable or a hook of shell-operator over HTTP. Needs neither a cluster nor NATS. */
 export async function serveFunction(
   name: string | undefined,
   options: ServeOptions,
@@ -28,7 +30,7 @@ export async function serveFunction(
   const log = await createLogger(settings)
   const { graceSeconds, port = 8080, config: folder } = options
   const revision = options.revision ?? settings.FAIRLEAD_REVISION ?? settings.K_REVISION
-  const one = await served(name, options)
+  const one = await served(name, options, log)
   const server = await one.serve({ port, revision, config: folder, log }).catch((cause: Error) => {
     throw new UsageError(`cannot listen on port ${port}: ${cause.message}`, { cause })
   })
@@ -46,20 +48,25 @@ interface Served {
   serve: (options: ServeFunctionOptions) => Promise<FunctionServer>
 }
 
-async function served(name: string | undefined, options: ServeOptions): Promise<Served> {
-  const { exec: command } = options
+async function served(name: string | undefined, options: ServeOptions, log: RunLog): Promise<Served> {
+  const { exec, hook, exec: command = hook } = options
   if (command === undefined) {
     const { lines: stays, timeoutSeconds: seconds, concurrency: processes, env } = options
     const ofPrograms = { '--lines': stays, '--timeout-seconds': seconds, '--concurrency': processes, '--env': env }
     const given = Object.entries(ofPrograms).find(([, value]) => value !== undefined)?.[0]
-    if (given !== undefined) throw new UsageError(`${given} is for programs: give the program with --exec`)
+    if (given !== undefined)
+      throw new UsageError(`${given} is for programs: give the program with --exec, or a hook with --hook`)
     const one = functionNamed(await namableFunctions(options.function), name)
     return { name: one.name, serve: (how) => serve(one, how) }
   }
   if (name === undefined)
-    throw new UsageError('--exec needs the name of the Reconciler: fairlead serve NAME --exec PROGRAM')
+    throw new UsageError(
+      `--${exec === undefined ? 'hook' : 'exec'} needs the name of the Reconciler: fairlead serve NAME`,
+    )
   const { lines = false, timeoutSeconds = 60, concurrency = 8, env: variables = [] } = options
-  const { executable } = await import('#process/executable')
-  const program = executable({ command, lines, timeoutSeconds, concurrency, variables })
+  const limits = { command, timeoutSeconds, concurrency, variables }
+  const program = await (exec === undefined
+    ? import('#process/hooks/hook').then(({ hookFunction }) => hookFunction(limits, log))
+    : import('#process/executable').then(({ executable }) => executable({ ...limits, lines })))
   return { name, program, serve: (how) => serveCalls({ name, invoke: program.invoke }, how) }
 }

@@ -21,6 +21,8 @@ export interface ProgramOptions {
   variables: readonly string[]
   /** Where it runs. Left out: where this process runs. */
   folder?: string
+  /** Its output is a log, and no answer. */
+  isLogging?: boolean
 }
 
 interface ProgramCall {
@@ -51,9 +53,9 @@ export class Program {
   readonly #all = new Set<ProgramProcess>()
 
   constructor(options: ProgramOptions) {
-    const { command, lines, concurrency, variables, folder } = options
+    const { command, lines, concurrency, variables, folder, isLogging = false } = options
     this.#options = options
-    this.#started = { words: wordsIn(command), env: environment(variables), lines, folder }
+    this.#started = { words: wordsIn(command), env: environment(variables), lines, folder, isLogging }
     this.#slots = new Budget(concurrency)
     // Also when a second signal ends this process: nobody else knows of the groups.
     process.once('exit', this.#killAll)
@@ -146,6 +148,7 @@ interface Started {
   /** It stays, and answers line by line. */
   lines: boolean
   folder: string | undefined
+  isLogging: boolean
 }
 
 /** A process of the program with all that it starts: a process group, which ends as a whole. */
@@ -162,7 +165,7 @@ class ProgramProcess {
   #log: RunLog | undefined
   #answer: Buffer[] = []
   #bytes = 0
-  #line = ''
+  readonly #lastLine = { stdout: '', stderr: '' }
   #lines = 0
 
   constructor(program: Started) {
@@ -226,8 +229,9 @@ class ProgramProcess {
     const { stdin, stdout, stderr } = this.#child
     // A program that does not read its input says by its end why.
     for (const stream of [stdin, stdout, stderr]) stream.on('error', () => {})
-    stdout.on('data', (chunk: Buffer) => this.#take(chunk))
-    stderr.setEncoding('utf8').on('data', (text: string) => this.#tell(text))
+    if (this.#program.isLogging) stdout.setEncoding('utf8').on('data', (text: string) => this.#tell('stdout', text))
+    else stdout.on('data', (chunk: Buffer) => this.#take(chunk))
+    stderr.setEncoding('utf8').on('data', (text: string) => this.#tell('stderr', text))
     const printed = new Promise((resolve) => stdout.once('close', resolve))
     const told = new Promise((resolve) => stderr.once('close', resolve))
     const [code, signal] = (await once(this.#child, 'exit')) as [number | null, NodeJS.Signals | null]
@@ -238,7 +242,7 @@ class ProgramProcess {
     this.kill()
     await endedWithin(LAST_WORDS_MS, told)
     for (const stream of [stdin, stdout, stderr]) stream.destroy()
-    if (this.#line !== '') this.#tell('\n')
+    for (const from of ['stdout', 'stderr'] as const) if (this.#lastLine[from] !== '') this.#tell(from, '\n')
     if (signal !== null) return `was ended by ${signal}`
     if (code !== 0) return `ended with exit code ${code}`
     return isOpen
@@ -283,9 +287,9 @@ class ProgramProcess {
   }
 
   /** Logs each line, as far as the limits of a call allow. */
-  #tell(text: string): void {
-    const lines = (this.#line + text).split('\n')
-    this.#line = (lines.pop() ?? '').slice(0, MAX_LINE_CHARS)
+  #tell(from: 'stdout' | 'stderr', text: string): void {
+    const lines = (this.#lastLine[from] + text).split('\n')
+    this.#lastLine[from] = (lines.pop() ?? '').slice(0, MAX_LINE_CHARS)
     for (const line of lines) {
       this.#lines++
       if (this.#lines <= MAX_LINES) this.#log?.info({}, line.slice(0, MAX_LINE_CHARS))

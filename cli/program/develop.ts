@@ -38,6 +38,7 @@ export function developCommands(program: Command, context: CommandContext): void
   demoCommand(program, context)
   checkCommand(program, context)
   lawsCommand(program, context)
+  adaptCommand(program, context)
   runCommand(program, context)
   diffCommand(program, context)
   replayCommand(program, context)
@@ -213,6 +214,25 @@ function lawsCommand(program: Command, context: CommandContext): void {
     .action(async (files: string[], options: LawsOptions) => {
       const { checkLaws } = await import('../commands/laws.ts')
       await checkLaws(files, options, context)
+    })
+}
+
+const ADAPT_HELP = `
+Exit codes:
+  0 the hook can run   1 a part of it is refused`
+
+/** `fairlead adapt shell-operator --check HOOK` */
+function adaptCommand(program: Command, context: CommandContext): void {
+  program
+    .command('adapt')
+    .description('Check what of an operator for another framework can run')
+    .command('shell-operator')
+    .description('Check a hook of shell-operator, which serve --hook runs; needs no cluster')
+    .requiredOption('--check <hook>', 'Hook to call with --config')
+    .addHelpText('after', ADAPT_HELP)
+    .action(async ({ check }: { check: string }) => {
+      const { checkShellOperatorHook } = await import('../commands/adapt.ts')
+      await checkShellOperatorHook(check, context)
     })
 }
 

@@ -86,13 +86,22 @@ function serveCommand(program: Command, context: CommandContext): void {
   program
     .command('serve')
     .description('Serve one function, or a program in any language, over HTTP, for example in a Knative Service')
-    .argument('[name]', 'Name of the function (default: the only one of the module); of the Reconciler with --exec')
+    .argument(
+      '[name]',
+      'Name of the function (default: the only one of the module); of the Reconciler with --exec and --hook',
+    )
     .addOption(namedFunctionOption())
     .addOption(
       new Option(
         '--exec <program>',
         'Program that gets JSON on stdin and prints JSON; arguments follow it, no shell reads them',
       ).conflicts(['function', 'config']),
+    )
+    .addOption(
+      new Option(
+        '--hook <file>',
+        'Hook of shell-operator that decides; adapt shell-operator --check says whether it can',
+      ).conflicts(['function', 'config', 'exec', 'lines']),
     )
     .option('--lines', 'Start the program once, and write each call to it as a line (default: start it for each call)')
     .option('--timeout-seconds <n>', 'Seconds of one call of the program (default: 60)', whole(1, 3600))

@@ -37,6 +37,7 @@ export const SECTIONS: Record<string, string[]> = {
       'external',
       'http-functions',
       'adapters/executables',
+      'adapters/shell-operator',
       'adapters/metacontroller',
       'cli',
       'events',
