@@ -122,7 +122,7 @@ const FITTING = 8
 async function* listPages<T>(
   request: KubeClient['request'],
   path: string,
-  { limit = DEFAULT_LIMIT, resourceVersion, resourceVersionMatch, mayMix = false, ...options }: ListOptions,
+  { limit = DEFAULT_LIMIT, resourceVersion, resourceVersionMatch, mayMix = false, failed, ...options }: ListOptions,
 ): AsyncGenerator<ListPage<T>, void, undefined> {
   const { labelSelector, fieldSelector, ...rest } = options
   // A continue token contains its resourceVersion. The server refuses a request with both.
@@ -144,7 +144,11 @@ async function* listPages<T>(
         position = { continue: error.continue }
         continue
       }
-      if (maxBytes === undefined || !(error instanceof AnswerTooLargeError)) throw error
+      if (maxBytes === undefined || !(error instanceof AnswerTooLargeError)) {
+        if (failed === undefined) throw error
+        await failed(error)
+        continue
+      }
       objects = Math.floor(objects / 2)
       fitting = 0
       continue

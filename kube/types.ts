@@ -105,6 +105,8 @@ export interface ListOptions extends RequestOptions, Selectors {
    * True: the pages that are left are then of a newer version.
    */
   mayMix?: boolean | undefined
+  /** Called if a page cannot be read: the same page is asked for again after it, unless it rejects. Default: it rejects. */
+  failed?: ((error: unknown) => Promise<void>) | undefined
 }
 
 export interface ListPage<T> {

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { KubeObject } from '#contracts'
-import { ApiError, isConflict, type KubeClient, resourcePath } from '#kube'
+import { ApiConnectionError, ApiError, isConflict, isRetriable, type KubeClient, resourcePath } from '#kube'
 import { nameOf } from '#process/webhooks/probe'
 import type { Resource } from '#sdk'
 import { CRDS, type Says, titleOf } from './installed-objects.ts'
@@ -12,6 +12,9 @@ const LEAST_MS = 1000 / 20
 /** The API server ends a request after 60 s: after that, none is left that began with the former storage version. */
 const SETTLED_MS = 60_000
 const SHOWN = 3
+/** An API server that restarts, or a webhook, is back by then. */
+const PATIENCE_MS = 300_000
+const LOOK_MS = 1000
 
 interface Migration {
   /** The version in which all API servers store by now. */
@@ -35,7 +38,8 @@ class MigrationError extends Error {
 export async function migrate(kube: KubeClient, resource: Resource, migration: Migration): Promise<void> {
   const path = resourcePath(CRDS, undefined, nameOf(resource))
   for (;;) {
-    const definition = await kube.get<StoredDefinition & KubeObject>(path)
+    const read = () => kube.get<StoredDefinition & KubeObject>(path)
+    const definition = await answered(read, patience(kube, migration.says, isRetriable))
     if (storageOf(definition) !== migration.storage)
       throw new MigrationError(
         `${nameOf(resource)} is stored as ${storageOf(definition)} by now: look at its versions again`,
@@ -44,8 +48,9 @@ export async function migrate(kube: KubeClient, resource: Resource, migration: M
     if (migration.going.length > 0) await renameOwners(kube, resource, migration)
     const { resourceVersion } = definition.metadata
     const status = { storedVersions: [migration.storage] }
+    const write = () => kube.patch(`${path}/status`, { metadata: { resourceVersion }, status }, 'merge')
     try {
-      return void (await kube.patch(`${path}/status`, { metadata: { resourceVersion }, status }, 'merge'))
+      return void (await answered(write, patience(kube, migration.says, isUnavailable)))
     } catch (error) {
       if (!isConflict(error)) throw error
     }
@@ -73,17 +78,50 @@ async function untilWritten(kube: KubeClient, resource: Resource, migration: Mig
   }
 }
 
+/** Resolves when a request that failed is worth another try. Rejects with its error if none is, or after five minutes of failures. */
+function patience(
+  kube: KubeClient,
+  says: Says,
+  isAway: (error: unknown) => boolean,
+): (error: unknown) => Promise<void> {
+  let end: number | undefined
+  return async (error) => {
+    if (!isAway(error)) throw error
+    if (end === undefined)
+      says(`waits for an answer, up to ${PATIENCE_MS / 60_000} minutes: ${(error as Error).message}`)
+    end ??= performance.now() + PATIENCE_MS
+    // An API server answers before it knows who may do what.
+    do await sleep(LOOK_MS)
+    while (performance.now() < end && !(await isReady(kube)))
+    if (performance.now() >= end) throw error
+  }
+}
+
+/** The API server does not handle the request of any object now. */
+const isUnavailable = (error: unknown): boolean =>
+  error instanceof ApiConnectionError || (error instanceof ApiError && [429, 503].includes(error.code))
+
+const isReady = (kube: KubeClient): Promise<boolean> =>
+  kube.text('/readyz').then(
+    () => true,
+    (error: unknown) => !isRetriable(error),
+  )
+
 /** At 20 writes a second, 10,000 objects take longer than the API server keeps one version of the list. */
 async function pass(kube: KubeClient, resource: Resource, { storage, going, says }: Migration) {
   const stored = { ...resource, version: storage }
   // `again`: others have written between the reading and the write.
   const count = { all: 0, changed: 0, again: 0, unchanged: 0 }
   const failed: string[] = []
-  for await (const { items } of kube.list(resourcePath(stored), { mayMix: true })) {
+  // A list fails as a whole while the webhook is away, if one of its objects is stored in another version.
+  let waits = patience(kube, says, isRetriable)
+  const list = kube.list(resourcePath(stored), { mayMix: true, failed: (error) => waits(error) })
+  for await (const { items } of list) {
+    waits = patience(kube, says, isRetriable)
     for (const object of items) {
       const path = resourcePath(stored, object.metadata.namespace, object.metadata.name)
       const managedFields = managedFieldsWithout(resource, going, object)
-      const outcome = await rewritten(kube, path, object, managedFields && { managedFields })
+      const outcome = await rewritten(kube, path, object, managedFields && { managedFields }, says)
       count.all++
       if (typeof outcome === 'string') count[outcome]++
       else failed.push(`${titleOf(object)}: ${outcome.message}`)
@@ -103,13 +141,16 @@ async function rewritten(
   path: string,
   { apiVersion, kind, metadata: { name, uid, resourceVersion } }: KubeObject,
   part: object | undefined,
+  says: Says,
 ): Promise<'changed' | 'unchanged' | 'again' | Error> {
   const began = performance.now()
   const nothing = { apiVersion, kind, metadata: { name, uid } }
-  try {
-    const { metadata } = await (part === undefined
+  const write = () =>
+    part === undefined
       ? kube.apply(path, nothing, { fieldManager: 'fairlead-versions', force: true })
-      : kube.patch<KubeObject>(path, { metadata: { uid, resourceVersion, ...part } }, 'merge'))
+      : kube.patch<KubeObject>(path, { metadata: { uid, resourceVersion, ...part } }, 'merge')
+  try {
+    const { metadata } = await answered(write, patience(kube, says, isUnavailable))
     if (metadata.resourceVersion === resourceVersion) return 'unchanged'
   } catch (error) {
     if (isGone(error, name)) return 'unchanged'
@@ -117,6 +158,16 @@ async function rewritten(
   }
   await sleep(Math.max(0, LEAST_MS - (performance.now() - began)))
   return 'changed'
+}
+
+/** A write that was done although its answer was lost is a conflict, or changes nothing, the second time. */
+async function answered<T>(request: () => Promise<T>, waits: (error: unknown) => Promise<void>): Promise<T> {
+  for (;;)
+    try {
+      return await request()
+    } catch (error) {
+      await waits(error)
+    }
 }
 
 /**
@@ -145,7 +196,7 @@ export async function renameOwners(
       const ownerReferences = object.metadata.ownerReferences?.map((one) =>
         one.kind === kind && names.includes(one.apiVersion) ? { ...one, apiVersion: `${group}/${storage}` } : one,
       )
-      const outcome = await rewritten(kube, path, object, { ownerReferences })
+      const outcome = await rewritten(kube, path, object, { ownerReferences }, says)
       if (outcome instanceof Error) throw new MigrationError(`${path}: ${outcome.message}`, { cause: outcome })
       renamed++
     }

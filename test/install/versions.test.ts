@@ -1,5 +1,6 @@
 /** A new version without downtime: each step on a real API server, with a client of the old version that never stops. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { connect, createServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
@@ -308,6 +309,56 @@ it('migrates each object, also after it was killed, while an old client edits an
   )
   expect(await pages('v1')).toEqual(all)
 }, 120_000)
+
+it('goes on by itself, from the page and the object where it was, when the API server is away and comes back', async () => {
+  await restartWebhook('second')
+  const access = await loadKubeConfig({ paths: [cluster.kubeconfig] })
+  const server = new URL(access.server)
+  const [port = 0] = await freePorts(1)
+  const sockets = new Set<Socket>()
+  const door = createServer((socket) => {
+    const onward = connect(Number(server.port), server.hostname)
+    for (const one of [socket, onward]) sockets.add(one.on('error', () => one.destroy()))
+    socket.pipe(onward).pipe(socket)
+  })
+  const close = async () => {
+    for (const one of sockets) one.destroy()
+    await new Promise((resolve) => door.close(resolve))
+  }
+  await using through = createKubeClient({ ...access, server: `https://127.0.0.1:${port}`, userAgent: 'test' })
+  const waits: string[] = []
+  const says = (line: string): void => {
+    if (!line.startsWith('waits for an answer')) return
+    waits.push(line)
+    door.listen(port, '127.0.0.1')
+  }
+  const closed = new Set<string>()
+  const once = async (what: string) => {
+    if (closed.has(what)) return
+    closed.add(what)
+    await close()
+  }
+  const interrupted: KubeClient = {
+    ...through,
+    async *list(path, options) {
+      for await (const page of through.list(path, { ...options, limit: 25 })) {
+        yield page as never
+        await once('page')
+      }
+    },
+    async apply(path, ...others) {
+      if (path.endsWith('/p3')) await once('object')
+      return through.apply(path, ...others)
+    },
+  }
+  const resource = await resourceOf('second')
+  await migrate(interrupted, resource, { storage: 'v1', going: [], says, settleMs: 0 })
+  await close()
+  expect(waits).toHaveLength(3)
+  expect(waits[0]).toMatch(/^waits for an answer, up to 5 minutes: .*nothing listens at/)
+  expect([...closed]).toEqual(['page', 'object'])
+  expect(await definition()).toBe('v1*, v1beta1; v1; Webhook')
+}, 60_000)
 
 it('ends against who gives an owner reference the old version again and again, with the object', async () => {
   const owned = '/api/v1/namespaces/default/configmaps/owned'
