@@ -33,7 +33,9 @@ export async function printDiff(
     throw new UsageError('no objects are selected: give names, or --all, -n NAMESPACE or -l SELECTOR')
   const settings = await config()
   await using kube = await openKube(settings)
-  const functions = await withDeclared(kube, await demandFunctions(options))
+  const functions = await withDeclared(kube, await demandFunctions(options), {
+    says: (line) => process.stderr.write(`fairlead: ${line}\n`),
+  })
   const chosen = options.reconciler === undefined ? functions : [functionNamed(functions, options.reconciler)]
   const log = await createLogger({ ...settings, LOG_LEVEL: 'silent' })
   const { signal } = untilStopped()

@@ -8,7 +8,7 @@ import {
 } from '#install'
 import type { KubeClient } from '#kube'
 import type { Config } from '#process/config'
-import { table, UsageError } from '#process/exit'
+import { EXIT, table, UsageError } from '#process/exit'
 import { forcedInstall, loadFunctions, type Selection } from '#process/functions'
 import { openKube } from '#process/kube'
 import type { CommandContext } from '../options.ts'
@@ -25,15 +25,23 @@ export interface InstallOptions extends Selection {
   onlyConversions: boolean
 }
 
-export async function installFunctions(options: InstallOptions, { config, print }: CommandContext): Promise<void> {
+export async function installFunctions(
+  options: InstallOptions,
+  { config, print, setExitCode }: CommandContext,
+): Promise<void> {
   const settings = await config()
   await using kube = await openKube(settings)
-  const installed = await applied(kube, options, settings)
+  const installed = await applied(kube, options, settings, () => setExitCode(EXIT.failed))
   const rows = installed.map(({ kind, name, result }) => [kind, name, result])
   print(options.output === 'json' ? JSON.stringify(installed, null, 2) : table(['KIND', 'NAME', 'RESULT'], rows))
 }
 
-async function applied(kube: KubeClient, options: InstallOptions, settings: Config): Promise<Installed[]> {
+async function applied(
+  kube: KubeClient,
+  options: InstallOptions,
+  settings: Config,
+  failed: () => void,
+): Promise<Installed[]> {
   const { check, natsCertificates, onlyNatsCertificates, onlyConversions, team, url } = options
   if (url !== undefined && !/^https?:\/\/\S+$/.test(url))
     throw new UsageError(`--url is "${url}": give an address, such as http://{name}.functions.svc`)
@@ -56,7 +64,11 @@ async function applied(kube: KubeClient, options: InstallOptions, settings: Conf
     if (!said.has(line)) process.stderr.write(`fairlead: ${line}\n`)
     said.add(line)
   }
-  const functions = await withDeclared(kube, selected, says)
+  const refuses = (line: string): void => {
+    says(line)
+    failed()
+  }
+  const functions = await withDeclared(kube, selected, { says, refuses })
   if (onlyConversions) return installConversions(kube, functions, { ...options, forcedBy, says })
   const isAdapted = functions.some(({ declaredBy }) => declaredBy !== undefined)
   const marked = check || !isAdapted ? 0 : await (await import('./hand-over.ts')).handOver(kube, functions)

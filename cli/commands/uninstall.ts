@@ -3,7 +3,7 @@ import { withExistingStreams } from '#inspect'
 import { type Held, heldBy, planUninstall, type Removal, uninstall, webhookUsers, withInstalled } from '#install'
 import type { KubeClient } from '#kube'
 import { EXIT, table, UsageError } from '#process/exit'
-import { loadFunctions, type Selection } from '#process/functions'
+import { functionNamed, loadFunctions, type Selection } from '#process/functions'
 import { openKube } from '#process/kube'
 import { webhookResources } from '#process/webhooks/probe'
 import type { Reconciler } from '#sdk'
@@ -16,6 +16,7 @@ export interface UninstallCommandOptions extends Selection {
   team: boolean
   wait?: number
   releaseFinalizers: boolean
+  reconciler?: string
 }
 
 const LOOK_AGAIN_MS = 1000
@@ -31,7 +32,8 @@ export async function uninstallFunctions(options: UninstallCommandOptions, conte
     throw new UsageError('--crds deletes the objects of all namespaces: with --team, leave that to the platform team')
   const selected = await loadFunctions(options)
   await using kube = await openKube(await config())
-  const functions = await withInstalled(kube, selected)
+  const all = await withInstalled(kube, selected)
+  const functions = options.reconciler === undefined ? all : [functionNamed(all, options.reconciler)]
   if (!options.dryRun && !options.releaseFinalizers) await untilFree(kube, functions, options)
   const plan = await planUninstall(kube, functions, options)
   const isRefused = plan.held.length > 0 && !options.releaseFinalizers

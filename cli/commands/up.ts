@@ -47,7 +47,11 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
     const { install, withDeclared } = await import('#install')
     const forcedBy = forcedInstall(options, config)
     const installed = await whenThere(async () =>
-      install(kube, await withDeclared(kube, functions), { ...options, forcedBy, shard }),
+      install(kube, await withDeclared(kube, functions, { refuses: (line) => log.error(line) }), {
+        ...options,
+        forcedBy,
+        shard,
+      }),
     )
     for (const one of installed) log.debug(one, 'installed')
     const counts = [...Map.groupBy(installed, ({ result }) => result)].map(([result, { length }]) => [result, length])

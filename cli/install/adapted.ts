@@ -9,42 +9,49 @@ type Declarer = NonNullable<Reconciler['declaredBy']>
 
 /**
  * Returns the functions, and after each adapter those that the objects in the cluster declare. Rejects with a line for each
- * object that has what is not offered: as long as one is not served, what has served it until now must not be stopped.
+ * object that has what is not offered: as long as one is not served, what has served it until now must not be stopped. Where the
+ * adapter is installed already, the others are returned, `refuses` gets the lines, and what is refused stays as it is.
  */
 export async function withDeclared(
   kube: KubeClient,
   functions: readonly Reconciler[],
-  says: Says = () => undefined,
+  { says = () => undefined, refuses = says }: { says?: Says; refuses?: Says } = {},
 ): Promise<Reconciler[]> {
   if (functions.every(({ adapts }) => adapts === undefined)) return [...functions]
-  const served = await servedResources(kube)
-  const refused: string[] = []
+  const kindsServed = await servedResources(kube)
+  const stored = await storedReconcilers(kube)
+  const refused: { name: string; line: string }[] = []
   const declared: Reconciler[] = []
   for (const one of functions) {
     const { adapts } = one
     // A controller of this kind cannot exist.
-    if (adapts !== undefined && !served.some((kind) => isSame(kind, adapts))) continue
+    if (adapts !== undefined && !kindsServed.some((kind) => isSame(kind, adapts))) continue
     declared.push(one)
     for (const object of adapts ? await objectsOf(kube, adapts) : []) {
       try {
         const named = adapts?.resources(object) ?? []
-        const kinds = served
+        const kinds = kindsServed
           .filter((kind) => named.some((ref) => isSame(ref, kind)))
           .map(({ group, version, resource, kind, hasStatus }) => ({ group, version, resource, kind, hasStatus }))
-        declared.push(...declaredBy(one, { object: shortened(object), kinds }))
+        const made = declaredBy(one, { object: shortened(object), kinds })
+        for (const { name } of made) refuseTaken(name, object, declared, stored)
+        declared.push(...made)
       } catch (error) {
-        refused.push((error as Error).message)
+        refused.push({ name: object.metadata.name, line: (error as Error).message })
       }
     }
   }
-  if (refused.length > 0)
-    throw new UsageError(['nothing is installed:', ...refused.map((line) => `  ${line}`)].join('\n'))
+  const served = [...stored.values()].flatMap(({ spec }) => spec?.invoke?.pull ?? [])
+  const isInstalled = served.some((pull) => functions.some((one) => one.adapts && one.name === pull.function))
+  if (refused.length > 0 && !isInstalled)
+    throw new UsageError(['nothing is installed:', ...refused.map(({ line }) => `  ${line}`)].join('\n'))
+  for (const { line } of refused) refuses(`${line}; what was installed for it stays`)
   const [absent] = functions.flatMap(({ adapts = [] }) => adapts)
   if (absent && declared.every(({ adapts }) => adapts === undefined))
     throw new UsageError(
       `the cluster has no ${absent.kind} (${absent.resource}.${absent.group}): there is nothing to adapt`,
     )
-  await nameLeftovers(kube, functions, declared, says)
+  nameLeftovers(functions, { declared, stored, refused, says })
   return declared
 }
 
@@ -86,15 +93,39 @@ async function objectsOf(kube: KubeClient, ref: NonNullable<Reconciler['adapts']
   return objects
 }
 
-/** Names the Reconcilers whose objects are gone: their own objects may still need them. */
-async function nameLeftovers(
-  kube: KubeClient,
-  functions: readonly Reconciler[],
+type Stored = Awaited<ReturnType<typeof storedReconcilers>>
+
+/** Whoever writes such an object must not take the Reconciler of another one, with its account. */
+function refuseTaken(
+  name: string,
+  { kind, metadata }: KubeObject,
   declared: readonly Reconciler[],
-  says: Says,
-): Promise<void> {
+  stored: Stored,
+): void {
+  const { object } = (stored.get(name)?.spec?.invoke?.pull?.with ?? {}) as Partial<Declarer['with']>
+  const isOfOther = stored.has(name) && (object?.kind !== kind || object.metadata.name !== metadata.name)
+  if (isOfOther || declared.some((one) => one.name === name))
+    throw new Error(`${kind} ${metadata.name} would be served by Reconciler ${name}, which is that of something else`)
+}
+
+/** Names the Reconcilers whose objects are gone: their own objects may still need them. */
+function nameLeftovers(
+  functions: readonly Reconciler[],
+  {
+    declared,
+    stored,
+    refused,
+    says,
+  }: { declared: readonly Reconciler[]; stored: Stored; refused: readonly { name: string }[]; says: Says },
+): void {
   const names = new Set(declared.map(({ name }) => name))
-  for (const [name, { spec }] of await storedReconcilers(kube))
-    if (!names.has(name) && functions.some((one) => one.adapts && one.name === spec?.invoke?.pull?.function))
-      says(`Reconciler ${name} stays, and nothing declares it any more: kubectl delete reconciler ${name}`)
+  for (const [name, { spec }] of stored) {
+    const { function: served, with: given } = spec?.invoke?.pull ?? {}
+    const adapter = functions.find((one) => one.adapts && one.name === served)
+    const { object } = (given ?? {}) as Partial<Declarer['with']>
+    if (adapter === undefined || names.has(name) || refused.some((one) => one.name === object?.metadata.name)) continue
+    says(
+      `Reconciler ${name} stays, and nothing declares it any more: fairlead uninstall --adapter metacontroller --reconciler ${name}`,
+    )
+  }
 }

@@ -101,6 +101,7 @@ function uninstallCommand(program: Command, context: CommandContext): void {
     .addOption(builtinOption())
     .addOption(adapterOption())
     .addOption(outputOption('table', 'json'))
+    .option('--reconciler <name>', 'Name of one function (default: all)', objectName)
     .option('--dry-run', 'Remove nothing; show what would be removed, what would stay, and why', false)
     .option('--crds', 'Remove also CRDs without stored objects', false)
     .option('--team', 'Remove what install --team has applied', false)

@@ -3,26 +3,39 @@ import { CompositeController, compositeSpec } from './controller.ts'
 import { relatedOf } from './customize.ts'
 import {
   type Asked,
+  appliesOf,
   type Declared,
   functionOf,
   grantedRefs,
   isCollected,
+  isRolling,
   Kinds,
   ofHooks,
+  REVISIONS,
   reconcilerName,
   refOf,
   type Served,
-  TEN_YEARS_S,
   wantedOf,
 } from './declaration.ts'
 import { call } from './hook.ts'
-import { answerOf, COMPOSITE_FIELDS, type Group, objectMap, statusOutcome } from './protocol.ts'
+import {
+  answerOf,
+  COMPOSITE_FIELDS,
+  type Group,
+  type HookAnswer,
+  objectMap,
+  type StatusOutcome,
+  statusOutcome,
+  TEN_YEARS_S,
+} from './protocol.ts'
+import { rolledOut } from './rolling.ts'
 import { CONTROLLER_UID, childSelector, matches, selectorText } from './selector.ts'
 
 /** Returns the resources that the controller names. Throws as compositeDeclared(). */
 export function compositeResources(controller: KubeObject): ReturnType<typeof refOf>[] {
   const { parentResource, childResources, hooks } = compositeSpec(controller)
-  return [...[parentResource, ...childResources].map(refOf), ...grantedRefs(controller, hooks)]
+  const rolling = childResources.some(({ updateStrategy }) => isRolling(updateStrategy?.method)) ? [REVISIONS] : []
+  return [...[parentResource, ...childResources, ...rolling].map(refOf), ...grantedRefs(controller, hooks)]
 }
 
 /** Throws a TerminalError, `NotOffered`, with each field that is not offered. */
@@ -52,43 +65,93 @@ export function composite(controller: KubeObject, served: Served): Reconciler {
   })
 }
 
-async function decide(asked: Asked, { hasStatus }: Declared) {
-  const { hookName, present, object, groups, run } = asked
-  const { generateSelector, hooks } = compositeSpec(present)
+async function decide(asked: Asked, { primary, hasStatus }: Declared) {
+  const { hookName, present, object, groups, revisions, run } = asked
+  const { parentResource, childResources, generateSelector, hooks } = compositeSpec(present)
   const hook = hooks[hookName]
   if (hook?.webhook === undefined) return undefined
+  const { webhook } = hook
   const selector = childSelector(object, generateSelector)
   const isSelected = (labels?: Record<string, string>) => matches(selector, labels)
   refuseToRelease(groups, isSelected)
-  const request = {
-    controller: present,
-    parent: object,
-    children: objectMap(groups, object, hook),
-    related: await relatedOf(asked, hooks.customize, hook),
-    finalizing: hookName === 'finalize',
+  const generated: Record<string, string> = generateSelector ? { [CONTROLLER_UID]: object.metadata.uid ?? '' } : {}
+  const ask = async (parent: KubeObject): Promise<HookAnswer> => {
+    const request = {
+      controller: present,
+      parent,
+      children: objectMap(groups, parent, hook),
+      related: await relatedOf({ ...asked, object: parent }, hooks.customize, hook),
+      finalizing: hookName === 'finalize',
+    }
+    return answerOf(hookName, hook, await call(hookName, webhook, request, run), COMPOSITE_FIELDS)
   }
-  const text = await call(hookName, hook.webhook, request, run)
-  const answer = answerOf(hookName, hook, text, COMPOSITE_FIELDS)
-  const shown = hasStatus ? statusOutcome(hookName, answer.status ?? {}, object.status) : {}
+  const complete = (children: readonly KubeObject[]) => {
+    const labelled = children.map((child) => {
+      const { metadata } = child
+      const labels = { ...generated, ...metadata.labels }
+      if (!isSelected(labels))
+        throw new Error(
+          `the labels of ${child.kind} ${metadata.name} of the answer do not match the selector of its parent`,
+        )
+      return { ...child, metadata: { ...metadata, labels } }
+    })
+    return wantedOf(asked, labelled, 'childResources')
+  }
+  const rolling = groups.flatMap(({ apiVersion, kind: of, method }, index) => {
+    const { conditions = [] } = childResources[index]?.updateStrategy?.statusChecks ?? {}
+    const apiGroup = apiVersion.split('/').slice(0, -1).join('')
+    return isRolling(method) ? { apiGroup, kind: of, isInPlace: method === 'RollingInPlace', conditions } : []
+  })
+  const { group, resource } = primary
+  const { fieldPaths = [] } = parentResource.revisionHistory ?? {}
+  if (rolling.length > 0 && object.metadata.namespace === undefined)
+    throw new TerminalError(
+      `${object.kind} ${object.metadata.name} is in no namespace, and the revisions of a rolling update are: use the methods Recreate or InPlace`,
+      { reason: 'RevisionsNeedNamespace' },
+    )
+  const rolled =
+    rolling.length === 0
+      ? undefined
+      : await rolledOut({
+          parent: object,
+          resource: `${resource}.${group === '' ? 'core' : group}`,
+          fieldPaths: fieldPaths.length > 0 ? fieldPaths : ['spec'],
+          revisions,
+          labels: { ...(generateSelector ? generated : templateLabels(object)), ...ofResource(primary) },
+          children: groups.flatMap(({ objects }) => objects),
+          rolling,
+          now: run.now,
+          ask,
+          complete,
+        })
+  const answer = rolled?.answer ?? (await ask(object))
+  const shown = hasStatus ? shownOf(statusOutcome(hookName, answer.status ?? {}, object.status), rolled?.condition) : {}
   // The finalizer goes before the children are managed: garbage collection deletes them.
   if (hookName === 'finalize' && answer.finalized) return shown
-  const labelled = answer.objects.map((child) => {
-    const { metadata } = child
-    const generated: Record<string, string> = generateSelector ? { [CONTROLLER_UID]: object.metadata.uid ?? '' } : {}
-    const labels = { ...generated, ...metadata.labels }
-    if (!isSelected(labels))
-      throw new Error(
-        `the labels of ${child.kind} ${metadata.name} of the answer do not match the selector of its parent`,
-      )
-    return { ...child, metadata: { ...metadata, labels } }
-  })
-  const wanted = wantedOf(asked, labelled, 'childResources')
+  const wanted = rolled ? answer.objects : complete(answer.objects)
   return {
-    ...(!isCollected(object) && { apply: wanted }),
+    ...(!isCollected(object) && { apply: [...(rolled?.revisions ?? []), ...appliesOf(asked, wanted)] }),
     ...shown,
     ...(hookName === 'finalize' && { requeueAfter: TEN_YEARS_S }),
     ...(answer.resyncAfterSeconds > 0 && { requeueAfter: answer.resyncAfterSeconds }),
   }
+}
+
+/** Adds the condition of a rollout, in place of one of the hook. */
+const shownOf = (shown: StatusOutcome, condition: StatusOutcome['conditions'][number] | undefined): StatusOutcome =>
+  condition === undefined
+    ? shown
+    : { ...shown, conditions: [...shown.conditions.filter(({ type }) => type !== condition.type), condition] }
+
+/** The labels by which Metacontroller finds revisions, where it goes on. */
+const ofResource = ({ group, resource }: Declared['primary']): Record<string, string> => ({
+  'metacontroller.k8s.io/apiGroup': group,
+  'metacontroller.k8s.io/resource': resource,
+})
+
+function templateLabels({ spec }: KubeObject): Record<string, string> {
+  const { template } = (spec ?? {}) as { template?: { metadata?: { labels?: Record<string, string> } } }
+  return template?.metadata?.labels ?? {}
 }
 
 /** Metacontroller would release such a child. Without that, the hook would not know it, and it would be deleted. */

@@ -67,14 +67,19 @@ const hooks = z
   })
   .default({})
 
+const statusCheck = z.strictObject({
+  type: z.string(),
+  status: z.string().optional(),
+  reason: z.string().optional(),
+})
+
 const common = { resyncPeriodSeconds: z.int().optional(), endpointConfigs: z.unknown().optional(), hooks }
 
 /** Fields that Metacontroller has and this does not know are refused: they may mean anything. */
 const composite = z.strictObject({
   ...common,
   parentResource: primary.extend({
-    // Only rolling updates read it.
-    revisionHistory: z.unknown().optional(),
+    revisionHistory: z.strictObject({ fieldPaths: z.array(z.string().min(1)).optional() }).optional(),
   }),
   childResources: z
     .array(
@@ -83,8 +88,7 @@ const composite = z.strictObject({
         updateStrategy: z
           .strictObject({
             method: z.enum(['OnDelete', 'Recreate', 'InPlace', 'RollingRecreate', 'RollingInPlace']).optional(),
-            // Only rolling updates read them.
-            statusChecks: z.unknown().optional(),
+            statusChecks: z.strictObject({ conditions: z.array(statusCheck).optional() }).optional(),
           })
           .optional(),
       }),
@@ -112,6 +116,7 @@ const decorator = z.strictObject({
     .default([]),
 })
 
+export type StatusCheck = z.output<typeof statusCheck>
 export type LabelSelector = z.output<typeof labelSelector>
 export type Webhook = z.output<typeof webhook>
 export type Hook = z.output<typeof hook>
@@ -121,14 +126,9 @@ type DecoratorSpec = z.output<typeof decorator>
 
 /** Throws a TerminalError, `NotOffered`, with each field that is not offered. */
 export const compositeSpec = (controller: KubeObject): CompositeSpec =>
-  checked(controller, composite, ({ parentResource, childResources, ...others }) => [
-    ...childResources.flatMap(({ resource, updateStrategy: { method = '' } = {} }, index) =>
-      method.startsWith('Rolling')
-        ? [`spec.childResources[${index}].updateStrategy.method is ${method} for ${resource}: use Recreate or InPlace`]
-        : [],
-    ),
-    ...faultsOf(others, parentResource.labelSelector && 'spec.parentResource.labelSelector'),
-  ])
+  checked(controller, composite, ({ parentResource, ...others }) =>
+    faultsOf(others, parentResource.labelSelector && 'spec.parentResource.labelSelector'),
+  )
 
 /** Throws as compositeSpec(). */
 export const decoratorSpec = (controller: KubeObject): DecoratorSpec =>

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import {
+  type EventReport,
   type Kind,
   type KubeObject,
   kind,
@@ -11,8 +12,8 @@ import {
 } from 'fairlead'
 import { type Hook, notOffered, type ResourceRule } from './controller.ts'
 import { RELATED, type RelatedGroup } from './customize.ts'
-import { durationMs, type HookName } from './hook.ts'
-import type { Group } from './protocol.ts'
+import type { HookName } from './hook.ts'
+import { type Group, TEN_YEARS_S } from './protocol.ts'
 import { differs, withLastApplied } from './recreate.ts'
 
 /** The kinds of the API server, with which a controller names resources. */
@@ -22,12 +23,21 @@ export type Served = Parameters<NonNullable<Reconciler['adapts']>['declare']>[1]
 type AnyRun = Run<Kind<unknown>, Kind<unknown>, RelatedKind>
 
 /** Who recreates is this adapter: it compares what is there with what the hook wants, and leaves out what differs. */
-const STRATEGIES = { OnDelete: 'CreateOnly', Recreate: 'CreateOnly', InPlace: 'Apply' } as const
+const STRATEGIES = {
+  OnDelete: 'CreateOnly',
+  Recreate: 'CreateOnly',
+  InPlace: 'Apply',
+  RollingRecreate: 'CreateOnly',
+  RollingInPlace: 'Apply',
+} as const
 
-/** The longest wait: what an object waits for while it is finalized runs it anyway. */
-export const TEN_YEARS_S = 315_576_000
-const CALLS_S = 60
-const LONGEST_CALL_S = 3600
+/** Rolling updates keep what the parent was in objects of this kind. */
+export const REVISIONS = { apiVersion: 'metacontroller.k8s.io/v1alpha1', resource: 'controllerrevisions' }
+
+export const isRolling = (method = ''): boolean => method.startsWith('Rolling')
+
+/** Each call of a webhook has its own limit, and ends before. */
+const LONGEST_RUN_S = 3600
 /** As `--workers` of Metacontroller, for which the webhooks are made. */
 const WORKERS = 5
 
@@ -38,13 +48,14 @@ export interface Declared {
   owned: Kind[]
   /** The methods of the owned kinds, in their order. */
   methods: string[]
+  /** With a rolling method: the kind of the revisions. */
+  revisions: Kind | undefined
   /** The kinds that the customize hook may name. */
   related: RelatedKind[]
   selector: string | undefined
   ignoresStatus: boolean
   resyncSeconds: number | undefined
   isFinalizing: boolean
-  timeoutSeconds: number
 }
 
 type Named = Pick<ResourceRule, 'apiVersion' | 'resource'>
@@ -76,17 +87,16 @@ export class Kinds {
     return { kind: kind({ group, version, plural: resource, kind: found?.kind ?? resource }), hasStatus }
   }
 
-  /** Rules of owned kinds. A rolling method is refused before. */
   owned(
     rules: readonly (Named & { updateStrategy?: { method?: string | undefined } | undefined })[],
     path: string,
-  ): Pick<Declared, 'owned' | 'methods'> {
+  ): Pick<Declared, 'owned' | 'methods' | 'revisions'> {
     const methods = rules.map(({ updateStrategy: { method = 'OnDelete' } = {} }) => method)
     const owned = rules.map((rule, index) => {
       const strategy = STRATEGIES[methods[index] as keyof typeof STRATEGIES]
       return { ...this.of(rule, `${path}[${index}]`).kind, strategy }
     })
-    return { owned, methods }
+    return { owned, methods, revisions: methods.some(isRolling) ? this.of(REVISIONS, path).kind : undefined }
   }
 
   /** The kinds that the controller grants to its customize hook. */
@@ -125,10 +135,6 @@ interface Hooks {
   customize?: Hook | undefined
 }
 
-/** The hook ends first, so that the failure names it. */
-const secondsOf = (hook: Hook | undefined): number =>
-  hook === undefined ? 0 : Math.ceil((durationMs(hook.webhook?.timeout) ?? 0) / 1000) + 5
-
 export const ofHooks = ({
   resyncPeriodSeconds = 0,
   hooks,
@@ -138,17 +144,17 @@ export const ofHooks = ({
 }) => ({
   resyncSeconds: resyncPeriodSeconds > 0 ? resyncPeriodSeconds : undefined,
   isFinalizing: hooks.finalize !== undefined,
-  timeoutSeconds: Math.min(
-    LONGEST_CALL_S,
-    Math.max(CALLS_S, ...[hooks.sync, hooks.finalize].map((one) => secondsOf(hooks.customize) + secondsOf(one))),
-  ),
 })
 
 /** Returns the name of a Reconciler. Names that do not fit are shortened to a hash. */
 export function reconcilerName(prefix: string, ...parts: readonly string[]): string {
   const name = [prefix, ...parts].join('-')
   const fits = /^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/.test(name)
-  return fits ? name : `${prefix}-${createHash('sha256').update(parts.join('/')).digest('hex').slice(0, 16)}`
+  // Endings of roles of other functions.
+  const isTaken = /-(?:watch|inspect|related|impersonate|external)$/.test(name)
+  return fits && !isTaken
+    ? name
+    : `${prefix}-${createHash('sha256').update(parts.join('/')).digest('hex').slice(0, 16)}`
 }
 
 /** What a hook is asked about, as a run has observed it. */
@@ -158,9 +164,12 @@ export interface Asked {
   present: KubeObject
   object: KubeObject
   groups: (Group & {
-    /** With the method Recreate: the objects that the function may delete. */
-    recreated: readonly KubeObject[] | undefined
+    method: string
+    /** Those of the objects that the function may write and delete. */
+    marked: readonly KubeObject[]
   })[]
+  /** Of rolling updates. */
+  revisions: readonly KubeObject[]
   /** What the customize hook may choose from. */
   related: readonly RelatedGroup[]
   run: AnyRun
@@ -186,62 +195,106 @@ interface Declaration {
 /** Returns the function that a controller declares. It follows the hooks of the controller as it is now. */
 export function functionOf(declaration: Declaration): Reconciler {
   const { name, controller, of, declared, keepsStatus, writes, isOwn = () => true, decide } = declaration
-  const { primary, owned, methods, selector, resyncSeconds, timeoutSeconds } = declared
+  const { primary, owned, methods, revisions = [], selector, resyncSeconds } = declared
   const live: RelatedKind = { ...of, fieldSelector: `metadata.name=${controller.metadata.name}` }
   // What Metacontroller has made is not marked as the function's own, but the hook has to know of it.
-  const seen = owned.map((one): RelatedKind => ({ ...one, byOwner: true }))
+  const written = [...owned, revisions].flat()
+  const seen = written.map((one): RelatedKind => ({ ...one, byOwner: true }))
   const run = (of: AnyRun, hookName: HookName) => {
-    const [present] = of.related(live) as KubeObject[]
+    const present = (of.related(live) as KubeObject[]).find(
+      ({ metadata }) => metadata.name === controller.metadata.name,
+    )
+    const stop = whyStopped(present, hookName, declaration)
+    // Nothing is written, not even a condition: the fault is not that of the object.
+    if (present === undefined || stop !== undefined)
+      return { events: [stop], ...(hookName === 'finalize' && { requeueAfter: TEN_YEARS_S }) }
     const object = of.object as KubeObject
-    const groups = owned.map((one, index) => {
+    const groups = written.map((one, index) => {
       const marked = of.owned(one)
       const there = controlledBy(object, [...(of.related(seen[index] as RelatedKind) as KubeObject[]), ...marked])
       return {
         apiVersion: apiVersionOf(one),
         kind: one.kind,
         objects: there.filter(isOwn),
-        recreated: methods[index] === 'Recreate' ? marked : undefined,
+        method: methods[index] ?? '',
+        marked,
       }
     })
+    const stored = declared.revisions && groups.pop()
+    refuseUnmarked(stored)
     const related = declared.related.map((one) => ({
       apiVersion: apiVersionOf(one),
       kind: one.kind,
       resource: one.resource,
       objects: of.related(one) as KubeObject[],
     }))
-    return decide({ hookName, present: unchanged(present, declaration), object, groups, related, run: of })
+    return decide({
+      hookName,
+      present,
+      object,
+      groups,
+      revisions: stored?.marked ?? [],
+      related,
+      run: of,
+    })
   }
   const made = reconciler<Kind<unknown>, Kind<unknown>, RelatedKind>({
     name,
     for: primary,
     ...(selector !== undefined && { selector }),
-    owns: owned,
+    owns: written,
     related: [live, ...seen, ...declared.related],
     ...(declared.ignoresStatus && { changes: ['Generation', 'Labels', 'Annotations'] }),
     ...(resyncSeconds !== undefined && { resyncSeconds }),
     ...(writes && { writes }),
-    timeoutSeconds,
+    timeoutSeconds: LONGEST_RUN_S,
     concurrency: WORKERS,
     reconcile: (of) => run(of, 'sync') as undefined,
-    ...(declared.isFinalizing && {
-      finalize: (of) => run(of, 'finalize') as undefined,
-      formerFinalizers: [`metacontroller.io/${of.kind.toLowerCase()}-${controller.metadata.name}`],
-    }),
+    ...(declared.isFinalizing && { finalize: (of) => run(of, 'finalize') as undefined }),
+    // Also where a controller has lost its hook: what it was for may have the finalizer.
+    formerFinalizers: [`metacontroller.io/${of.kind.toLowerCase()}-${controller.metadata.name}`],
   })
   return { ...made, ...(keepsStatus && { keepsStatus: true }) }
 }
 
 /**
- * Returns the controller as it is now. Throws a TerminalError if it is gone, or declares something that only an installation
- * can change: its rights and watches are those of another declaration.
+ * Returns what keeps objects as they are: the controller is gone, or declares something that only an installation can change,
+ * because its rights and watches are those of another declaration. What is being deleted needs only the kinds.
  */
-function unchanged(present: KubeObject | undefined, { of, controller, declared, again }: Declaration): KubeObject {
+function whyStopped(
+  present: KubeObject | undefined,
+  hookName: HookName,
+  { of, controller, declared, again }: Declaration,
+): EventReport | undefined {
   const what = `${of.kind} ${controller.metadata.name}`
-  if (present === undefined)
-    throw new TerminalError(`there is no ${what}, so nothing is written or deleted`, { reason: 'ControllerGone' })
-  if (JSON.stringify(again(present)) === JSON.stringify(declared)) return present
-  const cure = 'fairlead install --adapter metacontroller'
-  throw new TerminalError(`${what} has changed since it was installed: ${cure}`, { reason: 'ControllerChanged' })
+  const warning = (reason: string, message: string): EventReport => ({ type: 'Warning', reason, message })
+  if (present === undefined) return warning('ControllerGone', `there is no ${what}, so nothing is written or deleted`)
+  try {
+    const [now, before] = [again(present), declared].map((one) => one && JSON.stringify(essentials(one, hookName)))
+    if (now === before) return undefined
+  } catch (error) {
+    if (!(error instanceof TerminalError)) throw error
+    return warning(error.reason, error.message)
+  }
+  return warning(
+    'ControllerChanged',
+    `${what} has changed since it was installed: fairlead install --adapter metacontroller`,
+  )
+}
+
+const essentials = (
+  { primary, hasStatus, owned, methods, revisions, related, selector }: Declared,
+  hookName: HookName,
+) => [primary, hasStatus, owned, methods, revisions, related, ...(hookName === 'finalize' ? [] : [selector])]
+
+/** Without a revision that Metacontroller has stored, its children would all change at once. */
+function refuseUnmarked(stored: Asked['groups'][number] | undefined): void {
+  const other = stored?.objects.find((one) => !stored.marked.some(({ metadata }) => metadata.uid === one.metadata.uid))
+  if (other !== undefined)
+    throw new TerminalError(
+      `ControllerRevision ${other.metadata.name} is not handed over: fairlead install --adapter metacontroller`,
+      { reason: 'NotHandedOver' },
+    )
 }
 
 /** Returns the objects that this one controls, each once. */
@@ -256,9 +309,8 @@ export const isCollected = ({ metadata: { finalizers = [] } }: KubeObject): bool
   finalizers.includes('foregroundDeletion') || finalizers.includes('orphan')
 
 /**
- * Returns the objects to apply, of two with one name the last. An object that is to be recreated is left out, so that it is
- * deleted; it is returned again when it is gone. Throws an Error for one that is of no declared kind, or in another namespace:
- * the hook may answer otherwise later.
+ * Returns the objects of an answer, of two with one name the last. Throws an Error for one that is of no declared kind, or in
+ * another namespace: the hook may answer otherwise later.
  */
 export function wantedOf(
   { object, groups }: Pick<Asked, 'object' | 'groups'>,
@@ -266,7 +318,7 @@ export function wantedOf(
   field: string,
 ): KubeObject[] {
   const { namespace } = object.metadata
-  const wanted = new Map<string, KubeObject[]>()
+  const wanted = new Map<string, KubeObject>()
   for (const one of answered) {
     const { apiVersion, kind: of, metadata } = one
     const what = `${of} ${metadata.name} of the answer`
@@ -276,10 +328,21 @@ export function wantedOf(
     if (namespace !== undefined && (metadata.namespace ?? namespace) !== namespace)
       throw new Error(`${what} is in the namespace ${metadata.namespace}, and its parent is in ${namespace}`)
     const complete = namespace === undefined ? one : { ...one, metadata: { ...metadata, namespace } }
-    wanted.set(placeOf(complete), group.recreated === undefined ? [complete] : recreating(complete, group.recreated))
+    wanted.set(placeOf(complete), complete)
   }
-  return [...wanted.values()].flat()
+  return [...wanted.values()]
 }
+
+/**
+ * Returns the objects to apply. An object that is to be recreated is left out, so that it is deleted; it is returned again when it
+ * is gone.
+ */
+export const appliesOf = ({ groups }: Pick<Asked, 'groups'>, wanted: readonly KubeObject[]): KubeObject[] =>
+  wanted.flatMap((one) => {
+    const group = groups.find((other) => other.apiVersion === one.apiVersion && other.kind === one.kind)
+    if (group?.method.endsWith('Recreate')) return recreating(one, group.marked)
+    return group?.method === 'RollingInPlace' ? withLastApplied(one) : one
+  })
 
 function recreating(wanted: KubeObject, marked: readonly KubeObject[]): KubeObject[] {
   const there = marked.find((one) => placeOf(one) === placeOf(wanted))

@@ -3,6 +3,7 @@ import { DecoratorController, decoratorSpec, type ResourceRule } from './control
 import { relatedOf } from './customize.ts'
 import {
   type Asked,
+  appliesOf,
   type Declared,
   functionOf,
   grantedRefs,
@@ -12,11 +13,10 @@ import {
   reconcilerName,
   refOf,
   type Served,
-  TEN_YEARS_S,
   wantedOf,
 } from './declaration.ts'
 import { call } from './hook.ts'
-import { answerOf, DECORATOR_FIELDS, objectMap } from './protocol.ts'
+import { answerOf, DECORATOR_FIELDS, objectMap, TEN_YEARS_S } from './protocol.ts'
 import { matches, selectorText } from './selector.ts'
 
 /** The annotation of attachments with the name of their controller. */
@@ -53,10 +53,9 @@ export function decorators(controller: KubeObject, served: Served): Reconciler[]
   const all = decoratorDeclared(controller, served)
   return all.map((declared) => {
     const { group, resource } = declared.primary
-    const isDouble = all.filter(({ primary }) => primary.resource === resource).length > 1
     const isSame = ({ primary }: Declared) => primary.group === group && primary.resource === resource
     return functionOf({
-      name: reconcilerName('decorator', name, resource, ...(isDouble ? [group.replaceAll('.', '-')] : [])),
+      name: reconcilerName('decorator', name, resource, ...(group === '' ? [] : [group.replaceAll('.', '-')])),
       controller,
       of: DecoratorController,
       declared,
@@ -100,7 +99,7 @@ async function decide(asked: Asked, { primary }: Declared) {
   })
   const wanted = wantedOf(asked, annotated, 'attachments')
   return {
-    ...(!isCollected(object) && { apply: wanted }),
+    ...(!isCollected(object) && { apply: appliesOf(asked, wanted) }),
     ...metadata,
     ...(hookName === 'finalize' && { requeueAfter: TEN_YEARS_S }),
     ...(answer.resyncAfterSeconds > 0 && { requeueAfter: answer.resyncAfterSeconds }),

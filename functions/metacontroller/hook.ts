@@ -9,6 +9,8 @@ const DEFAULT_TIMEOUT_MS = 10_000
 /** Of an answer, as of a function over HTTP. */
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024
 const LONGEST_QUOTE = 1000
+/** Who answers 429 does not stop an object for good. */
+const LONGEST_WAIT_S = 86_400
 
 interface Answer {
   code: number
@@ -57,7 +59,7 @@ function addressOf({ url, service, path = '' }: Webhook): URL {
 const UNITS = { ns: 1e-6, us: 1e-3, µs: 1e-3, μs: 1e-3, ms: 1, s: 1000, m: 60_000, h: 3_600_000 }
 
 /** Returns the milliseconds of a duration of Go, such as `1m30s`. Undefined: it is none, or not above zero. */
-export function durationMs(text = ''): number | undefined {
+function durationMs(text = ''): number | undefined {
   if (!/^\+?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+$/.test(text)) return undefined
   const parts = [...text.matchAll(/([\d.]+)([a-zµμ]+)/g)]
   const ms = parts.reduce((sum, [, value, unit]) => sum + Number(value) * UNITS[unit as keyof typeof UNITS], 0)
@@ -67,9 +69,8 @@ export function durationMs(text = ''): number | undefined {
 
 /** Returns 0 if the header gives no time, or one that has passed. */
 function secondsIn(text: string, now: Date): number {
-  if (/^\d+$/.test(text)) return Number(text)
-  const at = Date.parse(text)
-  return Number.isNaN(at) ? 0 : Math.max(0, Math.ceil((at - now.getTime()) / 1000))
+  const seconds = /^\d+$/.test(text) ? Number(text) : Math.ceil((Date.parse(text) - now.getTime()) / 1000)
+  return Number.isNaN(seconds) ? 0 : Math.min(LONGEST_WAIT_S, Math.max(0, seconds))
 }
 
 /** Repeats the request if a kept connection had just ended: a hook decides, so it may be asked twice. */

@@ -2,6 +2,9 @@ import type { KubeObject } from 'fairlead'
 import type { Hook } from './controller.ts'
 import type { HookName } from './hook.ts'
 
+/** The longest wait: what an object waits for while it is finalized runs it anyway. */
+export const TEN_YEARS_S = 315_576_000
+
 /** A kind, and its objects of one parent. */
 export interface Group {
   apiVersion: string
@@ -81,7 +84,7 @@ export function answerOf(name: HookName, hook: Hook, text: string, fields: Answe
     status: given('status', isRecord, 'object'),
     labels: fields.others.includes('labels') ? texts('labels') : undefined,
     annotations: fields.others.includes('annotations') ? texts('annotations') : undefined,
-    resyncAfterSeconds: Math.max(0, given('resyncAfterSeconds', isNumber, 'number') ?? 0),
+    resyncAfterSeconds: Math.min(TEN_YEARS_S, Math.max(0, given('resyncAfterSeconds', isNumber, 'number') ?? 0)),
     finalized: given('finalized', isBoolean, 'boolean') === true,
   }
 }
@@ -131,14 +134,18 @@ const isBoolean = (value: unknown): value is boolean => typeof value === 'boolea
 const isTextMap = (value: unknown): value is Record<string, string | null> =>
   isRecord(value) && Object.values(value).every((one) => one === null || typeof one === 'string')
 
+/** Leaves out what means nothing, as `null` in metadata, and the fields that an outcome of Fairlead has beside an object. */
 function asObject(value: unknown): KubeObject | undefined {
   if (!isRecord(value) || !isRecord(value['metadata'])) return undefined
-  const { apiVersion, kind, metadata } = value
+  const { stage: _, retain: __, metadata: given, ...content } = value
+  const isGiven = ([field, one]: [string, unknown]) => one !== null && (field !== 'namespace' || one !== '')
+  const metadata: Record<string, unknown> = Object.fromEntries(Object.entries(given).filter(isGiven))
+  const { apiVersion, kind } = content
   const texts = [apiVersion, kind, metadata['name']]
   if (!texts.every((text) => typeof text === 'string' && text !== '')) return undefined
   const maps = [metadata['labels'] ?? {}, metadata['annotations'] ?? {}]
   const areTexts = maps.every((map) => isRecord(map) && Object.values(map).every((one) => typeof one === 'string'))
-  return areTexts ? (value as unknown as KubeObject) : undefined
+  return areTexts ? ({ ...content, metadata } as unknown as KubeObject) : undefined
 }
 
 /** Returns a field that the object in the text has twice. `JSON.parse` takes the last one, and does not tell. */
@@ -160,7 +167,7 @@ function repeatedField(text: string): string | undefined {
 /** The conditions that Fairlead sets itself. */
 const OURS = ['Reconciled', 'Paused', 'Contested']
 
-interface StatusOutcome {
+export interface StatusOutcome {
   status: Record<string, unknown>
   conditions: (
     | { type: string; status: 'True' | 'False' | 'Unknown'; reason: string; message?: string }
@@ -170,23 +177,27 @@ interface StatusOutcome {
 
 /**
  * Returns the status of an answer as an outcome: it replaces the status whole, with its conditions. `before` is the status of
- * the parent. A condition without a reason gets one, which metav1 demands.
+ * the parent. A condition without a valid reason gets one, which metav1 demands.
  */
 export function statusOutcome(name: HookName, given: Record<string, unknown>, before: unknown): StatusOutcome {
-  const { conditions = [], observedGeneration: _, ...status } = given
+  const { conditions: set, observedGeneration: _, ...status } = given
+  const conditions = set ?? []
   const parsed = Array.isArray(conditions) ? conditions.map(asCondition) : [undefined]
   if (parsed.includes(undefined))
     throw new Error(
       `the ${name} hook answered with status.conditions that are no list of type, status, reason and message`,
     )
-  const set = (parsed as Condition[]).filter(({ type }) => !OURS.includes(type))
+  const wanted = (parsed as Condition[]).filter(({ type }) => !OURS.includes(type))
   const there = isRecord(before) && Array.isArray(before['conditions']) ? before['conditions'] : []
   const types = there.flatMap((one) => (isRecord(one) && typeof one['type'] === 'string' ? [one['type']] : []))
-  const gone = types.filter((type) => !OURS.includes(type) && !set.some((one) => one.type === type))
-  return { status, conditions: [...set, ...gone.map((type) => ({ type, status: null }))] }
+  const gone = types.filter((type) => !OURS.includes(type) && !wanted.some((one) => one.type === type))
+  return { status, conditions: [...wanted, ...gone.map((type) => ({ type, status: null }))] }
 }
 
 type Condition = Exclude<StatusOutcome['conditions'][number], { status: null }>
+
+/** The form that metav1.Condition demands of a reason. */
+const REASON = /^[A-Za-z](?:[A-Za-z0-9_,:]{0,1022}[A-Za-z0-9_])?$/
 
 function asCondition(value: unknown): Condition | undefined {
   if (!isRecord(value)) return undefined
@@ -200,7 +211,7 @@ function asCondition(value: unknown): Condition | undefined {
   return {
     type,
     status,
-    reason: reason === undefined || reason === '' ? 'Reported' : reason,
+    reason: reason !== undefined && REASON.test(reason) ? reason : 'Reported',
     ...(message !== undefined && { message }),
   }
 }

@@ -21,7 +21,15 @@ const EVENTS = { group: 'events.k8s.io', version: 'v1', resource: 'events' }
 
 const OPEN = { 'x-kubernetes-preserve-unknown-fields': true }
 /** `status` without fields, as that of Metacontroller: nothing that is written there stays. */
-const definitionOf = (group: string, version: string, kind: string, plural: string, scope: string, status: object) => ({
+const definitionOf = (
+  group: string,
+  version: string,
+  kind: string,
+  plural: string,
+  scope: string,
+  status: object,
+  others: object = {},
+) => ({
   apiVersion: 'apiextensions.k8s.io/v1',
   kind: 'CustomResourceDefinition',
   metadata: {
@@ -45,6 +53,7 @@ const definitionOf = (group: string, version: string, kind: string, plural: stri
             properties: {
               spec: { type: 'object', 'x-kubernetes-preserve-unknown-fields': true },
               status: { type: 'object', ...status },
+              ...others,
             },
           },
         },
@@ -69,6 +78,16 @@ function answerOf({ url, body }: ReceivedRequest): object {
       labels: { tagged: 'yes' },
       attachments: [{ apiVersion: 'v1', kind: 'Secret', metadata: { name: 'plain' } }],
     }
+  if (url === '/litter') {
+    const { parent } = JSON.parse(body.toString()) as { parent: { spec: { fur: string } } }
+    const kitten = (name: string) => ({
+      apiVersion: 'ctl.example.com/v1',
+      kind: 'Kitten',
+      metadata: { name },
+      spec: { fur: parent.spec.fur },
+    })
+    return { status: {}, children: ['tom', 'kit', 'mog'].map(kitten) }
+  }
   if (url === '/customize')
     return { relatedResources: [{ ...CONFIG_MAPS, labelSelector: { matchLabels: { breed: 'any' } } }] }
   if (url === '/kennel') {
@@ -102,6 +121,20 @@ beforeAll(async () => {
     definitionOf('metacontroller.k8s.io', 'v1alpha1', 'DecoratorController', 'decoratorcontrollers', 'Cluster', {}),
     definitionOf('ctl.example.com', 'v1', 'CatSet', 'catsets', 'Namespaced', OPEN),
     definitionOf('ctl.example.com', 'v1', 'Kennel', 'kennels', 'Namespaced', OPEN),
+    definitionOf('ctl.example.com', 'v1', 'Litter', 'litters', 'Namespaced', OPEN),
+    definitionOf('ctl.example.com', 'v1', 'Kitten', 'kittens', 'Namespaced', OPEN),
+    definitionOf(
+      'metacontroller.k8s.io',
+      'v1alpha1',
+      'ControllerRevision',
+      'controllerrevisions',
+      'Namespaced',
+      {},
+      {
+        parentPatch: { type: 'object', ...OPEN },
+        children: { type: 'array', items: { type: 'object', ...OPEN } },
+      },
+    ),
   ])
     await world.kube.create(resourcePath(DEFINITIONS), crd)
   await until(() => created('catset-controller'))
@@ -186,6 +219,13 @@ const untilTold = (name: string, reason: string) =>
 
 it('children of Metacontroller change hands by install alone: the difference is empty, and they stay what they are', async () => {
   const parent = await create('siamese', 1)
+  await created('beyond', { ...controllerSpec(), endpointConfigs: [] })
+  const refused = await command(['install', '--adapter', 'metacontroller'], world.env)
+  expect(refused.code).not.toBe(0)
+  expect(refused.stderr).toContain('CompositeController beyond has what is not offered: spec.endpointConfigs')
+  const missing = world.kube.get(resourcePath(RECONCILERS, undefined, 'composite-catset-controller'))
+  await expect(missing).rejects.toSatisfy(isNotFound)
+  await world.kube.delete(resourcePath(CONTROLLERS, undefined, 'beyond'), {})
   const theirs = await made(parent, 'siamese-0', { 'metacontroller.k8s.io/last-applied-configuration': '{}' })
   expect(await installed()).toContain('1 objects that were made before are marked')
   const { stdout } = await command(['diff', '--adapter', 'metacontroller', '--all', '-o', 'json'], world.env)
@@ -334,6 +374,71 @@ it('a customize hook chooses the objects that sync is given, of kinds that its c
   await untilBreeds(['beagle', 'wolf'])
 })
 
+it('a rolling update changes one child after the other, as each is ready, and its revisions are those of Metacontroller', async () => {
+  const [LITTERS, KITTENS] = [
+    { ...CATS, resource: 'litters' },
+    { ...CATS, resource: 'kittens' },
+  ]
+  const updateStrategy = {
+    method: 'RollingInPlace',
+    statusChecks: { conditions: [{ type: 'Ready', status: 'True' }] },
+  }
+  await created('litter-controller', {
+    parentResource: { ...CATSETS, resource: 'litters' },
+    childResources: [{ ...CATSETS, resource: 'kittens', updateStrategy }],
+    generateSelector: true,
+    hooks: { sync: { webhook: { url: `${hook.url}/litter` } } },
+  })
+  await installed()
+  const litter = resourcePath(LITTERS, 'default', 'july')
+  await world.kube.create(resourcePath(LITTERS, 'default'), {
+    apiVersion: 'ctl.example.com/v1',
+    kind: 'Litter',
+    metadata: { name: 'july', namespace: 'default' },
+    spec: { fur: 'white' },
+  })
+  const furs = async () => {
+    const all: (KubeObject & { spec: { fur: string } })[] = []
+    for await (const { items } of world.kube.list<(typeof all)[number]>(resourcePath(KITTENS, 'default')))
+      all.push(...items)
+    return Object.fromEntries(all.map(({ metadata: { name }, spec }) => [name, spec.fur]))
+  }
+  const untilFurs = (tom: string, kit: string, mog: string) =>
+    until(async () => JSON.stringify(await furs()) === JSON.stringify({ kit, mog, tom }), {
+      what: `${tom} ${kit} ${mog}`,
+    })
+  const isReady = (name: string, status: string) =>
+    world.kube.patch(
+      `${resourcePath(KITTENS, 'default', name)}/status`,
+      { status: { conditions: [{ type: 'Ready', status }] } },
+      'merge',
+    )
+  const updated = async () => {
+    const { status } = await world.kube.get<Cats>(litter)
+    return status?.conditions?.find(({ type }) => type === 'Updated')?.message ?? ''
+  }
+  await untilFurs('white', 'white', 'white')
+  for (const name of ['tom', 'kit', 'mog']) await isReady(name, 'True')
+  await isReady('tom', 'False')
+  await world.kube.patch(litter, { spec: { fur: 'black' } }, 'merge')
+  await untilFurs('black', 'white', 'white')
+  await until(async () => (await updated()).includes('child Kitten tom fails its status check'))
+  const revisions = { ...CONTROLLERS, resource: 'controllerrevisions' }
+  const claims: unknown[] = []
+  for await (const { items } of world.kube.list<KubeObject & { parentPatch: { spec: object }; children: object[] }>(
+    resourcePath(revisions, 'default'),
+  ))
+    claims.push(...items.map(({ parentPatch, children }) => ({ ...parentPatch.spec, children })))
+  const of = (...names: string[]) => [{ apiGroup: 'ctl.example.com', kind: 'Kitten', names }]
+  expect(claims).toHaveLength(2)
+  expect(claims).toContainEqual({ fur: 'black', children: of('tom') })
+  expect(claims).toContainEqual({ fur: 'white', children: of('kit', 'mog') })
+  expect(await furs()).toEqual({ tom: 'black', kit: 'white', mog: 'white' })
+  await isReady('tom', 'True')
+  await untilFurs('black', 'black', 'black')
+  await until(async () => (await updated()).startsWith('latest ControllerRevision: litters.ctl.example.com-'))
+})
+
 it('a changed webhook counts at once; other children count when they are installed, and nothing happens before', async () => {
   await create('korat', 1)
   await untilNames('korat', ['korat-0'])
@@ -345,33 +450,42 @@ it('a changed webhook counts at once; other children count when they are install
   const childResources = [{ ...CONFIG_MAPS, updateStrategy: { method: 'Recreate' } }]
   await world.kube.patch(path, { spec: { childResources } }, 'merge')
   await untilTold('catset-controller', 'ControllerChanged')
-  await untilFails('korat', 'fairlead install --adapter metacontroller')
+  await untilTold('korat', 'ControllerChanged')
+  expect(failureOf(await catsOf('korat'))).toBeUndefined()
   await installed()
   await until(async () => failureOf(await catsOf('korat')) === undefined)
   await edit('korat', { replicas: 2 })
   await untilNames('korat', ['korat-0', 'korat-1'])
 })
 
-it('a controller that is not installed says so, and one with what is not offered keeps all from being installed', async () => {
+it('a controller that is not installed says so, and one with what is not offered keeps only itself from being installed', async () => {
   await created('another', {
     ...controllerSpec(),
     parentResource: { ...CATSETS, labelSelector: { matchLabels: { a: 'b' } } },
     hooks: { sync: controllerSpec().hooks.sync },
   })
   await untilTold('another', 'NotInstalled')
-  await created('rolling', {
-    ...controllerSpec(),
-    childResources: [{ ...CONFIG_MAPS, updateStrategy: { method: 'RollingInPlace' } }],
-  })
-  await untilTold('rolling', 'NotOffered')
+  await created('beyond', { ...controllerSpec(), endpointConfigs: [] })
+  await untilTold('beyond', 'NotOffered')
   const refused = await command(['install', '--adapter', 'metacontroller'], world.env)
   expect(refused.code).not.toBe(0)
-  expect(refused.stderr).toContain(
-    'CompositeController rolling has what is not offered: spec.childResources[0].updateStrategy.method',
-  )
-  const missing = world.kube.get(resourcePath(RECONCILERS, undefined, 'composite-another'))
-  await expect(missing).rejects.toSatisfy(isNotFound)
-  await world.kube.delete(resourcePath(CONTROLLERS, undefined, 'rolling'), {})
+  expect(refused.stderr).toContain('CompositeController beyond has what is not offered: spec.endpointConfigs')
+  await world.kube.get(resourcePath(RECONCILERS, undefined, 'composite-another'))
+  await world.kube.delete(resourcePath(CONTROLLERS, undefined, 'beyond'), {})
+})
+
+it('one controller that is gone is uninstalled alone, as install says', async () => {
+  await world.kube.delete(resourcePath(CONTROLLERS, undefined, 'another'), {})
+  const uninstall = 'fairlead uninstall --adapter metacontroller --reconciler composite-another'
+  expect(await installed()).toContain(uninstall)
+  const { code, stderr } = await command([...uninstall.split(' ').slice(1), '--release-finalizers'], world.env)
+  expect({ code, stderr }).toMatchObject({ code: 0 })
+  for (const [ref, name] of [
+    [RECONCILERS, 'composite-another'],
+    [ROLES, 'fairlead-composite-another'],
+  ] as const)
+    await expect(world.kube.get(resourcePath(ref, undefined, name))).rejects.toSatisfy(isNotFound)
+  await world.kube.get(resourcePath(RECONCILERS, undefined, 'composite-catset-controller'))
 })
 
 it('uninstall takes back what was installed for controllers, also for one that is gone', async () => {

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { composite } from '#functions/metacontroller'
 import { type KubeObject, manifest, RetryAfterError } from '#sdk'
-import { simulate } from '#testing'
+import { outcomeOf, simulate } from '#testing'
+import type { HttpReceiver } from '../../support/http-receiver.ts'
 import {
   bodyOf,
   CATSETS,
@@ -75,7 +76,6 @@ describe('what a hook is asked', () => {
     await using before = await startHook({ children: [] })
     await using now = await startHook({ children: [] })
     const made = composite(controllerOf(before.url), SERVED)
-    const { outcomeOf } = await import('#testing')
     await outcomeOf(made, { object: parentOf(), others: [controllerOf(now.url)] })
     expect([before.received.length, now.received.length]).toEqual([0, 1])
   })
@@ -194,6 +194,7 @@ describe('a hook that does not answer with 200', () => {
   const NOW = '2030-01-01T00:00:00Z'
   it.each([
     ['30', 30],
+    ['99999999999999', 86_400],
     ['Tue, 01 Jan 2030 00:00:20 GMT', 20],
     ['Mon, 31 Dec 2029 00:00:00 GMT', undefined],
     ['soon', undefined],
@@ -319,6 +320,7 @@ describe('finalize', () => {
 })
 
 describe('the Reconciler of a controller', () => {
+  const FORMER = ['metacontroller.io/compositecontroller-catset-controller']
   const specOf = (spec: object, name?: string) => manifest(composite(controllerOf('http://hook', spec, name), SERVED))
 
   it.each([
@@ -334,7 +336,7 @@ describe('the Reconciler of a controller', () => {
   })
 
   it.each([
-    [{}, { for: { kind: 'CatSet' }, finalize: false, timeoutSeconds: 60, concurrency: 5 }],
+    [{}, { for: { kind: 'CatSet' }, finalize: false, timeoutSeconds: 3600, concurrency: 5, formerFinalizers: FORMER }],
     [{ resyncPeriodSeconds: 30 }, { resyncSeconds: 30 }],
     [{ resyncPeriodSeconds: 0 }, { resyncSeconds: undefined }],
     [
@@ -364,9 +366,9 @@ describe('the Reconciler of a controller', () => {
         },
       },
       {
-        timeoutSeconds: 95,
+        timeoutSeconds: 3600,
         finalize: true,
-        formerFinalizers: ['metacontroller.io/compositecontroller-catset-controller'],
+        formerFinalizers: FORMER,
       },
     ],
   ])('of %j has %j', (spec, expected) => {
@@ -377,6 +379,7 @@ describe('the Reconciler of a controller', () => {
     ['catset-controller', 'composite-catset-controller'],
     ['cats.example.com', /^composite-[0-9a-f]{16}$/],
     ['c'.repeat(200), /^composite-[0-9a-f]{16}$/],
+    ['secret-watch', /^composite-[0-9a-f]{16}$/],
   ])('of %s is named %s', (name, expected) => {
     expect(specOf({}, name).metadata.name).toMatch(expected)
   })
@@ -388,15 +391,13 @@ describe('the Reconciler of a controller', () => {
 
   const hooks = (webhook: object) => ({ hooks: { sync: { webhook: { url: 'http://hook', ...webhook } } } })
   it.each([
-    [
-      { childResources: [{ ...CONFIG_MAPS, updateStrategy: { method: 'RollingInPlace' } }] },
-      'spec.childResources[0].updateStrategy.method is RollingInPlace',
-    ],
-    [
-      { childResources: [{ ...CONFIG_MAPS, updateStrategy: { method: 'RollingRecreate' } }] },
-      'spec.childResources[0].updateStrategy.method is RollingRecreate',
-    ],
     [{ hooks: { sync: { webhook: { url: 'http://hook' } }, customize: {} } }, 'spec.hooks.customize'],
+    [
+      {
+        childResources: [{ ...CONFIG_MAPS, updateStrategy: { method: 'InPlace', statusChecks: { phase: 'Running' } } }],
+      },
+      'spec.childResources.0.updateStrategy.statusChecks',
+    ],
     [{ endpointConfigs: [] }, 'spec.endpointConfigs'],
     [hooks({ authorization: {} }), 'spec.hooks.sync.webhook.authorization'],
     [hooks({ basicAuth: {} }), 'spec.hooks.sync.webhook.basicAuth'],
@@ -423,25 +424,103 @@ describe('the Reconciler of a controller', () => {
 })
 
 describe('a controller that is not as it was installed', () => {
+  const FINALIZE = (url: string) => ({
+    hooks: { sync: { webhook: { url } }, finalize: { webhook: { url: `${url}/finalize` } } },
+  })
+  const decided = async (hook: HttpReceiver, now: KubeObject[], parent: KubeObject, before: object = {}) =>
+    outcomeOf(composite(controllerOf(hook.url, before), SERVED), { object: parent, others: now })
+
   it.each([
-    [{ childResources: [{ ...CONFIG_MAPS, updateStrategy: { method: 'OnDelete' } }] }, 'ControllerChanged'],
-    [{ resyncPeriodSeconds: 30 }, 'ControllerChanged'],
-    [{ hooks: { customize: {} } }, 'NotOffered'],
-  ])('with %j parks its parents: %s', async (spec, reason) => {
+    ['a method', { childResources: [{ ...CONFIG_MAPS, updateStrategy: { method: 'OnDelete' } }] }, 'ControllerChanged'],
+    ['a selector', { parentResource: { ...CATSETS, labelSelector: { matchLabels: { a: 'b' } } } }, 'ControllerChanged'],
+    ['what is not offered', { endpointConfigs: [] }, 'NotOffered'],
+  ])('with %s keeps its parents as they are, and they have an Event alone', async (_, spec, reason) => {
     await using hook = await startHook({ children: [] })
-    const world = simulate(composite(controllerOf(hook.url), SERVED), {
-      objects: [parentOf(), controllerOf(hook.url, spec)],
-    })
-    await world.runUntilIdle()
-    expect(world.failure).toMatchObject({ reason })
+    const outcome = await decided(hook, [controllerOf(hook.url, spec)], parentOf())
+    expect(outcome).toEqual({ events: [expect.objectContaining({ type: 'Warning', reason })] })
     expect(hook.received).toEqual([])
   })
 
-  it('and is gone deletes no child', async () => {
+  it.each([
+    ['resyncPeriodSeconds', () => ({ resyncPeriodSeconds: 30 })],
+    ['a longer timeout', (url: string) => ({ hooks: { sync: { webhook: { url, timeout: '20m' } } } })],
+    ['a finalize hook', FINALIZE],
+  ])('with %s goes on', async (_, specOf) => {
+    await using hook = await startHook({ children: [] })
+    await decided(hook, [controllerOf(hook.url, specOf(hook.url))], parentOf())
+    expect(hook.received).toHaveLength(1)
+  })
+
+  const GOING = {
+    deletionTimestamp: '2030-01-01T00:00:00Z',
+    finalizers: ['metacontroller.io/compositecontroller-catset-controller'],
+  }
+  it('finalizes what is being deleted, as long as the kinds are the same', async () => {
+    await using hook = await startHook({ finalized: true })
+    const now = controllerOf(hook.url, { ...FINALIZE(hook.url), resyncPeriodSeconds: 3 })
+    await decided(hook, [now], parentOf({}, GOING), FINALIZE(hook.url))
+    expect(hook.received.map(({ url }) => url)).toEqual(['/finalize'])
+  })
+
+  it.each([
+    ['is gone', () => []],
+    ['has other kinds', (url: string) => [controllerOf(url, { ...FINALIZE(url), childResources: [] })]],
+  ])('and %s keeps the finalizer of what is being deleted', async (_, now) => {
+    await using hook = await startHook({ finalized: true })
+    const outcome = await decided(hook, now(hook.url), parentOf({}, GOING), FINALIZE(hook.url))
+    expect(outcome).toMatchObject({ requeueAfterSeconds: 315_576_000 })
+    expect(outcome.apply).toBeUndefined()
+    expect(hook.received).toEqual([])
+  })
+
+  it('and is gone deletes no child, and writes nothing', async () => {
     await using hook = await startHook({ children: [configMap('tom')] })
     const world = simulate(composite(controllerOf(hook.url), SERVED), { objects: [parentOf()] })
     await world.runUntilIdle()
-    expect(world.failure).toMatchObject({ reason: 'ControllerGone' })
+    expect(world.events).toMatchObject([{ reason: 'ControllerGone' }])
     expect(world.writes.filter(({ verb }) => verb === 'delete')).toEqual([])
+  })
+
+  it('and has lost its finalize hook takes back the finalizer of Metacontroller from what is being deleted', async () => {
+    await using hook = await startHook({ children: [] })
+    const controller = controllerOf(hook.url)
+    const world = simulate(composite(controller, SERVED), { objects: [parentOf({}, GOING), controller] })
+    await world.runUntilIdle()
+    expect(world.object).toBeUndefined()
+  })
+})
+
+describe('an answer that is harmless', () => {
+  const answered = async (answer: object) => {
+    await using hook = await startHook(answer)
+    return await decisionOf(controllerOf(hook.url), parentOf())
+  }
+  const child = (metadata: object, fields: object = {}) => ({
+    children: [{ ...configMap('tom'), ...fields, metadata: { name: 'tom', ...metadata } }],
+  })
+  it.each([
+    ['null in metadata', child({ annotations: null, labels: null, ownerReferences: null, creationTimestamp: null })],
+    ['an empty namespace', child({ namespace: '' })],
+    ['fields of an outcome of Fairlead', child({}, { stage: 'x', retain: true })],
+  ])('with %s is taken', async (_, answer) => {
+    const { apply } = await answered(answer)
+    expect(apply).toEqual([
+      { ...configMap('tom'), metadata: { name: 'tom', namespace: 'zoo', labels: { 'controller-uid': 'parent-1' } } },
+    ])
+  })
+
+  it.each([
+    [null, []],
+    [
+      [{ type: 'Ready', status: 'True', reason: 'All pods are ready' }],
+      [{ type: 'Ready', status: 'True', reason: 'Reported' }],
+    ],
+  ])('with the conditions %j has %j', async (conditions, expected) => {
+    expect((await answered({ children: [], status: { conditions } })).conditions ?? []).toEqual(expected)
+  })
+
+  it('waits ten years at most', async () => {
+    const { requeueAfterSeconds } = await answered({ children: [], resyncAfterSeconds: 1e12 })
+    expect(requeueAfterSeconds).toBe(315_576_000)
   })
 })

@@ -9,6 +9,13 @@ export const SERVED = [
   { group: 'ctl.example.com', version: 'v1', resource: 'catsets', kind: 'CatSet', hasStatus: true },
   { group: 'ctl.example.com', version: 'v1', resource: 'hermits', kind: 'Hermit', hasStatus: false },
   { group: 'ctl.example.com', version: 'v1', resource: 'cages', kind: 'Cage', hasStatus: true },
+  {
+    group: 'metacontroller.k8s.io',
+    version: 'v1alpha1',
+    resource: 'controllerrevisions',
+    kind: 'ControllerRevision',
+    hasStatus: true,
+  },
   { group: '', version: 'v1', resource: 'pods', kind: 'Pod', hasStatus: true },
   { group: '', version: 'v1', resource: 'namespaces', kind: 'Namespace', hasStatus: true },
   { group: '', version: 'v1', resource: 'configmaps', kind: 'ConfigMap', hasStatus: false },
