@@ -8,7 +8,7 @@ import type { Simulation } from './simulation.ts'
 
 type Invoke = (input: RunInput) => Promise<Outcome>
 
-/** The function decides on its input alone: at any time, whatever it was called with before, in any order of a list. */
+/** The function decides on its input alone: at any time, in any time zone, whatever it was called with before, in any order of a list. */
 export async function decidesTheSame(trial: Trial): Promise<void> {
   const invoke = invokeOf(trial.reconciler)
   // Once as the scenario has it, once with a cluster that makes one change between two runs.
@@ -17,6 +17,7 @@ export async function decidesTheSame(trial: Trial): Promise<void> {
       const world = start()
       world.isStepwise = isStepwise
       await world.runUntilIdle()
+      const outcomes: unknown[] = []
       for (const [index, input] of world.inputs.entries()) {
         const outcome = await decidedPurely(invoke, input)
         const returned = world.outcomes[index]
@@ -27,7 +28,13 @@ export async function decidesTheSame(trial: Trial): Promise<void> {
           trial.same(await decided(invoke, other), outcome, `the order of a list decides, that of ${list}, ${when}`, {
             sides: ['one order', 'another order'],
           })
+        outcomes.push(outcome)
       }
+      for (const zone of ZONES)
+        for (const [index, other] of (await decidedIn(zone, invoke, world.inputs)).entries())
+          trial.same(other, outcomes[index], `the time zone of the process decides, ${when}`, {
+            sides: ['in the time zone of this process', `in ${zone}`],
+          })
     }
   // Before these laws, this process may have called it with all of the inputs above.
   for await (const { start } of trial.starts()) {
@@ -35,6 +42,21 @@ export async function decidesTheSame(trial: Trial): Promise<void> {
     await world.runUntilIdle()
     for (const input of world.inputs.slice(-1))
       for (const [what, other] of neverSeen(input)) await decidedPurely(invoke, other, what)
+  }
+}
+
+/** The first and the last one to begin a day. */
+const ZONES = ['Pacific/Kiritimati', 'Pacific/Pago_Pago'] as const
+
+/** Decides in another time zone of the process, up to the first `await` of the function, so that no other code meets it. */
+function decidedIn(zone: string, invoke: Invoke, inputs: readonly RunInput[]): Promise<unknown[]> {
+  const { TZ: before } = process.env
+  process.env['TZ'] = zone
+  try {
+    return Promise.all(inputs.map((input) => decided(invoke, input)))
+  } finally {
+    if (before === undefined) delete process.env['TZ']
+    else process.env['TZ'] = before
   }
 }
 

@@ -40,7 +40,7 @@ import { endsAlone, WAY_LAWS, WAY_UNTRIED } from './way-laws.ts'
  * Returns the laws that every reconciler must satisfy, as rows of a test runner. Each plays the scenario in memory,
  * disturbed in its own way (crashes, conflicts, refused writes, pauses), and rejects with the difference that it finds.
  * With the context of a test (`test(law, holds)`), a law that has nothing to check skips the test; otherwise it passes
- * with a warning in the log. Writes no files and needs no cluster.
+ * with a warning in the log. Writes no files and needs no cluster. Throws a RangeError if `leftOut` names no law.
  *
  * @example
  * import { deploymentsRun, lawsOf } from 'fairlead/testing'
@@ -73,13 +73,28 @@ export function lawsRepeatedBy<For extends Kind<unknown>, State = unknown>(
   const acts = reconciler.acts === undefined ? {} : ACT_LAWS
   const laws = [...Object.entries(LAWS), ...changing, ...Object.entries(acts), ...Object.entries(effects)]
   const told = new Map<string, string>()
-  return laws.map(([law, check]) => {
+  const { leftOut = {} } = scenario
+  for (const law of Object.keys(leftOut))
+    if (!laws.some(([name]) => name === law)) throw new RangeError(noLaw(law, laws))
+  return laws.map(([law, check]): LawRow => {
+    if (leftOut[law] !== undefined) return leftOutRow(law, leftOut[law])
     const why = UNTRIED.get(check)?.(scenario as Scenario, reconciler)
     const name = why === undefined ? law : `${law} (not tried: ${why})`
     const trial = () => new Trial(reconciler, scenario as Scenario, process.env[CASE])
     return [name, (context) => holds(check, trial(), { law, isNamed: why !== undefined, repeat, told }, context)]
   })
 }
+
+const noLaw = (law: string, laws: readonly [string, Law][]): string =>
+  `leftOut has "${law}", which is no law of this reconciler: ${laws.map(([name]) => `"${name}"`).join(', ')}`
+
+/** Returns the row of a law that its author leaves out. A test runner shows it as skipped if it gives its context. */
+const leftOutRow = (law: string, why: string): LawRow => [
+  `${law} (left out: ${why})`,
+  async (context) => {
+    if (isContext(context)) context.skip(`left out: ${why}`)
+  },
+]
 
 /** The part of the context of a test that this uses: of `node:test`, and of vitest. */
 interface TestContext {

@@ -53,6 +53,8 @@ export interface Scenario<For extends Kind<unknown> = Kind<unknown>, State = unk
    * @default 86400
    */
   finalizeSeconds?: number
+  /** The laws that are not tried, by name, each with the reason, which the name of its test has. */
+  leftOut?: Readonly<Record<string, string>>
 }
 
 interface Start {

@@ -798,6 +798,22 @@ describe('a law that a scenario does not try', () => {
     })
   })
 
+  it('is left out with a reason, which its test has, and nothing else is', async () => {
+    const [law] = lawsOf(good, scenario)[3] ?? ['']
+    const leftOut = { [law]: 'others write this field' }
+    const rows = lawsOf(good, { ...scenario, leftOut })
+    expect(rows.map(([name]) => name)).toEqual(
+      lawsOf(good, scenario).map(([name]) => (name === law ? `${law} (left out: others write this field)` : name)),
+    )
+    const notes: string[] = []
+    await rows[3]?.[1]({ skip: (note: string) => notes.push(note) })
+    await rows[3]?.[1]()
+    expect(notes).toEqual(['left out: others write this field'])
+    expect(() => lawsOf(good, { ...scenario, leftOut: { 'never fails': 'x' } })).toThrow(
+      'leftOut has "never fails", which is no law of this reconciler: "decides the same',
+    )
+  })
+
   it('ends early, if nothing is retained', async () => {
     let calls = 0
     const counting = shopThat((run) => {
@@ -818,6 +834,31 @@ describe('a law that a scenario does not try', () => {
     const [, keeps] = lawsOf(good, scenario).find(([law]) => law.startsWith('keeps what it retains'))!
     await keeps().finally(() => spy.mockRestore())
     expect(told).toEqual(['keeps what it retains when its object goes, at any moment (not tried: nothing is retained)'])
+  })
+})
+
+describe('the time zone of the process', () => {
+  const [[, decides] = []] = lawsOf(good, scenario)
+  const dated = (textOf: (now: Date) => string) =>
+    lawsOf(
+      shopThat(({ now }) => ({ apply: [config('one', { text: textOf(now) })] })),
+      scenario,
+    )[0]![1]()
+
+  it.each<[string, (now: Date) => string]>([
+    ['the hours of a Date', (now) => `${now.getHours()}`],
+    ['a Date of numbers', (now) => new Date(now.getUTCFullYear(), 0, 1).toISOString()],
+    ['a text for people', (now) => now.toLocaleDateString('en')],
+    ['a text without a zone', (now) => new Date(now.toISOString().slice(0, -1)).toISOString()],
+  ])('decides no outcome, as it would with %s', async (_, textOf) => {
+    const before = process.env['TZ']
+    await expect(dated(textOf)).rejects.toThrow(/^the time zone of the process decides, at the start/)
+    expect(process.env['TZ']).toBe(before)
+  })
+
+  it('is not found in a function that names its zone', async () => {
+    await decides?.()
+    await dated((now) => now.toLocaleString('en', { timeZone: 'Asia/Tokyo' }) + now.getUTCHours())
   })
 })
 

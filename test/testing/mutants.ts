@@ -464,6 +464,14 @@ export const mutants: Mutant[] = [
   },
   {
     ...tenantIs,
+    bug: 'the hour of the backup is one of the time zone of the process',
+    file: 'tenant-database.ts',
+    from: 'today.setUTCHours(',
+    to: 'today.setHours(',
+    law: SAME,
+  },
+  {
+    ...tenantIs,
     bug: 'the version is in the selectors of Services and Deployments',
     file: 'parts.ts',
     from: 'const labelsOf = ({ metadata: { name } }: Tenant, tier: Tier) => ({ tenant: name, tier })',
