@@ -270,9 +270,10 @@ it.each([
 )
 
 it('a recorded run is replayed on the function as it is, and on another version of it', async () => {
-  const { stdout } = await world.fairlead('fairlead runs ls site default/a-right-is-missing --result success -o json')
-  const runs = JSON.parse(stdout) as { run: number; laps: object[]; name: string }[]
-  const run = runs.at(-1)?.run
+  const run = await until(async () => {
+    const { stdout } = await world.fairlead('fairlead runs ls site default/a-right-is-missing --result success -o json')
+    return (JSON.parse(stdout) as { run: number }[]).at(-1)?.run ?? false
+  })
   const same = await world.fairlead(`fairlead replay ${run} -f FILE`)
   expect(same).toMatchObject({ code: 0, stdout: expect.stringContaining('It decides as it did.') })
   const other = world.module.replace('.ts', '-other.ts')
