@@ -7,7 +7,7 @@ import { changesBetween, LawBroken } from './broken.ts'
 import { type Change, changesOf } from './changes.ts'
 import { isReady as isPodReady } from './controllers.ts'
 import type { Law } from './effect-laws.ts'
-import { decided, invokeOf, isOfKind, nameOf, seriesOf } from './given.ts'
+import { decided, declaredBy, invokeOf, isOfKind, nameOf, seriesOf } from './given.ts'
 import { rest, type Trial, waitFor } from './scenario.ts'
 import type { Simulation } from './simulation.ts'
 
@@ -124,7 +124,9 @@ async function showsFailures(trial: Trial): Promise<void> {
     for (const input of world.inputs)
       for (const job of newestIn(input.owned[JOBS] ?? [])) {
         const decision = async (status: object) =>
-          withoutStatuses(
+          inEffect(
+            trial.reconciler,
+            input,
             await decided(invoke, withJob(input, { ...job, status: { startTime: input.now, ...status } })),
           )
         const active = await decision(JOB_STATUSES.active)
@@ -157,10 +159,22 @@ function withJob(input: RunInput, job: KubeObject): RunInput {
   return { ...input, owned: { ...input.owned, [JOBS]: jobs } }
 }
 
-/** A function returns observed objects with their status. */
-function withoutStatuses(decision: unknown): Record<string, unknown> {
-  const { apply, ...others } = decision as { apply?: Record<string, KubeObject> }
-  const objects = Object.entries(apply ?? {}).map(([name, object]) => [name, { ...object, status: undefined }])
+/**
+ * Returns what a decision does. An object that is there and is created once stays as it is, whether the function returns
+ * a copy of it or declares it afresh.
+ */
+function inEffect({ owns }: Reconciler, { object, owned }: RunInput, decision: unknown): Record<string, unknown> {
+  const { apply: _, ...others } = decision as Record<string, unknown>
+  if (object === null) return others
+  const createdOnce = owns.filter(({ strategy }) => strategy === 'CreateOnly')
+  const there = Object.values(owned)
+    .flat()
+    .filter((one) => createdOnce.some((kind) => isOfKind(one, kind)))
+  const staying = new Set(there.map(nameOf))
+  const objects = [...declaredBy(decision, object)].map(([name, one]) => {
+    const stays = staying.has(name) && { metadata: undefined, spec: undefined }
+    return [name, { ...one, ...stays, status: undefined }]
+  })
   return { ...others, apply: Object.fromEntries(objects) }
 }
 

@@ -218,13 +218,15 @@ export async function decided(invoke: (input: RunInput) => Promise<Outcome>, inp
   }
 }
 
-/** Whether a decision declares the object. */
-export function declares(decision: unknown, object: KubeObject): boolean {
+/** Returns the objects that a decision declares, by their names. An object without a namespace is in that of the given one. */
+export function declaredBy(decision: unknown, { metadata: { namespace } }: KubeObject): Map<string, KubeObject> {
   const { apply = {} } = decision as { apply?: Record<string, KubeObject> }
-  const { namespace } = object.metadata
-  const names = Object.values(apply).map((one) => nameOf({ ...one, metadata: { namespace, ...one.metadata } }))
-  return names.includes(nameOf(object))
+  return new Map(Object.values(apply).map((one) => [nameOf({ ...one, metadata: { namespace, ...one.metadata } }), one]))
 }
+
+/** Whether a decision declares the object. */
+export const declares = (decision: unknown, object: KubeObject): boolean =>
+  declaredBy(decision, object).has(nameOf(object))
 
 /** Returns two decisions on the same input. A function that reads a clock gets another time. */
 export async function decidedTwice(

@@ -126,6 +126,32 @@ const draining = shopThat((run) => {
   return { apply: [set, ...(shrinks ? [drain] : [])] }
 })
 
+/** Migrates by a Job, and does not see one that has failed. `returned`: what it returns of the one that it sees. */
+const blindTo = (returned: (seen: Made | undefined, fresh: Made) => Made) =>
+  shopThat((run) => {
+    const name = `migrate-${run.object.spec.version}`
+    const found = called(run, name)
+    const seen = readinessOf(found).isFailed ? undefined : found
+    const isDone = readinessOf(seen).isReady
+    return {
+      apply: [returned(seen, job(name, ['migrate']))],
+      ...(isDone && { status: { migratedTo: run.object.spec.version } }),
+    }
+  })
+type Made = ReturnType<typeof job>
+
+/** Tries a Job that fails again under another name, some times, and then shows that it has failed. */
+const retrying = (most: number) =>
+  shopThat(({ owned }) => {
+    const failed = owned(Job).filter((one) => readinessOf(one).isFailed)
+    const seen = owned(Job).filter((one) => !failed.includes(one))
+    const isOver = failed.length >= most
+    return {
+      apply: seen.length > 0 || isOver ? owned(Job) : [...failed, job(`migrate-${failed.length}`, ['migrate'])],
+      status: { jobs: failed.length, seeded: seen.some((one) => readinessOf(one).isReady) },
+    }
+  })
+
 /** Keeps the Ingress of a team that has left for a week, and reports each hour. */
 const redirecting = shopThat(({ object: { spec, status }, now }) => {
   const left = Object.entries(status.leaving ?? {}).filter(([team]) => !spec.teams.includes(team))
@@ -247,6 +273,18 @@ describe('no law blames a function', () => {
   })
 })
 
+describe('the law of failed Jobs leaves it to the author', () => {
+  it.each([1, 3])('to try %i Jobs under other names, and to show that all have failed', async (most) => {
+    const fails: Scenario = {
+      objects: [shop()],
+      cluster: jobsRun({ seconds: 30, fails: () => true }),
+      steps: [pass, pass],
+    }
+    for (const scenario of [fails, { ...fails, cluster: half }])
+      expect(await skipped('shows the failure', retrying(most), scenario)).toBeUndefined()
+  })
+})
+
 describe('the reason of a law that has nothing to check is what it has seen', () => {
   const secret = ({ owned, secret: drawn }: ShopRun) =>
     Secret.of({ metadata: { name: 'key' }, data: owned(Secret)[0]?.data ?? { key: btoa(drawn('key')) } })
@@ -358,6 +396,37 @@ describe('a law still finds', () => {
       }),
       { objects: [shop()], cluster: [deploymentsRun, half], steps: [pass] },
       'it waits for Job.batch default/migrate as if it still ran, if it has failed, at the start',
+    ],
+    ...(['a copy of it', 'a fresh one'] as const).map((what): (typeof found)[number] => [
+      `a failed Job that is seen nowhere, by a function that returns ${what} while it runs`,
+      'shows the failure',
+      blindTo((seen, fresh) => (what === 'a copy of it' ? (seen ?? fresh) : fresh)),
+      { objects: [shop()], cluster: half, steps: [pass] },
+      'it waits for Job.batch default/migrate-1 as if it still ran, if it has failed, at the start',
+    ]),
+    [
+      'the write whose refusal is the cause, and not that of a Secret that changes nothing',
+      'comes to the same end if a write is refused',
+      shopThat((run) => {
+        const { spec, status } = run.object
+        const order = stages(run, [[Secret.of({ metadata: { name: 'key' }, data: { key: 'a2V5' } })]])
+        const isDue = spec.version > 1 && status.migratedTo !== spec.version && order.reached > 0
+        // It waits for the Secret that it names.
+        const envFrom = [{ secretRef: { name: 'key' } }]
+        const containers = [{ name: 'main', image: 'tools', envFrom }]
+        const due = Job.of({
+          metadata: { name: `migrate-${spec.version}` },
+          spec: { template: { spec: { containers } } },
+        })
+        const migratedTo = isDue ? spec.version : status.migratedTo
+        return {
+          apply: [...order.apply, ...(isDue ? [due] : run.owned(Job))],
+          conditions: [order.condition],
+          status: { ...(migratedTo !== undefined && { migratedTo }) },
+        }
+      }),
+      { objects: [shop()], cluster: half, steps: [update] },
+      'it ends otherwise if the create of Job migrate-2 is refused for some time, after "version 2"',
     ],
     [
       'a finalizer that waits for an object that has gone',
