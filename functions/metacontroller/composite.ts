@@ -25,6 +25,7 @@ import {
   type HookAnswer,
   objectMap,
   type StatusOutcome,
+  soonest,
   statusOutcome,
   TEN_YEARS_S,
 } from './protocol.ts'
@@ -129,11 +130,13 @@ async function decide(asked: Asked, { primary, hasStatus }: Declared) {
   // The finalizer goes before the children are managed: garbage collection deletes them.
   if (hookName === 'finalize' && answer.finalized) return shown
   const wanted = rolled ? answer.objects : complete(answer.objects)
+  const { apply, again } = appliesOf(asked, wanted)
+  const seconds = soonest(answer.resyncAfterSeconds, again)
   return {
-    ...(!isCollected(object) && { apply: [...(rolled?.revisions ?? []), ...appliesOf(asked, wanted)] }),
+    ...(!isCollected(object) && { apply: [...(rolled?.revisions ?? []), ...apply] }),
     ...shown,
     ...(hookName === 'finalize' && { requeueAfter: TEN_YEARS_S }),
-    ...(answer.resyncAfterSeconds > 0 && { requeueAfter: answer.resyncAfterSeconds }),
+    ...(seconds > 0 && { requeueAfter: seconds }),
   }
 }
 

@@ -127,7 +127,7 @@ type DecoratorSpec = z.output<typeof decorator>
 /** Throws a TerminalError, `NotOffered`, with each field that is not offered. */
 export const compositeSpec = (controller: KubeObject): CompositeSpec =>
   checked(controller, composite, ({ parentResource, ...others }) =>
-    faultsOf(others, parentResource.labelSelector && 'spec.parentResource.labelSelector'),
+    faultsOf(others, isSelecting(parentResource) && 'spec.parentResource.labelSelector'),
   )
 
 /** Throws as compositeSpec(). */
@@ -138,11 +138,14 @@ export const decoratorSpec = (controller: KubeObject): DecoratorSpec =>
         ? [`spec.resources[${index}] is ${nameIn(one)} once more`]
         : [],
     ),
-    ...faultsOf(
-      others,
-      resources.some((one) => one.labelSelector ?? one.annotationSelector) && 'selectors in spec.resources',
-    ),
+    ...faultsOf(others, resources.some(isSelecting) && 'selectors in spec.resources'),
   ])
+
+/** An empty selector selects all. */
+const isSelecting = (one: ResourceRule & { annotationSelector?: object | undefined }): boolean =>
+  [one.labelSelector, one.annotationSelector].some((selector) =>
+    Object.values(selector ?? {}).some((part: object | undefined) => Object.keys(part ?? {}).length > 0),
+  )
 
 /** Without the version. */
 const nameIn = ({ apiVersion, resource }: ResourceRule): string =>
@@ -164,13 +167,20 @@ function checked<S extends z.ZodType>(
 export const notOffered = ({ kind: of, metadata: { name } }: KubeObject, faults: readonly string[]): TerminalError =>
   new TerminalError(`${of} ${name} has what is not offered: ${faults.join('; ')}`, { reason: 'NotOffered' })
 
+const NO_CREDENTIALS =
+  'Secrets are not read for webhooks: let a network policy, a mesh or a proxy beside the webhook decide who may call it'
+
 /** `selector`: the path of selectors of the objects. An object that stops to match would be finalized. */
 const faultsOf = (
   { endpointConfigs, hooks: { sync, finalize, customize } }: Pick<CompositeSpec, 'endpointConfigs' | 'hooks'>,
   selector: string | false | undefined,
 ): string[] => [
-  ...(endpointConfigs === undefined ? [] : ['spec.endpointConfigs']),
-  ...(finalize !== undefined && selector ? [`spec.hooks.finalize beside ${selector}`] : []),
+  ...(endpointConfigs === undefined ? [] : [`spec.endpointConfigs: ${NO_CREDENTIALS}`]),
+  ...(finalize !== undefined && selector
+    ? [
+        `spec.hooks.finalize beside ${selector}: leave one of them out; the hooks may answer without children for other objects`,
+      ]
+    : []),
   ...Object.entries({ sync, finalize, customize }).flatMap(([name, one]) =>
     one ? webhookFaults(one, `spec.hooks.${name}`) : [],
   ),
@@ -183,7 +193,7 @@ function webhookFaults({ webhook: given }: Hook, path: string): string[] {
   return [
     ...(isAddressed ? [] : [`${path}.webhook needs an url, or service and path`]),
     ...(['authorization', 'basicAuth', 'clientTLS'] as const).flatMap((field) =>
-      others[field] === undefined ? [] : [`${path}.webhook.${field}`],
+      others[field] === undefined ? [] : [`${path}.webhook.${field}: ${NO_CREDENTIALS}`],
     ),
     ...(['secretRef', 'configMapRef'] as const).flatMap((field) =>
       caBundle?.[field] === undefined ? [] : [`${path}.webhook.caBundle.${field}: use inline`],

@@ -13,8 +13,8 @@ import {
 import { type Hook, notOffered, type ResourceRule } from './controller.ts'
 import { RELATED, type RelatedGroup } from './customize.ts'
 import type { HookName } from './hook.ts'
-import { type Group, TEN_YEARS_S } from './protocol.ts'
-import { differs, withLastApplied } from './recreate.ts'
+import { type Group, soonest, TEN_YEARS_S } from './protocol.ts'
+import { calmSeconds, differs, withLastApplied } from './recreate.ts'
 
 /** The kinds of the API server, with which a controller names resources. */
 export type Served = Parameters<NonNullable<Reconciler['adapts']>['declare']>[1]
@@ -335,19 +335,23 @@ export function wantedOf(
 
 /**
  * Returns the objects to apply. An object that is to be recreated is left out, so that it is deleted; it is returned again when it
- * is gone.
+ * is gone. `again`: the seconds after which one may be deleted that stays for now, or 0.
  */
-export const appliesOf = ({ groups }: Pick<Asked, 'groups'>, wanted: readonly KubeObject[]): KubeObject[] =>
-  wanted.flatMap((one) => {
-    const group = groups.find((other) => other.apiVersion === one.apiVersion && other.kind === one.kind)
-    if (group?.method.endsWith('Recreate')) return recreating(one, group.marked)
-    return group?.method === 'RollingInPlace' ? withLastApplied(one) : one
+export function appliesOf(
+  { groups, run: { now } }: Pick<Asked, 'groups' | 'run'>,
+  wanted: readonly KubeObject[],
+): { apply: KubeObject[]; again: number } {
+  const all = wanted.map((one) => {
+    const { method = '', marked = [] } =
+      groups.find((other) => other.apiVersion === one.apiVersion && other.kind === one.kind) ?? {}
+    if (!method.endsWith('Recreate'))
+      return { apply: method === 'RollingInPlace' ? withLastApplied(one) : one, again: 0 }
+    const there = marked.find((other) => placeOf(other) === placeOf(one))
+    const isOther = there !== undefined && there.metadata.deletionTimestamp === undefined && differs(there, one)
+    const again = isOther ? calmSeconds(there, one, now) : 0
+    return { apply: isOther && again === 0 ? [] : withLastApplied(one), again }
   })
-
-function recreating(wanted: KubeObject, marked: readonly KubeObject[]): KubeObject[] {
-  const there = marked.find((one) => placeOf(one) === placeOf(wanted))
-  const isOther = there !== undefined && there.metadata.deletionTimestamp === undefined && differs(there, wanted)
-  return isOther ? [] : [withLastApplied(wanted)]
+  return { apply: all.flatMap(({ apply }) => apply), again: soonest(...all.map(({ again }) => again)) }
 }
 
 const placeOf = ({ apiVersion, kind: of, metadata: { namespace = '', name } }: KubeObject): string =>

@@ -16,7 +16,7 @@ import {
   wantedOf,
 } from './declaration.ts'
 import { call } from './hook.ts'
-import { answerOf, DECORATOR_FIELDS, objectMap, TEN_YEARS_S } from './protocol.ts'
+import { answerOf, DECORATOR_FIELDS, objectMap, soonest, TEN_YEARS_S } from './protocol.ts'
 import { matches, selectorText } from './selector.ts'
 
 /** The annotation of attachments with the name of their controller. */
@@ -98,10 +98,12 @@ async function decide(asked: Asked, { primary }: Declared) {
     return { ...one, metadata: { ...one.metadata, annotations } }
   })
   const wanted = wantedOf(asked, annotated, 'attachments')
+  const { apply, again } = appliesOf(asked, wanted)
+  const seconds = soonest(answer.resyncAfterSeconds, again)
   return {
-    ...(!isCollected(object) && { apply: appliesOf(asked, wanted) }),
+    ...(!isCollected(object) && { apply }),
     ...metadata,
     ...(hookName === 'finalize' && { requeueAfter: TEN_YEARS_S }),
-    ...(answer.resyncAfterSeconds > 0 && { requeueAfter: answer.resyncAfterSeconds }),
+    ...(seconds > 0 && { requeueAfter: seconds }),
   }
 }

@@ -99,8 +99,9 @@ export function recordIn(
   let answer: unknown
   try {
     answer = JSON.parse(text)
-  } catch (cause) {
-    return refuse(`with no valid JSON: ${(cause as Error).message}`)
+  } catch {
+    // The message would quote what may be of a Secret.
+    return refuse(`with no valid JSON, in ${text.length} characters`)
   }
   if (!isRecord(answer)) return refuse('with JSON that is no object')
   const unknown = Object.keys(answer).filter((field) => !known.includes(field))
@@ -152,16 +153,26 @@ function asObject(value: unknown): KubeObject | undefined {
 function repeatedField(text: string): string | undefined {
   const seen = new Set<string>()
   let depth = 0
-  for (const [token, field] of text.matchAll(/"(?:[^"\\]|\\.)*"(\s*:)?|[[\]{}]/g)) {
-    if (token === '{' || token === '[') depth++
-    else if (token === '}' || token === ']') depth--
-    else if (depth === 1 && field !== undefined) {
-      const name = JSON.parse(token.slice(0, -field.length)) as string
-      if (seen.has(name)) return name
-      seen.add(name)
-    }
+  let start: number | undefined
+  for (const { 0: token, index } of text.matchAll(/\\.|["[\]{}]/g)) {
+    if (token === '"' && start === undefined) start = index
+    else if (token === '"') {
+      const name = depth === 1 && isBeforeColon(text, index + 1) ? text.slice(start, index + 1) : undefined
+      start = undefined
+      if (name === undefined) continue
+      const field = JSON.parse(name) as string
+      if (seen.has(field)) return field
+      seen.add(field)
+    } else if (start === undefined && (token === '{' || token === '[')) depth++
+    else if (start === undefined && (token === '}' || token === ']')) depth--
   }
   return undefined
+}
+
+function isBeforeColon(text: string, at: number): boolean {
+  const colon = /\s*:/y
+  colon.lastIndex = at
+  return colon.test(text)
 }
 
 /** The conditions that Fairlead sets itself. */
@@ -214,6 +225,12 @@ function asCondition(value: unknown): Condition | undefined {
     reason: reason !== undefined && REASON.test(reason) ? reason : 'Reported',
     ...(message !== undefined && { message }),
   }
+}
+
+/** Returns the smallest number above 0, or 0. */
+export function soonest(...seconds: number[]): number {
+  const some = seconds.filter((one) => one > 0)
+  return some.length === 0 ? 0 : Math.min(...some)
 }
 
 export const isRecord = (value: unknown): value is Record<string, unknown> =>

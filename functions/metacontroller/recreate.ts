@@ -24,6 +24,20 @@ export function differs(observed: KubeObject, wanted: KubeObject): boolean {
   )
 }
 
+/** For how long a child stays that was made of the same answer. */
+const CALM_S = 60
+
+/**
+ * Returns for how many seconds a child that differs stays: a value that the API server stores in another form would have it deleted
+ * without end.
+ */
+export function calmSeconds(observed: KubeObject, wanted: KubeObject, now: Date): number {
+  const last = lastAppliedIn(observed) ?? undefined
+  if (last !== undefined && !isDeepStrictEqual(last, comparable(wanted))) return 0
+  const age = (now.getTime() - Date.parse(String(observed.metadata.creationTimestamp))) / 1000
+  return Number.isNaN(age) ? 0 : Math.max(0, Math.ceil(CALM_S - age))
+}
+
 function lastAppliedIn({ metadata: { annotations = {} } }: KubeObject): unknown {
   try {
     return comparable(JSON.parse(annotations[LAST_APPLIED] ?? 'null'))

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import type { KubeObject } from 'fairlead'
 import type { StatusCheck } from './controller.ts'
-import { type HookAnswer, isRecord, type StatusOutcome } from './protocol.ts'
+import { type HookAnswer, isRecord, type StatusOutcome, soonest } from './protocol.ts'
 import { differs } from './recreate.ts'
 
 /** The annotation of the latest revision with the time of the pass that has moved a child to it last. */
@@ -81,7 +81,6 @@ export async function rolledOut(rollout: Rollout): Promise<RolledOut> {
   if (moved !== undefined) claims.set(moved, latest)
   // The revision of the pass that has moved a child causes no run.
   const soon = next !== undefined && waits === undefined ? 1 : 0
-  const resyncs = [soon, ...all.map(({ answer }) => answer.resyncAfterSeconds)].filter((seconds) => seconds > 0)
   const revisions = all.flatMap((one) => {
     const keys = own.flatMap(([key]) => (claims.get(key) === one ? key : []))
     if (one !== latest && keys.length === 0) return []
@@ -92,7 +91,7 @@ export async function rolledOut(rollout: Rollout): Promise<RolledOut> {
       ...latest.answer,
       objects,
       finalized: false,
-      resyncAfterSeconds: resyncs.length === 0 ? 0 : Math.min(...resyncs),
+      resyncAfterSeconds: soonest(soon, ...all.map(({ answer }) => answer.resyncAfterSeconds)),
     },
     revisions,
     condition: conditionOf(next === undefined ? undefined : latest.wanted.get(next), waits, revisions[0]),

@@ -408,7 +408,10 @@ describe('the Reconciler of a controller', () => {
     [{ hooks: { sync: {} } }, 'spec.hooks.sync has no webhook'],
     [{ hooks: { sync: { webhook: { path: '/sync' } } } }, 'spec.hooks.sync.webhook needs an url, or service and path'],
     [
-      { parentResource: { ...CATSETS, labelSelector: {} }, hooks: { finalize: { webhook: { url: 'http://hook' } } } },
+      {
+        parentResource: { ...CATSETS, labelSelector: { matchLabels: { a: 'b' } } },
+        hooks: { finalize: { webhook: { url: 'http://hook' } } },
+      },
       'spec.hooks.finalize beside',
     ],
     [{ hooks: { sync: { version: 'v3', webhook: { url: 'http://hook' } } } }, 'spec.hooks.sync.version'],

@@ -161,8 +161,14 @@ describe('the Reconcilers of a DecoratorController', () => {
     [{ hooks: { customize: {} } }, 'spec.hooks.customize'],
     [{ resources: [] }, 'spec.resources'],
     [{ resources: [CATSETS, { ...CATSETS, apiVersion: 'ctl.example.com/v2' }] }, 'catsets.ctl.example.com once more'],
-    [{ resources: [{ ...CATSETS, annotationSelector: {} }], hooks: finalize }, 'beside selectors in spec.resources'],
-    [{ resources: [{ ...CATSETS, labelSelector: {} }], hooks: finalize }, 'beside selectors in spec.resources'],
+    [
+      { resources: [{ ...CATSETS, annotationSelector: { matchAnnotations: { a: 'b' } } }], hooks: finalize },
+      'beside selectors in spec.resources',
+    ],
+    [
+      { resources: [{ ...CATSETS, labelSelector: { matchLabels: { a: 'b' } } }], hooks: finalize },
+      'beside selectors in spec.resources',
+    ],
     [{ somethingNew: true }, 'somethingNew'],
   ])('are refused for what is not offered, by its path: %j', (spec, path) => {
     expect(() => made(spec)).toThrow(path)

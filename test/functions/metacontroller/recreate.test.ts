@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { composite } from '#functions/metacontroller'
 import { type KubeObject, Pod, toInvoke } from '#sdk'
-import { simulate } from '#testing'
+import { type Simulation, simulate } from '#testing'
 import { CONFIG_MAPS, childOf, configMap, controllerOf, parentOf, SERVED, startHook } from './hooks.ts'
 
 const PODS = [{ apiVersion: 'v1', resource: 'pods', updateStrategy: { method: 'Recreate' } }]
@@ -24,7 +24,7 @@ async function uids(before: object, answers: object, edit: object = {}, metadata
   await world.runUntilIdle()
   const first = uid()
   world.patch(Pod, edit)
-  await world.runUntilIdle()
+  await world.advance(60)
   answer = { children: [answers] }
   world.edit({ spec: { changed: true } })
   await world.runUntilIdle()
@@ -60,6 +60,18 @@ it.each([
   const [first, last] = await uids(before, answer, edit)
   expect(first).toBeDefined()
   expect(first !== last).toBe(isRecreated)
+})
+
+it('a child whose value the API server stores in another form is recreated once a minute at most', async () => {
+  await using hook = await startHook({ children: [pod({ ...BASE, cpu: '0.5' })] })
+  const controller = controllerOf(hook.url, { childResources: PODS })
+  const stored = (world: Simulation) => {
+    if (world.list(Pod).some(({ spec }) => (spec as { cpu?: string }).cpu === '0.5'))
+      world.patch(Pod, { spec: { cpu: '500m' } })
+  }
+  const world = simulate(composite(controller, SERVED), { objects: [parentOf(), controller], cluster: stored })
+  await world.advance(150)
+  expect(world.writes.filter(({ verb }) => verb === 'delete')).toHaveLength(2)
 })
 
 it('what Metacontroller has made and is not handed over yet is returned, and never left out to be deleted', async () => {
