@@ -475,6 +475,14 @@ export interface Reconciler<For extends Kind<unknown> = Kind<unknown>> {
     /** Whether what has served the object until now has made this one for it. */
     made: (child: KubeObject, object: KubeObject) => boolean
   }
+  /** What has served the objects before has recorded in Secrets what it has made for each. */
+  readonly succeeds?: {
+    /** The labels of the Secrets with the records of an owner. */
+    recordsOf: (owner: KubeObject) => string
+    made: (records: readonly KubeObject[]) => readonly Pick<KubeObject, 'apiVersion' | 'kind' | 'metadata'>[]
+    /** Whether fields in the form of managedFields are those that it has written. */
+    wrote: (fields: object) => boolean
+  }
   /** It is declared by an object: the name of the function that serves it, and what that declares it from. */
   readonly declaredBy?: {
     function: string

@@ -70,8 +70,8 @@ async function applied(
   }
   const functions = await withDeclared(kube, selected, { says, refuses })
   if (onlyConversions) return installConversions(kube, functions, { ...options, forcedBy, says })
-  const isAdapted = functions.some(({ declaredBy }) => declaredBy !== undefined)
-  const marked = check || !isAdapted ? 0 : await (await import('./hand-over.ts')).handOver(kube, functions)
+  const hasFormer = functions.some(({ declaredBy, succeeds }) => declaredBy !== undefined || succeeds !== undefined)
+  const marked = check || !hasFormer ? 0 : await (await import('./hand-over.ts')).handOver(kube, functions)
   if (marked > 0) says(`${marked} objects that were made before are marked as those of these functions`)
   if (!check) return install(kube, functions, { ...options, forcedBy, says, shard: settings.FAIRLEAD_SHARD })
   await checkDefinitions(kube, functions, forcedBy)

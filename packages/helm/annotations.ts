@@ -10,6 +10,13 @@ export const PERIOD = `${PREFIX}reconcile-period`
 export const UNINSTALL_WAIT = `${PREFIX}uninstall-wait`
 /** The label that operator-sdk sets on each object of a release. */
 export const CHART_LABEL = `${PREFIX}chart`
+/** What Helm sets on each object of a release, and looks for before it changes one that another has made. */
+export const MANAGED_BY = { 'app.kubernetes.io/managed-by': 'Helm' }
+export const RELEASE_NAME = 'meta.helm.sh/release-name'
+export const RELEASE_NAMESPACE = 'meta.helm.sh/release-namespace'
+/** What operator-sdk sets on an object without an owner reference. */
+export const PRIMARY = 'operator-sdk/primary-resource'
+export const PRIMARY_TYPE = 'operator-sdk/primary-resource-type'
 export const HOOKS_DISABLED: Record<HookEvent, string> = {
   install: `${PREFIX}install-disable-hooks`,
   upgrade: `${PREFIX}upgrade-disable-hooks`,

@@ -13,6 +13,8 @@ export interface Chart {
   hasNotes: boolean
   /** Its templates draw a value at random. */
   isRandom: boolean
+  /** A value is drawn of so few that it may be the same in two renderings. */
+  drawsFew: boolean
   /** The templates in which a value is drawn for other values: paths, or `undefined` if it may be any of them. */
   keyed: readonly string[] | undefined
   /** A template names a hook before the deletion. */
@@ -77,6 +79,14 @@ const ADVICE: Record<string, string> = {
   ),
 }
 
+const FEW = /\b(randInt|shuffle)\b|\brand(AlphaNum|Alpha|Ascii|Numeric|Bytes)\s+\(?(int\s+)?[1-3]\b/
+
+/** Whether a text has a template that does not make the same each time. */
+export const draws = (text: string): boolean =>
+  [...text.matchAll(/\{\{.*?\}\}/gs)].some(([action]) =>
+    [...action.matchAll(/[A-Za-z]\w*/g)].some(([name]) => Object.hasOwn(ADVICE, name)),
+  )
+
 /** Reads a chart. Rejects with an Error that names the folder or the file. */
 export async function readChart(folder: string): Promise<Chart> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch((cause: Error) => {
@@ -92,15 +102,18 @@ export async function readChart(folder: string): Promise<Chart> {
   const defined: DefinedKind[] = []
   let name = ''
   let hasDeletionHooks = false
+  let drawsFew = false
   for (const path of paths) {
     const content = await readFile(join(folder, path))
     digest.update(`${path}\0${content.length}\0`).update(content)
     if (path === 'Chart.yaml') name = (parse(content.toString()) as { name?: string } | null)?.name ?? ''
-    const isArchive = /^charts\/[^/]+\.tgz$/.test(path)
-    if (isArchive || /(^|\/)templates\//.test(path)) {
+    const isArchive = /(^|\/)charts\/[^/]+\.tgz$/.test(path)
+    // Values may have templates, for `tpl`.
+    if (isArchive || /(^|\/)(templates\/|values\.yaml$)/.test(path)) {
       const text = isArchive ? gunzipSync(content).toString('latin1') : content.toString()
       unstable.push(...unstableIn(path, text))
       hasDeletionHooks ||= text.includes('pre-delete')
+      drawsFew ||= FEW.test(text)
     }
     if (/(^|\/)crds\/.+\.ya?ml$/.test(path)) defined.push(...definedIn(content.toString()))
   }
@@ -111,6 +124,7 @@ export async function readChart(folder: string): Promise<Chart> {
     digest: digest.digest('hex'),
     hasNotes: paths.includes('templates/NOTES.txt'),
     isRandom: unstable.some(({ advice }) => advice === RANDOM || advice === KEYED),
+    drawsFew,
     keyed: keyedIn(unstable),
     hasDeletionHooks,
     readsClock: unstable.some(({ advice }) => advice === CLOCK),

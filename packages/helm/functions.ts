@@ -4,6 +4,7 @@ import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { type Kind, type Reconciler, reconciler, shortName } from '#sdk'
 import { readChart } from './chart.ts'
+import { FORMER } from './former.ts'
 import { expanded } from './go.ts'
 import { ownedKinds, readDefinitions, resourceOf } from './kinds.ts'
 import { type Operator, released, uninstalled } from './release.ts'
@@ -104,11 +105,12 @@ async function functionOf(
     },
   )
   const objects = rendered.objects.map(({ object }) => object)
-  const operator: Operator = { watch, chart, rendering, owns: ownedKinds(chart, objects, declared) }
+  const primary = resourceOf(watch, definitions)
+  const operator: Operator = { watch, for: primary, chart, rendering, owns: ownedKinds(chart, objects, declared) }
   const { kind, group, selector, concurrency } = watch
-  return reconciler({
+  const made = reconciler({
     name: shortName(`${kind}-${group}`.toLowerCase().replaceAll('.', '-'), 63),
-    for: resourceOf(watch, definitions),
+    for: primary,
     owns: operator.owns,
     formerFinalizers: FORMER_FINALIZERS,
     ...(selector !== undefined && { selector }),
@@ -117,6 +119,7 @@ async function functionOf(
     reconcile: (run) => released(operator, run),
     finalize: (run) => uninstalled(operator, run),
   })
+  return Object.freeze({ ...made, succeeds: FORMER })
 }
 
 /** Returns the overrides with variables of the environment, and then with templates, as operator-sdk reads them. */
@@ -131,7 +134,8 @@ async function overridesOf({ overrides, kind }: Watch, helm: string): Promise<Re
     await writeFile(join(folder, 'Chart.yaml'), 'apiVersion: v2\nname: overrides\nversion: 0.0.0\n')
     const template = `${defined.join('')}\nvalues: {{ dict ${made.join(' ')} | toJson }}\n`
     await writeFile(join(folder, 'templates/values.yaml'), template)
-    const text = await call(['template', 'overrides', folder, '--values', '-'], { values: {} }, { helm })
+    const args = ['template', 'overrides', folder, '--values', '-']
+    const text = await call(args, { values: {} }, { helm, overrides: {} })
     const [, json = ''] = /^values: (.*)$/m.exec(text) ?? []
     return JSON.parse(json) as Record<string, string>
   } catch (cause) {

@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
 import { type AppliedObject, type KubeObject, readinessOf, type StageOptions, shortName } from '#sdk'
+import type { RenderedObject } from './drawn.ts'
 import { groupVersionOf } from './kinds.ts'
-import { RenderError, type RenderedObject, titleOf } from './render.ts'
+import { RenderError, titleOf } from './render.ts'
 
 /** When hooks run, of those that are offered. */
 export type HookEvent = 'install' | 'upgrade' | 'delete'
@@ -58,6 +59,13 @@ function hookOf(rendered: RenderedObject): Hook {
 const runsOnce = ({ apiVersion, kind }: KubeObject): boolean =>
   (kind === 'Job' && groupVersionOf(apiVersion).group === 'batch') || (kind === 'Pod' && apiVersion === 'v1')
 
+/** Without a time to live, so that its success is seen: with one of 0 the Job would be gone before, and run again. */
+function lasting(object: KubeObject): KubeObject {
+  if (!runsOnce(object) || object.kind !== 'Job') return object
+  const { ttlSecondsAfterFinished: _, ...spec } = (object.spec ?? {}) as Record<string, unknown>
+  return { ...object, spec }
+}
+
 /** A stage of one hook. `id` names it in the status. */
 export interface HookStage extends StageOptions {
   id: string
@@ -81,7 +89,7 @@ export function hookStages(
     .map(({ rendered, goes }) => {
       const { object } = rendered
       const name = runsOnce(object) ? shortName(`${object.metadata.name}-${suffix}`, 63) : object.metadata.name
-      const named = { ...rendered, object: { ...object, metadata: { ...object.metadata, name } } }
+      const named = { ...rendered, object: lasting({ ...object, metadata: { ...object.metadata, name } }) }
       const id = `${when}-${event} ${titleOf(object)}`
       return { id, goes, objects: [completed(named)], isDone: done.includes(id), isReady: isUsable }
     })

@@ -84,11 +84,16 @@ const status = z.looseObject({
       name: z.string(),
       manifest: z.string().optional().describe('The objects as YAML, without the contents of Secrets.'),
       digest: z.string().optional().describe('Differs for another release.'),
+      values: z.string().optional().describe('Differs for other values, or another chart.'),
     })
     .optional()
     .describe('What was written last.'),
   hooks: z
-    .object({ digest: z.string(), done: z.array(z.string()) })
+    .object({
+      digest: z.string(),
+      done: z.array(z.string()),
+      missingSince: z.string().optional().describe('The time from which on a hook before the deletion is to be made.'),
+    })
     .optional()
     .describe('The hooks that have succeeded, of the release that is being written.'),
 })

@@ -1,6 +1,5 @@
 import { stringify } from 'yaml'
 import type { AppliedObject, KubeObject } from '#sdk'
-import type { RenderedObject } from './render.ts'
 
 /** The limit of what a status may add to its object, in characters. */
 const LARGEST_MANIFEST = 128 * 1024
@@ -13,19 +12,8 @@ export function manifestOf(objects: readonly AppliedObject[]): string | undefine
 
 /** Leaves out the contents of a Secret. */
 export function withoutSecrets(object: KubeObject): object {
-  const { data: _, ...others } = object as KubeObject & { data?: unknown }
+  const { data: _, stringData: __, ...others } = object as KubeObject & { data?: unknown; stringData?: unknown }
   return object.kind === 'Secret' && object.apiVersion === 'v1' ? others : object
-}
-
-/** Leaves out what another rendering draws anew. */
-export function withoutDrawn({ object, drawn }: RenderedObject): KubeObject {
-  const fixed = structuredClone(object)
-  for (const path of drawn) {
-    const [last] = path.slice(-1)
-    const parent = path.slice(0, -1).reduce<unknown>((at, step) => (at as Record<string, unknown>)[step], fixed)
-    if (last !== undefined) (parent as Record<string, unknown>)[last] = null
-  }
-  return fixed
 }
 
 /** Whether Helm leaves the object when its release goes, or when the chart makes it no longer. */

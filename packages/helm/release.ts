@@ -11,18 +11,32 @@ import {
   type Staged,
   stages,
 } from '#sdk'
-import { CHART_LABEL, eventsOf, HOOKS_DISABLED, isAnnotated, PERIOD, UNINSTALL_WAIT } from './annotations.ts'
+import {
+  CHART_LABEL,
+  eventsOf,
+  HOOKS_DISABLED,
+  isAnnotated,
+  MANAGED_BY,
+  PERIOD,
+  PRIMARY,
+  PRIMARY_TYPE,
+  RELEASE_NAME,
+  RELEASE_NAMESPACE,
+  UNINSTALL_WAIT,
+} from './annotations.ts'
 import type { Chart } from './chart.ts'
+import { asDrawn, type RenderedObject, withoutDrawn } from './drawn.ts'
 import { secondsOf } from './go.ts'
 import { type Hook, type HookEvent, type HookStage, hookStages, isUsable, split } from './hooks.ts'
 import { isOfKind, isOfTheCluster, type ReleaseResource } from './kinds.ts'
-import { isKept, manifestOf, withoutDrawn, withoutSecrets } from './manifest.ts'
-import { asDrawn, isSame, RenderError, type RenderedObject, type Rendering, render, titleOf } from './render.ts'
+import { isKept, manifestOf, withoutSecrets } from './manifest.ts'
+import { isSame, RenderError, type Rendering, render, titleOf } from './render.ts'
 import type { Watch } from './watches.ts'
 
 /** All that a function of a chart decides with, apart from a run. */
 export interface Operator {
   watch: Watch
+  for: ReleaseResource
   chart: Chart
   rendering: Rendering
   owns: readonly Kind<unknown>[]
@@ -38,6 +52,8 @@ interface Wanted {
   notes: string
   /** Differs if the release differs, apart from contents of Secrets and from what is drawn. */
   digest: string
+  /** Differs for other values, or another chart. */
+  values: string
   completed: (rendered: RenderedObject) => AppliedObject
 }
 
@@ -82,7 +98,8 @@ export async function released(operator: Operator, run: ReleaseRun): Promise<Out
   const { hooks: _, ...status } = object.status
   const reason =
     event === undefined ? reasonIn(object) : event === 'install' ? 'InstallSuccessful' : 'UpgradeSuccessful'
-  const deployedRelease = { name: object.metadata.name, manifest: manifestOf(wanted.lasting), digest: wanted.digest }
+  const { lasting, digest, values } = wanted
+  const deployedRelease = { name: object.metadata.name, manifest: manifestOf(lasting), digest, values }
   return {
     apply,
     status: { ...status, deployedRelease },
@@ -151,13 +168,15 @@ export async function uninstalled(operator: Operator, run: ReleaseRun): Promise<
   const refusals = refusalsIn(operator, run)
   const fault = (message: string) => (message === '' ? without('ReleaseFailed') : failed('UninstallError', message))
   const before = await beforeDeletion(operator, run)
-  if (before instanceof RenderError) return { conditions: [fault(before.message)], requeueAfter }
+  const way = wayOut(operator, run.object)
+  if (before instanceof RenderError) return { conditions: [fault(`${before.message}${way}`)], requeueAfter }
   if (before !== undefined) {
     const { apply, waits, status } = before
+    const message = refusals || (waits.isFailed ? waits.message : '')
     return {
       apply,
       status,
-      conditions: [initialized(waits.message), fault(refusals || (waits.isFailed ? waits.message : ''))],
+      conditions: [initialized(`${waits.message}${way}`), fault(message && `${message}${way}`)],
       requeueAfter,
     }
   }
@@ -170,34 +189,49 @@ export async function uninstalled(operator: Operator, run: ReleaseRun): Promise<
 
 /** A change of what is waited for runs the function as well. */
 const DEFAULT_WAIT_S = 60
-/** The time-out of a hook in Helm: after it, a hook that does not exist, as in a namespace that is being deleted, is left out. */
+/** The time-out of a hook in Helm. */
 const HOOK_WITHIN_MS = 300_000
 
-/** Returns what waits for a hook before the deletion. Undefined: nothing does. */
+/**
+ * Returns what waits for a hook before the deletion. Undefined: nothing does. A hook is left out only in a namespace that is
+ * being deleted: there it can neither be made nor be refused in a way that the run is told. So the status records since when it
+ * is to be made, before it is made the first time.
+ */
 async function beforeDeletion(operator: Operator, run: ReleaseRun) {
   const { metadata, status } = run.object
   if (status.deployedRelease === undefined || !operator.chart.hasDeletionHooks) return undefined
   if (isAnnotated(metadata, HOOKS_DISABLED.delete)) return undefined
-  const isLate = run.now.getTime() > Date.parse(metadata.deletionTimestamp ?? '') + HOOK_WITHIN_MS
   const wanted = await wantedOf(operator, run)
-  if (wanted instanceof RenderError) return isLate ? undefined : wanted
+  if (wanted instanceof RenderError) return wanted
   const digest = `${metadata.uid}`
-  const done = status.hooks?.digest === digest ? status.hooks.done : []
+  const { done = [], missingSince } = status.hooks?.digest === digest ? status.hooks : {}
   const hooks = hookStages(wanted.hooks, 'pre', { event: 'delete', digest, done }, wanted.completed)
-  if (hooks.length === 0) return undefined
   const staged = stages(run, hooks)
   const waits = waitsOf(staged)
-  const exists = (one: AppliedObject) => findOwned(operator, run, one) !== undefined
-  if (waits === undefined || (isLate && !hooks[staged.reached]?.objects.every(exists))) return undefined
+  if (waits === undefined) return undefined
+  const existing = observed(operator, run)
+  const [hook] = hooks[staged.reached]?.objects.flatMap((one) => findOwned(operator, run, one) ?? []) ?? []
+  const isLate = (since = run.now.toISOString()) => run.now.getTime() > Date.parse(since) + HOOK_WITHIN_MS
+  const isRefused = status.conditions?.some(({ type, status }) => type === 'ReleaseFailed' && status === 'True')
+  if (hook === undefined && isLate(missingSince) && !isRefused) return undefined
   const isHook = (one: KubeObject) => staged.apply.some((other) => isSame(other, one))
-  const others = observed(operator, run).filter((one) => !isHook(one)) as unknown as AppliedObject[]
-  const recorded = doneIn(hooks, staged.reached)
+  const others = existing.filter((one) => !isHook(one)) as unknown as AppliedObject[]
+  const isNoted = hook !== undefined || missingSince !== undefined
+  const recorded = {
+    digest,
+    done: doneIn(hooks, staged.reached),
+    ...(hook === undefined && { missingSince: missingSince ?? run.now.toISOString() }),
+  }
   return {
-    apply: [...others, ...staged.apply],
-    waits,
-    status: { ...status, ...(recorded.length > 0 && { hooks: { digest, done: recorded } }) },
+    apply: isNoted ? [...others, ...staged.apply] : (existing as unknown as AppliedObject[]),
+    waits: { ...waits, isFailed: waits.isFailed || (hook !== undefined && isLate(hook.metadata.creationTimestamp)) },
+    status: { ...status, hooks: recorded },
   }
 }
+
+/** How the user of an object deletes it without its hooks. */
+const wayOut = ({ for: { resource, group } }: Operator, { metadata: { name, namespace } }: KubeObject): string =>
+  `; to delete without hooks: kubectl annotate ${resource}.${group} ${name} -n ${namespace} ${HOOKS_DISABLED.delete}=true`
 
 const LONGEST_MESSAGE = 30_000
 
@@ -242,21 +276,48 @@ async function wantedOf(operator: Operator, run: ReleaseRun): Promise<Wanted | R
     const { objects, notes } = await render(chart, releaseOf(run.object), rendering, run.signal)
     for (const { object } of objects) demandWritable(operator, object)
     const { lasting, hooks } = split(objects)
-    const existing = observed(operator, run)
+    const { name, namespace = 'default' } = run.object.metadata
+    const { deployedRelease: before } = run.object.status
     // Not the values of the environment: others can read this.
     const values = hashOf([chart.digest, run.object.spec, operator.watch.overrides])
+    const drawn = asDrawn(lasting, {
+      find: (object) => findOwned(operator, run, object),
+      values,
+      before: before?.values,
+      isTakenOver: before !== undefined && before.digest === undefined,
+    })
     const completed = (rendered: RenderedObject): AppliedObject => {
-      const observed = existing.find((one) => isSame(one, rendered.object))
-      const drawn = asDrawn(rendered, observed, values)
-      const { labels, ...metadata } = drawn.metadata
-      const labelled = { ...drawn, metadata: { ...metadata, labels: { ...labels, [CHART_LABEL]: chart.name } } }
-      return isKept(drawn) ? { ...labelled, retain: true } : labelled
+      const made = labelled(drawn(rendered), { [CHART_LABEL]: chart.name })
+      return isKept(made) ? { ...made, retain: true } : made
     }
+    const { kind, group } = operator.watch
+    const released = { [RELEASE_NAME]: name, [RELEASE_NAMESPACE]: namespace }
+    const kept = { ...released, [PRIMARY]: `${namespace}/${name}`, [PRIMARY_TYPE]: `${kind}.${group}` }
     const digest = hashOf(objects.map((one) => withoutSecrets(withoutDrawn(one))))
-    return { lasting: lasting.map(completed), hooks, notes, digest, completed }
+    return {
+      lasting: lasting.map((one) => labelled(completed(one), MANAGED_BY, isKept(one.object) ? kept : released)),
+      hooks,
+      notes,
+      digest,
+      values,
+      completed,
+    }
   } catch (error) {
     if (error instanceof RenderError) return error
     throw error
+  }
+}
+
+function labelled<One extends KubeObject>(object: One, labels: object, annotations: object = {}): One {
+  const { metadata } = object
+  const all = { ...metadata.annotations, ...annotations }
+  return {
+    ...object,
+    metadata: {
+      ...metadata,
+      labels: { ...metadata.labels, ...labels },
+      ...(Object.keys(all).length > 0 && { annotations: all }),
+    },
   }
 }
 

@@ -3,11 +3,11 @@ import { createHash } from 'node:crypto'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { isDeepStrictEqual } from 'node:util'
 import { parseAllDocuments } from 'yaml'
 import { BoundedMap, Budget } from '#primitives'
 import type { KubeObject } from '#sdk'
-import type { Chart } from './chart.ts'
+import { type Chart, draws, readChart } from './chart.ts'
+import { drawnIn, type RenderedObject } from './drawn.ts'
 
 export interface Rendering {
   /** The program, or its path. */
@@ -30,16 +30,6 @@ export interface Rendered {
   /** Empty if the chart has none. */
   notes: string
 }
-
-export interface RenderedObject {
-  object: KubeObject
-  /** The paths of values that another rendering of the same values draws anew. */
-  drawn: readonly Path[]
-  /** What is drawn depends on the values, such as a certificate for a host. */
-  isKeyed: boolean
-}
-
-type Path = readonly (string | number)[]
 
 /** The chart cannot be rendered with these values. The message is that of Helm, or names the object. */
 export class RenderError extends Error {
@@ -72,22 +62,46 @@ export async function render(
     return known
   }
   using _ = await places.acquire(1, signal)
-  const template = () => call(templateArguments(chart, release, rendering), release, rendering, signal)
+  const template = (zone?: string) =>
+    call(templateArguments(chart, release, rendering), release, rendering, { signal, zone })
   const text = await template()
   const made = objectsOf(text, release)
-  // Without the pause, both would read the same second.
+  const others: MadeObject[][] = []
+  // Without the pause, all would read the same second.
   if (chart.readsClock) await sleep(1000, undefined, { signal })
-  const again = chart.isRandom || chart.readsClock ? objectsOf(await template(), release) : made
-  const rendered = {
-    objects: made.map(({ object, template }) => {
-      const drawn = drawnIn(object, again)
-      return { object, drawn, isKeyed: drawn.length > 0 && (chart.keyed?.includes(template) ?? true) }
-    }),
-    notes: chart.hasNotes ? await notesOf(chart, release, rendering, signal) : '',
-    size: text.length,
-  }
+  for (const zone of zonesOf(chart, release, rendering)) others.push(objectsOf(await template(zone), release))
+  const notes = chart.hasNotes ? await notesOf(chart, release, rendering, signal) : ''
+  const { digest } = await readChart(chart.folder)
+  // What is written while it is read is a part of a chart, and what is missing in it would be deleted.
+  if (digest !== chart.digest)
+    throw new Error(`the chart ${chart.folder} has changed since this process started: start the process again`)
+  const rendered = { objects: made.map((one) => withDrawn(one, others, chart)), notes, size: text.length }
   cache.set(key, rendered)
   return rendered
+}
+
+/** No day is the same in all of these and in the zone of this machine. */
+const ZONES = ['Etc/GMT-14', 'Etc/GMT+12']
+/** A value of two, such as that of `randInt 0 2`, is the same in all renderings once in 256 charts. */
+const RENDERINGS_OF_FEW = 8
+
+/** Returns the time zones of the renderings that are compared with the first one; undefined: that of this machine. */
+function zonesOf(chart: Chart, { values }: Release, { overrides }: Rendering): readonly (string | undefined)[] {
+  // A template may be in the values too.
+  const given = draws(JSON.stringify([values, overrides]))
+  if (!chart.isRandom && !chart.readsClock && !given) return []
+  const zones = chart.readsClock || given ? ZONES : [undefined]
+  return [...zones, ...Array<undefined>(chart.drawsFew ? RENDERINGS_OF_FEW - zones.length : 0)]
+}
+
+function withDrawn({ object, template }: MadeObject, others: readonly MadeObject[][], chart: Chart): RenderedObject {
+  const again = others.map((made) => made.find((one) => isSame(one.object, object))?.object)
+  if (again.includes(undefined))
+    throw new RenderError(
+      `${titleOf(object)} has a name that differs in each rendering, so that each run would make another one: give the chart a fixed name`,
+    )
+  const drawn = drawnIn(object, again as KubeObject[], chart.keyed?.includes(template) ?? true)
+  return { object, drawn, template }
 }
 
 const common = ({ folder }: Chart, { name, namespace }: Release, { overrides }: Rendering): string[] => [
@@ -119,7 +133,7 @@ async function notesOf(chart: Chart, release: Release, rendering: Rendering, sig
     'json',
   ]
   try {
-    const { info } = JSON.parse(await call(args, release, rendering, signal)) as { info?: { notes?: string } }
+    const { info } = JSON.parse(await call(args, release, rendering, { signal })) as { info?: { notes?: string } }
     return info?.notes?.trim() ?? ''
   } catch (error) {
     if (error instanceof RenderError) return ''
@@ -131,25 +145,41 @@ async function notesOf(chart: Chart, release: Release, rendering: Rendering, sig
 export async function call(
   args: readonly string[],
   { values }: Pick<Release, 'values'>,
-  { helm }: Pick<Rendering, 'helm'>,
-  signal?: AbortSignal,
+  { helm, overrides }: Pick<Rendering, 'helm' | 'overrides'>,
+  { signal, zone }: { signal?: AbortSignal | undefined; zone?: string | undefined } = {},
 ): Promise<string> {
   const home = join(tmpdir(), 'fairlead-helm')
   const homes = ['CONFIG', 'CACHE', 'DATA'].map((kind) => [`HELM_${kind}_HOME`, home])
-  const env = { PATH: process.env['PATH'], KUBECONFIG: join(home, 'none'), ...Object.fromEntries(homes) }
+  const env = {
+    PATH: process.env['PATH'],
+    KUBECONFIG: join(home, 'none'),
+    ...(zone !== undefined && { TZ: zone }),
+    ...Object.fromEntries(homes),
+  }
   return new Promise((resolve, reject) => {
-    const options = { env, maxBuffer: LARGEST_OUTPUT, ...(signal && { signal }) }
+    // Helm goes on with a template after SIGTERM.
+    const options = { env, maxBuffer: LARGEST_OUTPUT, killSignal: 'SIGKILL', ...(signal && { signal }) } as const
     const child = execFile(helm, args, options, (error, stdout, stderr) => {
       if (error === null) return resolve(stdout)
       if (error.code === 'ENOENT')
         return reject(new Error(`there is no program ${helm}: install Helm, or give its path in "helm"`))
-      reject(typeof error.code === 'number' ? new RenderError(told(stderr)) : error)
+      if (signal?.aborted) return reject(signal.reason as Error)
+      if (typeof error.code === 'number') return reject(new RenderError(hiding(told(stderr), overrides)))
+      // Not the message, which has all arguments, and so the overrides.
+      reject(new Error(`${helm} has ended with ${error.signal ?? error.code}`))
     })
     // A program that ends before it has read its input is told by its exit code.
     child.stdin?.on('error', () => undefined)
     child.stdin?.end(JSON.stringify(values))
   })
 }
+
+/** Leaves out the overrides, which may come from the environment: Helm shows values that a schema refuses. */
+const hiding = (text: string, overrides: Rendering['overrides']): string =>
+  Object.entries(overrides).reduce(
+    (shown, [path, value]) => (value.length < 4 ? shown : shown.replaceAll(value, `(override of ${path})`)),
+    text,
+  )
 
 const LONGEST_MESSAGE = 2000
 
@@ -168,6 +198,8 @@ interface MadeObject {
 function objectsOf(text: string, { namespace }: Release): MadeObject[] {
   const documents = parseAllDocuments(text, {
     version: '1.1',
+    // As in Kubernetes, the last one counts.
+    uniqueKeys: false,
     customTags: (tags) => tags.filter((tag) => typeof tag === 'string' || !isTime(tag)),
   })
   return documents.flatMap((document) => {
@@ -227,51 +259,3 @@ export const titleOf = ({ kind, metadata: { name } }: KubeObject): string => `${
 
 export const isSame = (one: KubeObject, other: KubeObject): boolean =>
   one.apiVersion === other.apiVersion && one.kind === other.kind && one.metadata.name === other.metadata.name
-
-function drawnIn(object: KubeObject, again: readonly MadeObject[]): Path[] {
-  const other = again.find((one) => isSame(one.object, object))?.object
-  if (other === undefined)
-    throw new RenderError(
-      `${titleOf(object)} has a name that differs in each rendering, so that each run would make another one: give the chart a fixed name`,
-    )
-  return [...differences(object, other, [])]
-}
-
-/** Returns the deepest paths at which the values differ. */
-function* differences(one: unknown, other: unknown, path: Path): Generator<Path> {
-  if (isDeepStrictEqual(one, other)) return
-  if (!isBranch(one) || !isBranch(other) || !isDeepStrictEqual(Object.keys(one), Object.keys(other))) return yield path
-  for (const step of Object.keys(one)) yield* differences(one[step], other[step], [...path, step])
-}
-
-const isBranch = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null
-
-const DRAWN_FOR = 'helm.fairlead.dev/drawn-for'
-
-/**
- * Returns the object with what was drawn for the observed one, as far as it is there. What depends on values is kept
- * for the same `values` only.
- */
-export function asDrawn(
-  { object: made, drawn, isKeyed }: RenderedObject,
-  observed: KubeObject | undefined,
-  values: string,
-): KubeObject {
-  const { annotations, ...metadata } = made.metadata
-  const object = isKeyed
-    ? { ...made, metadata: { ...metadata, annotations: { ...annotations, [DRAWN_FOR]: values } } }
-    : made
-  if (drawn.length === 0 || observed === undefined) return object
-  if (isKeyed && observed.metadata.annotations?.[DRAWN_FOR] !== values) return object
-  const kept = structuredClone(object)
-  for (const path of drawn) {
-    const before = valueAt(observed, path)
-    const last = path.at(-1)
-    const parent = valueAt(kept, path.slice(0, -1))
-    if (before !== undefined && last !== undefined && isBranch(parent)) parent[last] = before
-  }
-  return kept
-}
-
-const valueAt = (value: unknown, path: Path): unknown =>
-  path.reduce<unknown>((at, step) => (isBranch(at) ? at[step] : undefined), value)

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { ConfigMap, Deployment, Job, type KubeObject, type Reconciler } from '#sdk'
-import { deploymentsRun, jobsRun, lawsOf, type Simulation, simulate } from '#testing'
+import { deploymentsRun, jobsRun, lawsOf, outcomeOf, type Simulation, simulate } from '#testing'
 import { type ChartFiles, functionOf, helm, WEB, web } from './charts.ts'
 
 const ANNOTATIONS = 'helm.sdk.operatorframework.io/'
@@ -151,15 +151,73 @@ describe('hooks of a chart', () => {
     expect(world.object).toBeUndefined()
   })
 
-  it('before the deletion that cannot be made are given up after five minutes', async () => {
+  const AWAY =
+    'kubectl annotate webs.demo.example.com a -n shop helm.sdk.operatorframework.io/uninstall-disable-hooks=true'
+  it('before the deletion that are refused keep the object, and the condition names them and the way out', async () => {
     const world = worldOf(await functionOf(HOOKED), web())
     await pass(world)
     world.refuse(Job)
     world.delete()
-    await pass(world, 200)
-    expect(conditions(world).join()).toContain('ReleaseFailed UninstallError Job a-last-')
-    await pass(world, 600)
-    expect(world.object).toBeUndefined()
+    await pass(world, 3600)
+    expect(conditions(world).join()).toMatch(/ReleaseFailed UninstallError Job a-last-\w{8}: /)
+    expect(conditions(world).join()).toContain(AWAY)
+    world.admit(Job)
+    await pass(world)
+    expect([world.object, jobsIn(world).includes('a-last')]).toEqual([undefined, false])
+  })
+
+  it('before the deletion that do not end are named after five minutes, and left out with the annotation', async () => {
+    const status = { deployedRelease: { name: 'a' } }
+    const stuck = simulate(await functionOf(HOOKED), { objects: [{ ...web(), status }], cluster: deploymentsRun })
+    await pass(stuck)
+    stuck.delete()
+    await pass(stuck, 200)
+    expect(conditions(stuck).join()).not.toContain('ReleaseFailed')
+    await pass(stuck, 200)
+    expect(conditions(stuck).join()).toMatch(
+      /ReleaseFailed UninstallError waits for Job a-last-\w{8}: it is not complete/,
+    )
+    expect(conditions(stuck).join()).toContain(AWAY)
+    stuck.edit({ metadata: { annotations: { [`${ANNOTATIONS}uninstall-disable-hooks`]: 'true' } } })
+    await pass(stuck)
+    expect(stuck.object).toBeUndefined()
+  })
+
+  const going = (hooks: object, after = 3600) => {
+    const metadata = {
+      ...web().metadata,
+      uid: 'u',
+      deletionTimestamp: '2030-01-01T00:00:00Z',
+      finalizers: ['fairlead.dev/web-demo-example-com'],
+    }
+    const deployedRelease = { name: 'a', digest: 'd' }
+    const object = { ...web(), metadata, status: { deployedRelease, ...hooks } }
+    return { object, now: new Date(Date.parse(metadata.deletionTimestamp) + after * 1000) }
+  }
+  it('before the deletion begin whenever a process comes back, and are given up if they cannot be made for five minutes', async () => {
+    const one = await functionOf(HOOKED)
+    const first = await outcomeOf(one, going({}))
+    expect(first).toMatchObject({
+      status: { hooks: { digest: 'u', done: [], missingSince: '2030-01-01T01:00:00.000Z' } },
+    })
+    const since = (seconds: number) => {
+      const missingSince = new Date(Date.parse('2030-01-01T01:00:00Z') - seconds * 1000).toISOString()
+      return outcomeOf(one, going({ hooks: { digest: 'u', done: [], missingSince } }))
+    }
+    expect((await since(10)).apply?.map(({ kind }) => kind)).toEqual(['Job'])
+    expect(await since(301)).toEqual({})
+  })
+
+  it('have no time to live, so that one that is deleted as soon as it is complete does not run twice', async () => {
+    const files = {
+      ...HOOKED,
+      'templates/first.yaml': job('first', 'pre-install').replace('spec:', 'spec:\n  ttlSecondsAfterFinished: 0'),
+    }
+    const world = worldOf(await functionOf(files), web())
+    await world.runUntilIdle()
+    expect(
+      world.list(Job).map(({ spec }) => (spec as object | undefined) && 'ttlSecondsAfterFinished' in (spec ?? {})),
+    ).toEqual([false])
   })
 
   it.each([

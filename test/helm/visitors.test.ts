@@ -20,9 +20,8 @@ async function appOf(one: Reconciler, spec: object): Promise<Record<string, unkn
 }
 
 function declaredIn({ metadata, spec, data, type }: KubeObject): object {
-  const labels = Object.entries(metadata.labels ?? {}).filter(
-    ([name]) => name !== 'helm.sdk.operatorframework.io/chart',
-  )
+  const ofHelm = ['helm.sdk.operatorframework.io/chart', 'app.kubernetes.io/managed-by']
+  const labels = Object.entries(metadata.labels ?? {}).filter(([name]) => !ofHelm.includes(name))
   const template = (spec as { template?: { metadata: { annotations?: Labels } } } | undefined)?.template
   // The function marks pods with their credentials, so that these restart when the credentials change.
   if (template !== undefined) delete template.metadata.annotations

@@ -17,6 +17,8 @@ export async function kubectlFor({ kubeconfig }: { kubeconfig: string }): Promis
         if (error) reject(new Error(stderr || error.message, { cause: error }))
         else resolve(stdout)
       })
+      // A program that ends before it has read its input is told by its exit code.
+      child.stdin?.on('error', () => undefined)
       child.stdin?.end(typeof input === 'string' ? input : JSON.stringify(input))
     })
 }
