@@ -47,6 +47,8 @@ async function markRecorded(kube: KubeClient, one: Reconciler): Promise<number> 
   let marked = 0
   for (const namespace of one.namespaces ?? [undefined])
     for (const owner of await ownersIn(kube, one, namespace)) {
+      // Others have never been served by the former operator.
+      if (!owner.metadata.finalizers?.some((name) => one.formerFinalizers?.includes(name))) continue
       const records: KubeObject[] = []
       const where = { labelSelector: one.succeeds?.recordsOf(owner) }
       for await (const { items } of kube.list<KubeObject>(resourcePath(SECRETS, owner.metadata.namespace), where))

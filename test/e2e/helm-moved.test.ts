@@ -229,7 +229,7 @@ async function isRolledOut(): Promise<boolean> {
   return (
     isSeen &&
     counts.every((count) => count === 2) &&
-    items.filter(({ spec }) => 'nodeName' in ((spec ?? {}) as object)).length === 2
+    items.filter(({ spec }) => (spec as { nodeName?: string } | undefined)?.nodeName !== undefined).length === 2
   )
 }
 
