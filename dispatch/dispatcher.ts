@@ -10,7 +10,7 @@ import { EventRecorder } from './apply/event-recorder.ts'
 import { InFlight, ownerIn } from './apply/write-through.ts'
 import { Gate, Outage } from './gate.ts'
 import type { FunctionAccess } from './http/http-function.ts'
-import { isCovered } from './observe/observe.ts'
+import { isCovered } from './observe/reconciler-version.ts'
 import { Adoptions, createObjectCache, References } from './observe/references.ts'
 import { StateBudget } from './observe/state-budget.ts'
 import { type ReconciliationDeps, seedsFrom } from './run/dependencies.ts'
@@ -138,11 +138,13 @@ class LiveDispatcher implements Dispatcher {
   }
 
   async run(signal: AbortSignal, graceMs: number): Promise<void> {
+    const forget = this.#deps.events.onDisconnect(() => this.#doubt())
     await Promise.all([
       this.#keepFollowing(signal, () => this.#followReconcilers(signal)),
       this.#keepFollowing(signal, () => this.#followCursors(signal)),
     ])
     await Promise.all([...this.#lifecycles.values()].map((lifecycle) => lifecycle.stop(graceMs)))
+    forget()
     await this.#runDeps.recorder.flush()
   }
 
@@ -237,9 +239,14 @@ class LiveDispatcher implements Dispatcher {
       const name = scopeName(cursor.ref, cursor.scope)
       const before = this.#cursors.get(name)
       this.#cursors.set(name, cursor)
+      if (cursor.unlisted) this.#doubt()
       if (!sameJson(cursor.covers, before?.covers) || before === undefined)
         for (const lifecycle of this.#lifecycles.values()) lifecycle.reconsider()
     }
+  }
+
+  #doubt(): void {
+    for (const lifecycle of this.#lifecycles.values()) lifecycle.doubt()
   }
 
   #keepFollowing(signal: AbortSignal, follow: () => Promise<void>): Promise<void> {

@@ -1,19 +1,16 @@
 import { apiVersionOf, type KubeObject, kindName, type ResourceRef } from '#contracts'
 import {
-  compareVersions,
   type EventStore,
   type ObjectKey,
   type Observed,
   type ObserveQuery,
   type OwnerKey,
   type RelatedQuery,
-  type StoredCursor,
-  type StoredEvent,
   type StoredObject,
   type View,
 } from '#events'
-import { mapAtMost } from '#primitives'
-import { isGivingBack, KindNotListedError, type OwnedObject, sameJson, TooMuchStateError, type World } from '#reconcile'
+import { mapAtMost, unlessAborted } from '#primitives'
+import { isGivingBack, KindNotListedError, type OwnedObject, TooMuchStateError, type World } from '#reconcile'
 import {
   coverageId,
   crossesNamespaces,
@@ -26,17 +23,14 @@ import {
   type OwnedResource,
   patchedBy,
   patchRelations,
-  RECONCILERS,
   type ReconcilerSpec,
   type RelatedLookup,
   type RelatedResource,
-  readReconciler,
   relatedLookup,
   relatedSelection,
   relation,
-  shardOf,
 } from '#spec'
-import { SupersededError } from '../errors.ts'
+import { isListed, type ReconcilerVersion, UnprovedError } from './reconciler-version.ts'
 import { type Adoptions, REFERENCES_AT_ONCE, type References, type Resolve } from './references.ts'
 import type { RunState, StateMeter } from './state-budget.ts'
 
@@ -68,7 +62,8 @@ type Primary = Pick<ObjectKey, 'namespace' | 'name'>
 
 /**
  * Returns the primary with its owned and related objects, or the primary alone if these exceed the limit or are not known.
- * Returns undefined if the primary is gone. Throws SupersededError if the Reconciler has changed.
+ * Returns undefined if the primary is gone. Throws SupersededError if the Reconciler has changed, or if EVENTS may lack
+ * objects.
  */
 export async function observePrimary(
   deps: ObserveDeps,
@@ -79,6 +74,10 @@ export async function observePrimary(
   try {
     return await state.read((meter) => observeAll(deps, observing, primary, { meter, view, signal }))
   } catch (error) {
+    if (error instanceof UnprovedError) {
+      view.end()
+      return observePrimary(deps, observing, primary, { state, view, signal })
+    }
     if (!(error instanceof TooMuchStateError || error instanceof KindNotListedError)) throw error
     const { spec } = observing
     const alone = { ...observing, spec: { ...spec, owns: [], related: [], patches: undefined } }
@@ -102,6 +101,9 @@ async function observeAll(
   const near = spec.related.filter((one) => !isByField(one))
   const named = spec.related.filter(isByField)
   const terms = { allowance: meter, signal }
+  const cursor = events.cursor?.bind(events)
+  const proof = cursor && reconcilerVersion?.proof(cursor)
+  if (proof) await unlessAborted(proof, signal)
   const first = await view.observe(events, {
     primary: key,
     owned: spec.owns,
@@ -109,7 +111,7 @@ async function observeAll(
     news: reconcilerVersion?.news,
     ...terms,
   })
-  reconcilerVersion?.check(first.news)
+  reconcilerVersion?.check(first.news, proof)
   const { primary } = first
   const object = primary && (await references.resolve(spec.for, primary, { meter, reconciler, namespace, signal }))
   if (primary === undefined || object === undefined) return undefined
@@ -117,8 +119,7 @@ async function observeAll(
   // To give back fields needs nothing else, and must not wait for anything else.
   if (isGivingBack(object, identity))
     return { object, owned: [], related: [], patched: [], owner, storedAt, traceparent }
-  if (events.cursor && reconcilerVersion)
-    await demandListed(events.cursor.bind(events), spec, reconcilerVersion.reconciler, object)
+  if (cursor && reconcilerVersion) await demandListed(cursor, spec, reconcilerVersion.reconciler, object)
   const resolveWhole: Resolve = (resource, stored) =>
     references.resolve(resource, stored, { meter, reconciler, namespace, signal })
   const resolve: Resolve = async (resource, stored) =>
@@ -177,17 +178,11 @@ async function demandListed(
     const id = coverageId(reconciler, spec)
     const ref = { group: one.group, version: one.version, resource: one.resource }
     const { namespace } = primary.metadata
-    const isListed =
-      isCovered(await cursor(ref), id) ||
-      (namespace !== undefined && !crossesNamespaces(one) && isCovered(await cursor(ref, namespace), id))
-    if (!isListed)
+    const near = namespace === undefined || crossesNamespaces(one) ? [] : [namespace]
+    if (!(await isListed(cursor, ref, id, near)))
       throw new KindNotListedError(kindName(one.kind, apiVersionOf(one)), kindPath, whyUnlisted(reconciler))
   }
 }
-
-/** Whether the cursor covers the Reconciler. A cursor without `covers` covers every Reconciler. */
-export const isCovered = (cursor: StoredCursor | undefined, id: string): boolean =>
-  cursor !== undefined && (cursor.covers === undefined || cursor.covers.includes(id))
 
 /** Returns what bridges say about kinds that primaries name. */
 function whyUnlisted({ status }: KubeObject): string | undefined {
@@ -353,56 +348,3 @@ export class RunView implements Disposable {
     this.end()
   }
 }
-
-/**
- * The version of a Reconciler that is served. A bridge queues keys for a new version, and the queue may deliver them
- * before the feed of this process delivers the version. So each run reads the Reconciler together with its object.
- */
-export class ReconcilerVersion {
-  readonly #spec: ReconcilerSpec
-  readonly #superseded: (by: StoredEvent | 'absent') => void
-  /** The latest version with the same specification, in the same shard. */
-  #seen: StoredEvent
-
-  constructor(event: StoredEvent, spec: ReconcilerSpec, superseded: (by: StoredEvent | 'absent') => void) {
-    this.#seen = event
-    this.#spec = spec
-    this.#superseded = superseded
-  }
-
-  /** Returns the latest version that this process has observed. */
-  get reconciler(): KubeObject {
-    return this.#seen.object
-  }
-
-  get news(): NonNullable<ObserveQuery['news']> {
-    const { name } = this.#seen.object.metadata
-    return { of: { ref: RECONCILERS, namespace: undefined, name }, known: this.#seen.sequence }
-  }
-
-  /**
-   * Throws SupersededError if the Reconciler has changed. A Reconciler that EVENTS does not have was deleted, and its
-   * tombstone has expired, or it was lost. An older version is not a change.
-   */
-  check(news: StoredEvent | 'absent' | undefined): void {
-    if (news === undefined) return
-    if (news === 'absent') {
-      this.#superseded(news)
-      throw new SupersededError('EVENTS does not have the Reconciler any more, which this process learns by this run')
-    }
-    if (isOlder(news, this.#seen)) return
-    if (news.verb !== 'deleted' && this.#isSame(news.object)) {
-      this.#seen = news
-      return
-    }
-    this.#superseded(news)
-    throw new SupersededError('the Reconciler was changed or removed, which this process learns by this run')
-  }
-
-  #isSame(object: KubeObject): boolean {
-    return sameJson(readReconciler(object), this.#spec) && shardOf(object) === shardOf(this.#seen.object)
-  }
-}
-
-export const isOlder = (event: StoredEvent, known: StoredEvent): boolean =>
-  (compareVersions(event.resourceVersion, known.resourceVersion) || event.sequence - known.sequence) < 0

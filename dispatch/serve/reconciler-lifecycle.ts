@@ -1,7 +1,7 @@
 import { type Invoke, type KubeObject, type ResourceRef, type RunLog, resourceName } from '#contracts'
 import type { StoredEvent } from '#events'
 import { isConflict, isNotFound, type KubeClient, resourcePath } from '#kube'
-import { Serial, TokenBucket } from '#primitives'
+import { Serial, TokenBucket, unlessAborted } from '#primitives'
 import type { RunRate, WorkQueue } from '#queue'
 import { isDeclared, type MetricChange, reconciled, sameJson } from '#reconcile'
 import {
@@ -20,7 +20,7 @@ import {
 } from '#spec'
 import { type Gate, PRIORITY } from '../gate.ts'
 import { accessTo, type HttpFunction as Callee, type FunctionAccess, httpFunction } from '../http/http-function.ts'
-import { isOlder, ReconcilerVersion } from '../observe/observe.ts'
+import { isOlder, ReconcilerVersion, resourcesOf } from '../observe/reconciler-version.ts'
 import { configOf, type ReconciliationDeps } from '../run/dependencies.ts'
 import { identityTaken, PAUSED, ReadyReporter } from './ready-reporter.ts'
 import { ReconcilerWorker } from './reconciler-worker.ts'
@@ -45,7 +45,7 @@ export interface ReconcilerLifecycleDeps extends ReconciliationDeps {
   access: readonly FunctionAccess[]
   /** See DispatcherDeps. */
   runRates: readonly RunRate[]
-  /** Whether EVENTS has all objects of the resource that concern the Reconciler with this coverage ID. */
+  /** Whether EVENTS has all objects of the resource that concern the Reconciler with this coverage ID, as last known. */
   isSynced: (ref: ResourceRef, coverageId: string, namespaces?: readonly string[]) => boolean
   /** Returns the Reconciler that may act under the identity of this one. Undefined: not known yet. */
   identityHolder: () => string | undefined
@@ -66,10 +66,12 @@ export class ReconcilerLifecycle {
   readonly #ready: ReadyReporter
   /** The newest known event of the Reconciler. */
   #event: StoredEvent | undefined
-  #current: { spec: ReconcilerSpec; callee: Callee; worker: ReconcilerWorker } | undefined
+  #current: { spec: ReconcilerSpec; version: ReconcilerVersion; callee: Callee; worker: ReconcilerWorker } | undefined
+  /** A run has found that a resource of the served Reconciler is not listed completely. */
+  #isUnlisted = false
   readonly #work = new Serial()
   #retry: NodeJS.Timeout | undefined
-  #stopped = false
+  readonly #stopped = new AbortController()
   #logged = ''
 
   constructor(name: string, deps: ReconcilerLifecycleDeps) {
@@ -102,8 +104,13 @@ export class ReconcilerLifecycle {
     })
   }
 
+  /** Makes the next run look at the cursors itself: objects may be missing in EVENTS. */
+  doubt(): void {
+    this.#current?.version.doubt()
+  }
+
   async stop(graceMs: number): Promise<void> {
-    this.#stopped = true
+    this.#stopped.abort()
     clearTimeout(this.#retry)
     await this.#work.run(() => this.#endServing(graceMs))
     await this.#ready.flush()
@@ -111,7 +118,7 @@ export class ReconcilerLifecycle {
 
   async #serveIfPossible(): Promise<void> {
     const event = this.#event
-    if (this.#stopped) return
+    if (this.#isStopped) return
     if (event === undefined || event.verb === 'deleted') return this.#endServing(CHANGE_GRACE_MS)
     const { object } = event
     if (shardOf(object) !== this.#deps.shard) return this.#endServing(CHANGE_GRACE_MS)
@@ -131,9 +138,22 @@ export class ReconcilerLifecycle {
     const holder = this.#deps.identityHolder()
     if (holder === undefined) return
     if (holder !== this.#name) return this.#refuseIdentity(object, identityOf(this.#name, read), holder)
-    if (!sameJson(read, this.#current?.spec)) await this.#serve(event, read)
+    if (this.#isUnlisted || !sameJson(read, this.#current?.spec)) await this.#serve(event, read)
     if (this.#current === undefined) return
     this.#ready.reportServed(object, read)
+  }
+
+  #superseded(by: StoredEvent | 'absent' | 'unlisted'): void {
+    if (by === 'absent') return this.#reconcilerAbsent()
+    if (by !== 'unlisted') return this.reconcilerChanged(by)
+    this.#isUnlisted = true
+    this.reconsider()
+  }
+
+  /** Returns the resources that are not listed completely, by the cursors that EVENTS has now. */
+  async #unlisted(version: ReconcilerVersion): Promise<ResourceRef[]> {
+    const { events } = this.#deps
+    return events.cursor ? unlessAborted(version.unlisted(events.cursor.bind(events)), this.#stopped.signal) : []
   }
 
   /** Forgets the known version, so that the next version is served, even an older one. */
@@ -148,12 +168,17 @@ export class ReconcilerLifecycle {
 
   async #serve(event: StoredEvent, spec: ReconcilerSpec): Promise<void> {
     await this.#endServing(CHANGE_GRACE_MS)
-    if (this.#stopped) return
+    this.#isUnlisted = false
+    if (this.#isStopped) return
     const holder = holderOf(event.object) ?? this.#deps.shard
     if (holder !== this.#deps.shard) return this.#logOnce('info', { holder }, 'reconciler waits for its former shard')
     const id = coverageId(event.object, spec)
-    const missing = resourcesOf(spec).filter((ref) => !this.#deps.isSynced(ref, id, spec.for.namespaces))
+    const version = new ReconcilerVersion(event, spec, (by) => this.#superseded(by))
+    const unsynced = resourcesOf(spec).filter((ref) => !this.#deps.isSynced(ref, id, spec.for.namespaces))
+    const missing = unsynced.length > 0 ? unsynced : await this.#unlisted(version)
     if (missing.length > 0) {
+      // The feed of cursors may be late, and then repeats what is known here.
+      if (unsynced.length === 0) this.#retryLater()
       const waitingFor = [...new Set(missing.map(resourceName))]
       // The first line names all of them: one for each resource that arrives would tell nothing new.
       return this.#logOnce('info', { waitingFor }, 'reconciler waits for its resources', {})
@@ -162,13 +187,10 @@ export class ReconcilerLifecycle {
     await queue.declare(this.#name)
     const callee = this.#callee(spec)
     if (callee === undefined) return
-    const reconcilerVersion = new ReconcilerVersion(event, spec, (by) =>
-      by === 'absent' ? this.#reconcilerAbsent() : this.reconcilerChanged(by),
-    )
     const ownRevision = spec.invoke.http === undefined ? this.#deps.revision : undefined
     const isRecorded = spec.revision === undefined && !spec.dryRun
     const ranBy = (revision = ownRevision) =>
-      isRecorded && revision !== undefined ? this.#revisions.ran(revision, reconcilerVersion.reconciler) : undefined
+      isRecorded && revision !== undefined ? this.#revisions.ran(revision, version.reconciler) : undefined
     const { events, state } = this.#deps
     const what = reconciled(this.#name, spec, (resource) => events.isReferenceOnly(resource), state.maxBytes)
     const limit = spec.external?.rateLimit
@@ -177,8 +199,17 @@ export class ReconcilerLifecycle {
     const deps = actingAs(this.#deps, spec)
     const config = configOf(this.#name, spec, deps)
     const { isAlone } = this.#deps
-    const served = { ...what, isAlone, invoke: callee.invoke, reconcilerVersion, ranBy, rateLimit, config, rates }
-    this.#current = { spec, callee, worker: new ReconcilerWorker(deps, queue, served, log) }
+    const served = {
+      ...what,
+      isAlone,
+      invoke: callee.invoke,
+      reconcilerVersion: version,
+      ranBy,
+      rateLimit,
+      config,
+      rates,
+    }
+    this.#current = { spec, version, callee, worker: new ReconcilerWorker(deps, queue, served, log) }
     const { concurrency: slots, invoke } = spec
     this.#logOnce('info', { slots, ...(invoke.http && { calls: shownUrl(invoke.http.url) }) }, 'reconciler served')
   }
@@ -240,7 +271,15 @@ export class ReconcilerLifecycle {
 
   #tryLater(error: unknown): void {
     this.#deps.log.warn({ err: error, reconciler: this.#name }, 'reconciler cannot be served yet')
-    if (!this.#stopped) this.#retry = setTimeout(() => this.reconsider(), RETRY_MS)
+    this.#retryLater()
+  }
+
+  #retryLater(): void {
+    if (!this.#isStopped) this.#retry = setTimeout(() => this.reconsider(), RETRY_MS)
+  }
+
+  get #isStopped(): boolean {
+    return this.#stopped.signal.aborted
   }
 }
 
@@ -249,17 +288,6 @@ function ratesOf(name: string, { runRate }: ReconcilerSpec, shared: readonly Run
   const ofTeams = shared.filter(({ limits }) => limits.includes(name))
   return runRate === undefined ? ofTeams : [{ name, limits: [name], ...runRate }, ...ofTeams]
 }
-
-/**
- * Returns the resources of which all objects have to be in EVENTS before the first run. Each run looks for the kinds that
- * its primary names.
- */
-const resourcesOf = ({ for: primary, owns, related, patches = [] }: ReconcilerSpec): ResourceRef[] => [
-  primary,
-  ...owns,
-  ...related.filter(({ kindPath }) => kindPath === undefined),
-  ...patches,
-]
 
 /**
  * Returns dependencies with which a reconciler's runs use the rights of its account, for writes, and for reads of

@@ -116,7 +116,7 @@ export class Cursors {
     const { js, names } = this.#deps
     for await (const message of follow(js, names.stream, [this.#filter], signal)) {
       const cursor = await this.#deps.deadLettering.readOrDeadLetter(message, () => this.#read(message))
-      if (cursor && !cursor.unlisted) yield cursor
+      if (cursor) yield cursor
     }
   }
 

@@ -60,7 +60,7 @@ export class Reader {
     const view = this.#deps.views.open({
       primary: identityFilter(primary),
       owned: owned.map((ref) => childrenFilter(ref, primary.namespace, ownerOf(primary))),
-      news: news && { filter: identityFilter(news.of), known: news.known },
+      news: news && { filter: identityFilter(news.of), known: news.known.sequence },
     })
     try {
       return { ...(await this.#observeAll(query, view)), view }
@@ -234,10 +234,10 @@ export class Reader {
     return subject.slice(this.#deps.names.root.length)
   }
 
-  async #newsIn(copies: Copy[], known: number | undefined): Promise<Observed['news']> {
+  async #newsIn(copies: Copy[], known: NonNullable<ObserveQuery['news']>['known']): Promise<Observed['news']> {
     const copy = holderOf(copies)
     if (copy === undefined) return 'absent'
-    if (copy.sequence === known || copy.verb === 'moved') return undefined
+    if (isSameMessage(copy.message, known) || copy.verb === 'moved') return undefined
     return this.#deps.deadLettering.readOrDeadLetter(copy.message, () => storedEventFrom(copy.subject, copy.message))
   }
 
@@ -253,6 +253,10 @@ export class Reader {
     return objects
   }
 }
+
+/** Consumers tell the time in nanoseconds, and reads in milliseconds. */
+const isSameMessage = (one: StoredMessage, other: Pick<StoredMessage, 'sequence' | 'storedAt'>): boolean =>
+  one.sequence === other.sequence && Math.trunc(one.storedAt) === Math.trunc(other.storedAt)
 
 const ownerOf = ({ ref, name }: ObserveQuery['primary']): OwnerKey => ({ resource: ref.resource, name })
 

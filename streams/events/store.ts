@@ -86,6 +86,7 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
     selectedKeys: (ref, namespaces, one) => reader.selectedKeys(ref, namespaces, one),
     sweep: (ref, scope, which) => sweep(deps, reader.identities(ref, scope), which),
     endViews: () => views.end(),
+    onDisconnect: (listener) => js.onDisconnect(listener),
     forget: (ref) => memory.forget(`${resourcePrefix(ref)}.`),
     follow: (filter, signal, caughtUp) => reader.follow(filter, signal, caughtUp),
   }

@@ -155,8 +155,11 @@ export interface ObserveQuery {
   /** The resources whose children of the primary are wanted. */
   owned?: readonly ResourceRef[]
   related?: readonly RelatedQuery[]
-  /** One more object, wanted only if its last message has another sequence than this. */
-  news?: { of: ObjectKey; known: number }
+  /**
+   * One more object, wanted only if its last message is another one than this. A stream that was made anew may have
+   * another message at the same sequence, but not at the same time.
+   */
+  news?: { of: ObjectKey; known: Pick<StoredObject, 'sequence' | 'storedAt'> }
   /** True: Observed.view is wanted. There is none for queries with related objects, or for very large results. */
   withView?: boolean
   /** Left out: no limit. */
@@ -243,7 +246,7 @@ export interface EventStore {
   removeCursor(sequence: number): Promise<void>
   /** Returns the last sequence in EVENTS. */
   end(): Promise<number>
-  /** Iterates over the present cursors, then over every change. */
+  /** Iterates over the present cursors, including unlisted ones, then over every change. */
   followCursors(signal: AbortSignal): AsyncIterable<StoredCursor>
 
   /**
@@ -273,6 +276,11 @@ export interface EventStore {
   ): Promise<number>
   /** Ends every view, because other processes have stored events that this process has not put. */
   endViews(): void
+  /**
+   * Calls the listener each time the connection drops: the server may lose the last messages. Returns a function that
+   * removes the listener.
+   */
+  onDisconnect(listener: () => void): () => void
   /** Makes the next write of the resource's objects read EVENTS first: other processes may have deleted them. */
   forget(ref: ResourceRef): void
 

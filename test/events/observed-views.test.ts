@@ -103,8 +103,9 @@ describe('a view of an object and what it owns', () => {
   it('ends when its Reconciler is stored, when the connection drops, and when it is closed', async () => {
     await using store = await open(fresh())
     await store.put(ATS, 'added', object('a', 1))
-    const { sequence } = await store.put(ATS, 'added', object('reconciler', 2))
-    const news = { of: { ...PRIMARY, name: 'reconciler' }, known: sequence }
+    await store.put(ATS, 'added', object('reconciler', 2))
+    const of = { ...PRIMARY, name: 'reconciler' }
+    const news = { of, known: (await store.observe({ primary: of })).primary! }
     const view = await viewOf(store, { ...QUERY, news })
     await store.put(ATS, 'modified', object('reconciler', 2))
     expect(view.observed()).toBeDefined()

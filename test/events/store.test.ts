@@ -349,8 +349,9 @@ describe('observing', () => {
   it('tells of one more object when its message is not the known one any more, and keeps it apart from the rest', async () => {
     await using store = await open(fresh())
     await store.put(PODS, 'added', object('p', 1))
-    const { sequence: known } = await store.put(ATS, 'added', object('x', 1))
+    await store.put(ATS, 'added', object('x', 1))
     const of = { ref: ATS, namespace: 'ns', name: 'x' }
+    const known = (await store.observe({ primary: of })).primary!
     const told = (news: Observed['news']) =>
       typeof news === 'object' ? [news.verb, news.resourceVersion] : [news, news]
     const asked = async () => {
@@ -358,11 +359,17 @@ describe('observing', () => {
       return [primary?.key.name, ...told(news)]
     }
     expect(await asked()).toEqual(['p', undefined, undefined])
+    const ofBefore = { ...known, storedAt: known.storedAt - 1 }
+    expect((await store.observe({ ...podNamed('p'), news: { of, known: ofBefore } })).news).toBeDefined()
     await store.put(ATS, 'modified', object('x', 2))
     expect(await asked()).toEqual(['p', 'modified', '2'])
     await store.put(ATS, 'deleted', object('x', 3))
     expect(await asked()).toEqual(['p', 'deleted', '3'])
-    const itself = await store.observe({ primary: of, related: [{ ref: ATS }], news: { of, known: known + 2 } })
+    const itself = await store.observe({
+      primary: of,
+      related: [{ ref: ATS }],
+      news: { of, known: { ...known, sequence: known.sequence + 2 } },
+    })
     expect(itself).toMatchObject({ primary: undefined, related: [[]] })
     await store.put(ATS, 'added', object('x', 4))
     const { primary, news } = await store.observe({ primary: of, news: { of, known } })
@@ -409,9 +416,10 @@ describe('the watch cursor', () => {
     for await (const { ref, scope, resourceVersion } of store.followCursors(new AbortController().signal)) {
       seen.push(`${ref.resource} ${scope} ${resourceVersion}`)
       if (seen.length === 1) await store.setCursor(ATS, 'ns', { resourceVersion: '6', at: 'x' })
-      if (seen.length === 2) break
+      if (seen.length === 2) await store.setCursor(PODS, undefined, { resourceVersion: '0', at: 'x', unlisted: true })
+      if (seen.length === 3) break
     }
-    expect(seen).toEqual(['pods undefined 5', 'ats ns 6'])
+    expect(seen).toEqual(['pods undefined 5', 'ats ns 6', 'pods undefined 0'])
   })
 })
 
