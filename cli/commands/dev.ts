@@ -48,12 +48,12 @@ export async function dev(options: DevOptions, given: Given): Promise<void> {
   const env = { ...process.env, LOG_FORMAT: process.env['LOG_FORMAT'] || 'text', ...servers.env }
   const functions = files.flatMap((file) => ['-f', file])
   const context = given.context === undefined ? [] : ['--context', given.context]
-  const args = () => [
+  const args = (revision: string) => [
     ...context,
     'up',
     '--install',
     '--revision',
-    `dev-${Date.now()}`,
+    revision,
     '--grace-seconds',
     '2',
     ...functions,
@@ -123,8 +123,11 @@ const FIRST_PAUSE_MS = 1000
 const LONGEST_PAUSE_MS = 60_000
 
 export interface ReloadOptions {
-  /** Returns the arguments of the next start. */
-  args: () => readonly string[]
+  /**
+   * Returns the arguments of the next start. The revision is another one only after a change of a file: a restart without one
+   * runs no object that has nothing to do.
+   */
+  args: (revision: string) => readonly string[]
   env: NodeJS.ProcessEnv
   /** Files that are watched from the start. Their imports are watched after they are loaded. */
   files: readonly string[]
@@ -145,20 +148,24 @@ export async function runReloading({ args, env, files, say, signal, wait = pause
   using watched = new WatchedFiles((file) => changed.abort(file))
   for (const file of files) watched.add(file)
   let nextPause = doubling(FIRST_PAUSE_MS, LONGEST_PAUSE_MS)
+  let revision = newRevision()
   while (!signal.aborted) {
     changed = new AbortController()
     const either = AbortSignal.any([signal, changed.signal])
     const startedAt = performance.now()
-    const { child, ended } = start(args(), env, (file) => isOwn(file) && watched.add(file))
+    const { child, ended } = start(args(revision), env, (file) => isOwn(file) && watched.add(file))
     const end = await Promise.race([ended, aborted(either)])
     if (performance.now() - startedAt > LONGEST_PAUSE_MS) nextPause = doubling(FIRST_PAUSE_MS, LONGEST_PAUSE_MS)
     if (end === undefined) await endOf(child, ended)
     else await untilItMayStart(end, nextPause, { say, wait, signal: either })
     if (!changed.signal.aborted) continue
     say(`${String(changed.signal.reason)} has changed: starting again`)
+    revision = newRevision()
     nextPause = doubling(FIRST_PAUSE_MS, LONGEST_PAUSE_MS)
   }
 }
+
+const newRevision = (): string => `dev-${Date.now()}`
 
 interface Exit {
   code: number | null

@@ -67,6 +67,9 @@ export function toRow(entry: Entry): Row {
   }
 }
 
+/** Whether the lease before it ended without the end of its run. */
+export const isCutShort = ({ reason, cutShort }: Row): boolean => reason === 'CutShort' || cutShort === true
+
 /** A key in an unknown format is shown unchanged. */
 function nameOf(key: string): Pick<Row, 'namespace' | 'name'> {
   if (!isKey(key)) return { name: key }

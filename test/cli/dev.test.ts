@@ -4,6 +4,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { pause } from '#primitives'
 import { openInBrowser } from '../../cli/commands/console.ts'
 import { runReloading } from '../../cli/commands/dev.ts'
 import { borrowCluster } from '../support/borrowed.ts'
@@ -62,6 +63,30 @@ describe('fairlead dev, whose process ends by itself', () => {
       'the process was ended by SIGKILL: starting it again in 4 s, or when its files change',
     ])
     expect(pauses).toEqual([1000, 2000, 4000])
+  })
+
+  it('has another revision after a change of a file, and not after a restart, which then runs no object again', async () => {
+    const file = join(dir, 'function.ts')
+    await writeFile(file, 'process.exit(5)')
+    const stop = new AbortController()
+    const revisions: string[] = []
+    await runReloading({
+      args: (revision) => {
+        revisions.push(revision)
+        return ['serve', '-f', file]
+      },
+      env: process.env,
+      files: [file],
+      say: (line) => {
+        if (revisions.length === 4) stop.abort()
+        else if (revisions.length === 3 && !line.includes('has changed')) void writeFile(file, 'process.exit(5) //')
+      },
+      signal: stop.signal,
+      wait: (_, signal) => (revisions.length === 3 ? pause(60_000, signal) : Promise.resolve()),
+    })
+    const [first, second, third, afterChange] = revisions
+    expect([second, third]).toEqual([first, first])
+    expect(afterChange).not.toBe(first)
   })
 
   it('names the exit code', async () => {

@@ -6,7 +6,7 @@ import type { ExistingStreams, Row as InspectRow, LastRun, Situation } from '#in
 import { colored, explain, jsonOf, pageOf } from '#inspect'
 import type { KubeClient } from '#kube'
 import { UnknownOutcomeError } from '#nats'
-import { lastRunsOf } from '../../cli/inspect/explain/facts.ts'
+import { lastBlocked, lastRunsOf } from '../../cli/inspect/explain/facts.ts'
 import { gather, quietMsOf } from '../../cli/inspect/explain/gather.ts'
 import type { BlockedRuns } from '../../cli/inspect/explain/situation.ts'
 import { ago, ahead, type Given, NOW, reconciler, relative, row, served, situation, website } from './situations.ts'
@@ -304,6 +304,32 @@ const SITUATIONS: Record<string, Row> = {
       rows: [row({ state: 'waiting', reason: 'CutShort', attempt: 2, until: ahead(12) })],
       lastRun: ran({ result: 'fenced' }),
       blocked: { runs: 1, message: BLOCKED },
+    }),
+    'RunCutShort',
+    'Correct the function at my src/website.ts:7:3',
+  ],
+  'the run of another object has ended its process': [
+    one({
+      rows: [row({ state: 'waiting', reason: 'CutShort', attempt: 2, until: ahead(12) })],
+      endedBy: { ...situation().target, namespace: 'shop', name: 'loops', endedAt: ago(20), message: BLOCKED },
+    }),
+    'RunCutShort',
+    'fairlead explain websites.example.com loops -n shop',
+  ],
+  'it loops in a process of its own, before its condition tells': [
+    one({
+      rows: [row({ state: 'waiting', reason: 'Error', attempt: 1, until: ahead(12), error: LOOPS })],
+      lastRun: ran({ message: LOOPS }),
+      blocked: { runs: 3, message: LOOPS },
+    }),
+    'Retrying',
+    'Correct the function at my src/website.ts:7:3',
+  ],
+  'it is in a process of its own again, after a loop there': [
+    one({
+      rows: [row({ state: 'running', by: 'vm-1', attempt: 1, since: ago(51), until: ahead(4) })],
+      lastRun: ran({ message: LOOPS }),
+      blocked: { runs: 5, message: LOOPS },
     }),
     'RunCutShort',
     'Correct the function at my src/website.ts:7:3',
@@ -756,6 +782,27 @@ describe('explain', () => {
       `2 runs in a row have blocked or ended their process: ${BLOCKED}; the next try is in 9s: ${PUT_OFF.error}`,
     )
     expect(told()).toBe(`its run was put off, the next try is in 9s: ${PUT_OFF.error}`)
+  })
+
+  it('names the object whose run has ended the process, for one that was only beside it', async () => {
+    const record = { ...RECORD, reconciler: 'website', namespace: 'shop' }
+    const stored = [
+      { ...record, name: 'before', result: 'fenced', message: BLOCKED },
+      { ...record, name: 'loops', result: 'fenced', message: BLOCKED },
+      { ...record, name: 'beside', result: 'fenced' },
+      { ...record, name: 'other', result: 'error', message: 'no route' },
+    ]
+    const runs = {
+      async *list() {
+        for (const [sequence, one] of stored.entries()) yield { sequence, bytes: 1, record: one }
+      },
+    } as unknown as RunsView
+    expect(await lastBlocked({ runs }, NOW)).toBe(stored[1])
+    const endedBy = { ...situation().target, namespace: 'shop', name: 'loops', endedAt: ago(20), message: BLOCKED }
+    const rows = [row({ state: 'queued', cutShort: true, position: 1, since: ago(1) })]
+    expect(explain(situation(one({ rows, endedBy }))).findings[0]?.message).toBe(
+      `its last run did not end in its lease: the process was lost, or NATS was late. The run of Website shop/loops ended a process 20s ago: ${BLOCKED}. It is queued again`,
+    )
   })
 
   const EXITS = 'the function ended its process: exit code 0'

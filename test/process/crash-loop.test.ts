@@ -50,6 +50,23 @@ async function livesOf(name: string, args: readonly string[]): Promise<number> {
   }
 }
 
+it('an object that loops ends the process of dev twice at most, whatever ran beside it, and then only its own runs', async () => {
+  const beside = Array.from({ length: 6 }, (_, index) => `beside-the-loop-${index}`)
+  const create = (name: string, does: 'loop' | 'take its time') =>
+    kube.create(resourcePath(Naughty, 'default'), Naughty.of({ metadata: { name }, spec: { does } }))
+  for (const name of beside) await create(name, 'take its time')
+  await create('loops', 'loop')
+  const { KUBECONFIG = '', NATS_URL = '' } = world.env
+  await using dev = startFairlead(['--kubeconfig', KUBECONFIG, '--nats', NATS_URL, 'dev', '-f', BAD], world.env)
+  await dev.logged(({ key, result }) => key === 'default/loops' && result === 'error')
+  const ends = dev.logs.filter(({ msg }) => msg.includes('has ended with exit code 5'))
+  expect(ends.length).toBeGreaterThan(0)
+  expect(ends.length).toBeLessThanOrEqual(2)
+  const phaseOf = async (name: string) => (await kube.get(resourcePath(Naughty, 'default', name))).status
+  for (const name of beside) await until(async () => expect(await phaseOf(name)).toMatchObject({ phase: 'DONE' }))
+  await kube.delete(resourcePath(Naughty, 'default', 'loops'), {})
+})
+
 describe('a function that ends its process on each of its objects', () => {
   it('ends that for each object twice at most, and then only its own calls', async () => {
     const lives = await livesOf('beside', ['up', '-f', BAD, '-f', GOOD])

@@ -8,6 +8,7 @@ import { RetryAfterError, reconciler, resource, TerminalError } from '#sdk'
 
 const DEEDS = [
   'nothing',
+  'take its time',
   'loop',
   'exit',
   'exit from elsewhere',
@@ -62,6 +63,7 @@ async function doIt(deed: (typeof DEEDS)[number], signal: AbortSignal): Promise<
   if (deed === 'exit from elsewhere') elsewhere.emit('exit')
   if (deed === 'hang') await new Promise(() => undefined)
   if (deed === 'hang until told') await once(signal, 'abort')
+  if (deed === 'take its time') await sleep(200)
   if (deed === 'leave a loop') setTimeout(() => void loop(), 100)
   if (deed === 'throw in a timer') setTimeout(() => void thrown('from a timer'), 1)
   if (deed === 'leave a rejection') void Promise.reject(new Error('from a promise'))

@@ -103,13 +103,26 @@ describe('a call', () => {
 })
 
 describe('many suspects of one function', () => {
-  it('run here as soon as one has come back from apart, since their process was killed', async () => {
+  it('run here when they have waited too long and one has come back from apart, since their process was killed', async () => {
     const { call, end } = world()
     const of = new Behaviour()
     const calls = Array.from({ length: 100 }, () => call(of))
     end(of, 'back')
-    await settled()
+    await vi.advanceTimersByTimeAsync(LONGEST_WAIT_MS - 1)
+    expect(calls.map(({ place }) => place)).toEqual(['apart', 'apart', ...Array(98).fill(undefined)])
+    await vi.advanceTimersByTimeAsync(1)
     expect(calls.map(({ place }) => place)).toEqual(['apart', 'apart', ...Array(98).fill('here')])
+  })
+
+  it('run apart one after the other while their calls come back soon: one of them may have ended the process', async () => {
+    const { call, end } = world()
+    const of = new Behaviour()
+    const calls = Array.from({ length: 20 }, () => call(of))
+    for (let count = 0; count < 20; count++) {
+      end(of, 'back')
+      await settled()
+    }
+    expect(calls.map(({ place }) => place)).toEqual(Array(20).fill('apart'))
   })
 
   it('run apart one after the other from the first that has not come back', async () => {
@@ -132,7 +145,7 @@ describe('many suspects of one function', () => {
     await settled()
     expect(calls.map(({ place }) => place)).toEqual(['apart', 'apart', undefined, undefined])
     given.end(of, 'back', 'shop/a')
-    await settled()
+    await vi.advanceTimersByTimeAsync(LONGEST_WAIT_MS)
     expect(of.isLost).toBe(false)
     expect(calls.map(({ place }) => place)).toEqual(['apart', 'apart', 'apart', 'here'])
   })

@@ -1,4 +1,4 @@
-import type { KubeObject, ResourceRef, WriteRecord } from '#contracts'
+import type { KubeObject, ResourceRef, RunRecord, WriteRecord } from '#contracts'
 import {
   compareVersions,
   type DeadLetter,
@@ -327,6 +327,27 @@ export async function lastRunsOf(
     return { ...(last && { lastRun: toLastRun(last, target) }), ...blockedIn(found) }
   } catch (error) {
     if (error instanceof NoRunsError) return {}
+    throw error
+  }
+}
+
+/** After the end of a process its keys are taken again within this time, unless its supervisor waits for longer. */
+const TAKEN_AGAIN_MS = 120_000
+
+/**
+ * Returns the last recorded run that has blocked its process, whatever its object, if that was since the lease of a key
+ * ended which changed its state at this time.
+ */
+export async function lastBlocked(
+  { runs }: Pick<ExistingStreams, 'runs'>,
+  stateSince: string,
+): Promise<RunRecord | undefined> {
+  const since = new Date(Date.parse(stateSince) - TAKEN_AGAIN_MS)
+  try {
+    const lost = await latestRuns(runs, { results: ['fenced'], since }, RUNS_READ)
+    return lost.findLast(({ record }) => record.message !== undefined)?.record
+  } catch (error) {
+    if (error instanceof NoRunsError) return undefined
     throw error
   }
 }

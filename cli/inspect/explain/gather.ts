@@ -15,12 +15,14 @@ import {
   shardOf,
 } from '#spec'
 import type { ExistingStreams } from '../existing-streams.ts'
+import { isCutShort, type Row } from '../keys.ts'
 import { reconcilersIn, watchedAs, watchedIn } from '../selection.ts'
 import {
   elsewhereIn,
   eventsAbout,
   isMarkedFor,
   isTerminating,
+  lastBlocked,
   lastRunsOf,
   lettersAbout,
   missingRightsOf,
@@ -32,7 +34,7 @@ import {
   storedObject,
   withStuckPod,
 } from './facts.ts'
-import type { ReconcilerSituation, Relative, Situation, Target } from './situation.ts'
+import type { EndedBy, ReconcilerSituation, Relative, Situation, Target } from './situation.ts'
 import { conversionFailure, webhookOf } from './webhook.ts'
 
 /** The two servers. For a server that is unreachable, the reason as text. */
@@ -70,7 +72,7 @@ async function gatherFrom(asked: Asked, { kube: api, streams: nats }: Sources, n
   const { object, stored } = await versionsOf(target, kube, streams)
   const reconcilers = all.filter((one) => isFor(one, target.ref))
   const [known, elsewhere, isNamespaceTerminating, events, letters, webhook] = await Promise.all([
-    Promise.all(reconcilers.map((one) => situationOf(one, target, object, kube, streams))),
+    Promise.all(reconcilers.map((one) => situationOf(one, target, object, kube, streams, all))),
     kube && object === undefined && target.isServed !== false ? elsewhereIn(kube, target) : [],
     kube && target.namespace !== undefined ? isTerminating(kube, target.namespace) : undefined,
     kube && object ? eventsAbout(kube, object) : [],
@@ -145,6 +147,7 @@ async function situationOf(
   object: KubeObject | undefined,
   kube: KubeClient | undefined,
   asked: ExistingStreams | undefined,
+  all: readonly KubeObject[],
 ): Promise<ReconcilerSituation> {
   const isElsewhere = asked !== undefined && asked.shard !== shardOf(reconciler)
   const streams = isElsewhere ? undefined : asked
@@ -164,6 +167,8 @@ async function situationOf(
     kube && spec && object ? namedIn(kube, object, spec, identityOf(name, spec)) : [],
   ])
   const [rows, isServed, lastRuns, quietMs] = queue ?? []
+  const cut = lastRuns?.blocked === undefined ? rows?.find(isCutShort) : undefined
+  const endedBy = streams && cut && (await endedByOther(streams, cut, all))
   return {
     object: reconciler,
     ...(isElsewhere && { isElsewhere }),
@@ -172,9 +177,24 @@ async function situationOf(
     ...(quietMs !== undefined && { quietMs }),
     ...(missingRights && { missingRights }),
     ...lastRuns,
+    ...(endedBy && { endedBy }),
     owned,
     named,
   }
+}
+
+/** Returns the object whose run has blocked a process about the time at which the key was cut short. */
+async function endedByOther(
+  streams: ExistingStreams,
+  cut: Row,
+  reconcilers: readonly KubeObject[],
+): Promise<EndedBy | undefined> {
+  const record = await lastBlocked(streams, cut.since)
+  const of = record && reconcilers.find(({ metadata }) => metadata.name === record.reconciler)
+  const [primary] = of === undefined ? [] : declaredKinds(of)
+  if (record === undefined || primary === undefined) return undefined
+  const { namespace, name, endedAt, message = '' } = record
+  return { kind: primary.kind, ref: refOf(primary), namespace, name, endedAt, message }
 }
 
 /**

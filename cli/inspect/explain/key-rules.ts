@@ -1,6 +1,6 @@
 import { duration } from '#process/exit'
 import { BLOCKED_AT, CONTESTED, NOT_CALLED, SERVER_AWAY } from '#reconcile'
-import type { Row } from '../keys.ts'
+import { isCutShort, type Row } from '../keys.ts'
 import { deniedIn, INSTALL, isSelected, lasting, specOf } from './reconciler-rules.ts'
 import {
   type BlockedRuns,
@@ -14,6 +14,7 @@ import {
   type ReconcilerSituation,
   type Rule,
   type Situation,
+  shown,
   step,
 } from './situation.ts'
 
@@ -92,7 +93,7 @@ function stateOf(row: Row, one: ReconcilerSituation, situation: Situation): Find
     case 'waiting':
       return waiting(row, one, situation, finding)
     case 'running': {
-      const before = cutShortText(row, one)
+      const before = cutShortText(row, one, now)
       if (before !== undefined)
         return [
           finding(
@@ -118,7 +119,7 @@ function stateOf(row: Row, one: ReconcilerSituation, situation: Situation): Find
       return [finding('Running', 'pending', by, step('Wait until the run has ended.'))]
     }
     case 'queued': {
-      const before = cutShortText(row, one)
+      const before = cutShortText(row, one, now)
       if (before !== undefined)
         return [finding('RunCutShort', 'problem', `${before}. It is queued again`, cutShortStep(one, key))]
       const place = `${row.position ?? 1} in the ${row.lane} lane`
@@ -175,7 +176,7 @@ function waiting(
       finding(
         'RunCutShort',
         'problem',
-        `${cutShortText(row, one)}. It runs again in ${left}, in a process of its own`,
+        `${cutShortText(row, one, now)}. It runs again in ${left}, in a process of its own`,
         cutShortStep(one, key),
       ),
     ]
@@ -189,12 +190,14 @@ function waiting(
         step('See whether the API server is ready, and whether dispatchers reach it.', 'kubectl get --raw /readyz'),
       ),
     ]
-  if (row.error?.startsWith(NOT_CALLED)) {
-    const { blocked } = one
-    const failed = blocked === undefined ? failedAgain(row, now) : `${blockedText(blocked)}; the next try is in ${left}`
-    const next = blocked === undefined ? othersStep(key) : cutShortStep(one, key)
-    return [finding('Retrying', 'problem', `${failed}${error}`, next)]
+  const { blocked } = one
+  if (blocked !== undefined) {
+    const more = row.error === blocked.message ? '' : error
+    const message = `${blockedText(blocked)}; the next try is in ${left}${more}`
+    return [finding('Retrying', 'problem', message, cutShortStep(one, key))]
   }
+  if (row.error?.startsWith(NOT_CALLED))
+    return [finding('Retrying', 'problem', `${failedAgain(row, now)}${error}`, othersStep(key))]
   return [
     finding(
       'Retrying',
@@ -210,11 +213,13 @@ function waiting(
   ]
 }
 
-/** Describes the runs before that did not end in their lease. Undefined: the last run of the key has ended. */
-function cutShortText({ reason, cutShort, error }: Row, { blocked }: ReconcilerSituation): string | undefined {
-  if (reason !== 'CutShort' && !cutShort) return undefined
+/** Describes the runs before that have blocked or lost their process. Undefined: the last run of the key has come back. */
+function cutShortText(row: Row, { blocked, endedBy }: ReconcilerSituation, now: string): string | undefined {
   if (blocked !== undefined) return blockedText(blocked)
-  return error ?? 'its last run did not end in its lease: the process was lost, or NATS was late'
+  if (!isCutShort(row)) return undefined
+  const lost = row.error ?? 'its last run did not end in its lease: the process was lost, or NATS was late'
+  if (endedBy === undefined) return lost
+  return `${lost}. The run of ${shown(endedBy)} ended a process ${lasting(endedBy.endedAt, now)} ago: ${endedBy.message}`
 }
 
 const blockedText = ({ runs, message }: BlockedRuns): string =>
@@ -228,6 +233,14 @@ const othersStep = (key: string): NextStep =>
   )
 
 const cutShortStep = (one: ReconcilerSituation, key: string): NextStep =>
+  one.blocked === undefined && one.endedBy !== undefined
+    ? step(
+        `See what ${shown(one.endedBy)} needs. When its runs end no process any more, this one runs by itself.`,
+        `fairlead explain ${kubectlName(one.endedBy)}`,
+      )
+    : ownStep(one, key)
+
+const ownStep = (one: ReconcilerSituation, key: string): NextStep =>
   step(
     mendingOf(
       one.blocked?.message,

@@ -67,6 +67,8 @@ export interface ReconcilerSituation {
   lastRun?: LastRun
   /** The last recorded runs in a row whose function has blocked or ended its process; undefined if there are none. */
   blocked?: BlockedRuns
+  /** The run of another object that has blocked a process last, if a run of this one was cut short about that time. */
+  endedBy?: EndedBy
   /** Objects that the reconciler has created for the object, or that are retained for it. */
   owned: Relative[]
   /** Related objects that a field of the object names. */
@@ -76,6 +78,12 @@ export interface ReconcilerSituation {
 export interface BlockedRuns {
   runs: number
   /** That of the last one, or of the last one with a place: `Blocked at src/website.ts:12:5: …`. */
+  message: string
+}
+
+export interface EndedBy extends Target {
+  endedAt: string
+  /** `Blocked at src/website.ts:12:5: …` */
   message: string
 }
 

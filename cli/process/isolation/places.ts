@@ -79,8 +79,9 @@ interface Waiting {
  * - A suspect is apart. A function has one call apart at a time. A place that becomes free goes to the function that has
  *   had none for the longest time. One place is only for functions that are known to come back: the others may hold
  *   theirs until their time-outs.
- * - Many suspects of one function most likely are none: their process was killed with hundreds of runs. So they run here,
- *   beside the one that is apart, as soon as one has come back from there, and as long as each of them has.
+ * - Many suspects of one function most likely are none: their process was killed with hundreds of runs. Those that have
+ *   waited too long run here, beside the one that is apart, if one has come back from there, and as long as each of them has.
+ *   Each of a few has its turn before: one of them may be what has ended the process, and the others were beside it.
  * - If a call apart has not come back, and no other call of the function has, those that are not suspected are apart too.
  *   The object of that call is a suspect, until a call of it has come back.
  * - A call does not wait long, because it may have the only slot of its Reconciler. Its function keeps its turn: a place that
@@ -95,7 +96,7 @@ export class Places {
   /** Returns where the call is made now. Undefined: it waits. */
   take(of: Behaviour, object: string, isSuspect = false): Place | undefined {
     if (!isSuspect && (of.works || !of.isLost)) return 'here'
-    if (of.isApart) return isSuspect && of.worksApart && !of.isLost ? 'here' : undefined
+    if (of.isApart) return undefined
     if (this.#busy + this.#keptFrom(of) >= (of.isReliable ? PLACES : PLACES - 1)) return undefined
     of.apart = object
     this.#keepers.delete(of)
@@ -116,6 +117,7 @@ export class Places {
       reject(reason)
     }
     const timer = setTimeout(() => {
+      if (suspect && of.isApart && of.worksApart && !of.isLost) return this.#begin(waiting, 'here')
       this.#keepTurn(of)
       giveUp(noPlace(of))
     }, LONGEST_WAIT_MS)
@@ -162,10 +164,13 @@ export class Places {
   #offer(): void {
     for (const waiting of [...this.#waiting].sort((a, b) => a.of.turn - b.of.turn)) {
       const place = this.take(waiting.of, waiting.object, waiting.isSuspect)
-      if (place === undefined) continue
-      this.#waiting.delete(waiting)
-      waiting.begin(place)
+      if (place !== undefined) this.#begin(waiting, place)
     }
+  }
+
+  #begin(waiting: Waiting, place: Place): void {
+    this.#waiting.delete(waiting)
+    waiting.begin(place)
   }
 }
 
