@@ -10,7 +10,11 @@ export type Print = (text: string, paint?: (text: string) => string) => void
 
 /** The context of a command. */
 export interface CommandContext {
-  config: () => Promise<Config>
+  /**
+   * Returns the configuration for the cluster that the command line chooses. `any`: the command serves all clusters of a file
+   * if none is chosen.
+   */
+  config: (which?: 'any') => Promise<Config>
   print: Print
   setExitCode: (code: number) => void
 }
@@ -105,6 +109,9 @@ export const revisionOption = (): Option =>
     if (text.length >= 1 && text.length <= 253) return text
     throw new InvalidArgumentError(`give 1 to 253 characters, not ${text.length}.`)
   })
+
+export const allClustersOption = (): Option =>
+  new Option('--all-clusters', 'List each cluster of the file of --clusters')
 
 export const dirOption = (): Option =>
   new Option('--dir <folder>', 'Folder of the local cluster (default: one per user)')

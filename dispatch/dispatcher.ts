@@ -1,5 +1,13 @@
 import { randomBytes } from 'node:crypto'
-import { type Invoke, type KubeObject, type ResourceRef, type RunLog, type Runnable, resourceName } from '#contracts'
+import {
+  type Invoke,
+  type KubeObject,
+  type ResourceRef,
+  type RunInput,
+  type RunLog,
+  type Runnable,
+  resourceName,
+} from '#contracts'
 import type { DeadMessage, EventStore, StoredCursor, StoredEvent } from '#events'
 import type { KubeClient } from '#kube'
 import { repeat } from '#primitives'
@@ -42,9 +50,13 @@ export interface DispatcherDeps {
    * 16 MiB.
    */
   maxStateBytes?: number
+  /** The part of six times that limit which the runs of this dispatcher may hold, from 0.5 to 1. Default 1. */
+  stateShare?: number
   observer?: RunObserver
   /** Receives each run that has ended. It must be quick and must not throw. Left out: no history is kept. */
   ended?: (run: EndedRun) => void
+  /** What functions read about the cluster. Left out: the process serves only one. */
+  cluster?: RunInput['cluster'] | undefined
   /** Called when an Event of this reconciler is not written, because 1,000 of its Events wait. */
   eventDropped?: (reconciler: string) => void
   /** Called when the serving of a Reconciler may have changed here. `has`: its declaration has the metric with these labels. */
@@ -122,13 +134,14 @@ class LiveDispatcher implements Dispatcher {
       gate,
       references: new References({ kube, events, gate, cache: createObjectCache(), account: '' }),
       adoptions: new Adoptions({ kube, gate }),
-      state: new StateBudget(deps.maxStateBytes ?? MAX_STATE_BYTES),
+      state: new StateBudget(deps.maxStateBytes ?? MAX_STATE_BYTES, deps.stateShare),
       noOps: new NoOpWrites(),
       calls: new FunctionCalls(deps.ignored),
       recorder: new EventRecorder({ gate, instance, now, dropped: eventDropped, log }),
       now,
       random,
       seed: seedsFrom(randomBytes),
+      clusterInfo: deps.cluster,
       inFlight: new InFlight(),
       sampled: deps.sampled ?? false,
       observe: deps.observer ?? (() => undefined),

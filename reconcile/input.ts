@@ -21,6 +21,7 @@ export function inputOf(pass: Pass): Omit<RunInput, 'external'> {
     finalizing: isFinalizing(world.object, identity, spec),
     ...(refused.length > 0 && { refused: toldOf(refused, scrubberOf(run)) }),
     ...(performed && { performed }),
+    ...(run.cluster && { cluster: run.cluster }),
   }
 }
 

@@ -55,6 +55,8 @@ export interface RunStart {
   suspect?: boolean
   /** A random number of this run, 0 ≤ x < 1. It spreads the backoff. */
   random: number
+  /** The cluster of the objects. Left out: the process serves only one. */
+  cluster?: RunInput['cluster'] | undefined
   /** Receives the reports of the run. */
   tell: (note: Note) => void
 }

@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import type { Effect, KeptStatus, KubeObject, Performed, Refusal, ResourceRef, RunLog } from '#contracts'
+import type { ClusterInfo, Effect, KeptStatus, KubeObject, Performed, Refusal, ResourceRef, RunLog } from '#contracts'
 import type { Backoff, ReconcilerSpec, RelatedResource } from '#spec'
 import type { ExternalSystem } from './external-system.ts'
 import type { ActedKind, Kind, ObservedBy } from './kinds.ts'
@@ -40,6 +40,8 @@ export interface Run<For, Owns, Related, External = undefined> {
   external: External
   /** The last effect of this run, and its result or error. It is for messages; decide on `external`. */
   performed: Performed | undefined
+  /** The cluster of the object. Its name is empty unless `fairlead up --clusters` serves several. */
+  cluster: ClusterInfo
   /** The current time. Use no other clock: tests and replays set it. */
   now: Date
   /**

@@ -11,6 +11,7 @@ export { z } from 'zod'
 export {
   type Act,
   type AppliedObject,
+  type ClusterInfo,
   type ConditionRemoval,
   type ConditionUpdate,
   ConflictError,

@@ -1,6 +1,7 @@
 import { createHmac } from 'node:crypto'
 import { z } from 'zod'
 import {
+  type ClusterInfo,
   type Effect,
   type FunctionInput,
   type Invoke,
@@ -164,10 +165,12 @@ class OtherVersionError extends Error {
   override readonly name = 'OtherVersionError'
 }
 
+const ONLY_CLUSTER: ClusterInfo = { name: '', id: '', labels: {} }
+
 function openRun(
   reconciler: Reconciler,
   object: KubeObject,
-  { owned, related, refused = {}, performed, now, attempt, seed, ...others }: FunctionInput,
+  { owned, related, refused = {}, performed, now, attempt, seed, cluster = ONLY_CLUSTER, ...others }: FunctionInput,
   { log, signal }: RunContext,
 ): AnyRun {
   demandGranted(reconciler, object, related)
@@ -190,6 +193,7 @@ function openRun(
     },
     external: ('external' in others ? others.external : undefined) as never,
     performed,
+    cluster,
     now: new Date(now),
     secret: (name) => drawn(seed, name),
     attempt,

@@ -29,7 +29,7 @@ export async function consoleInCluster(
   const { registry, onRequest } = createMetrics()
   await using served = await serveInCluster(settings, { address, log, onRequest })
   // The process is healthy without NATS or the API server: the pages of the console show that these are unreachable.
-  const health = { status: () => undefined, troubles: () => [] }
+  const health = { troubles: () => [] }
   const metrics = listen === undefined ? undefined : await serveMetrics(listen, registry, health)
   log.info({ url: served.url, writes: settings.FAIRLEAD_CONSOLE_WRITES }, 'the console is open')
   if (!signal.aborted) await once(signal, 'abort')

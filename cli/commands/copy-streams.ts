@@ -24,8 +24,7 @@ export async function copyStreams(config: Config, { from, listen, waitSeconds }:
   let missing = STREAMS
   const troubles = () => missing.map((stream) => `${stream} is not copied yet`)
   const { registry } = createMetrics()
-  const server =
-    listen === undefined ? undefined : await serveMetrics(listen, registry, { status: () => undefined, troubles })
+  const server = listen === undefined ? undefined : await serveMetrics(listen, registry, { troubles })
   const open = (one: Config) => retryWhileUnreachable(waitSeconds, log, () => openJetStream(one, 'bridge'))
   const copyAll = async () => {
     await using old = await open({

@@ -1,18 +1,21 @@
 import { flushCompileCache } from 'node:module'
-import { keyOf, type StoredEventReport, shownKey, viewRuns, viewUsage } from '#events'
+import type { Logger } from 'pino'
+import type { RunLog } from '#contracts'
+import { keyOf, shownKey } from '#events'
+import type { KubeClient } from '#kube'
 import type { Config } from '#process/config'
-import { openStreams, retryWhileUnreachable } from '#process/connections'
+import { retryWhileUnreachable } from '#process/connections'
 import { dieBecause, endInTime, IgnoredSignalError, untilStopped } from '#process/exit'
 import { forcedInstall, loadFunctions, readFunctionAccess, type Selection } from '#process/functions'
-import { openHistory } from '#process/history'
 import { guardFunctions } from '#process/isolation'
 import { openKube } from '#process/kube'
 import { createLogger } from '#process/logging'
-import { certificateGauge, createMetrics, depthGauges, serveMetrics, storageGauges } from '#process/metrics'
-import { createRuntime, ownRevision, type RuntimeOptions, releaseMemoryWhenIdle } from '#process/runtime'
+import { type Health, serveMetrics } from '#process/metrics'
+import { openJetStream } from '#process/nats'
+import { ownRevision, type Runtime, type RuntimeOptions, releaseMemoryWhenIdle } from '#process/runtime'
+import { openServed, type ProcessShare, roleOf, type ServedCluster } from '#process/served-cluster'
 import { openTraceKeeper } from '#process/tracing'
-import { openUsage, usageMetrics } from '#process/usage'
-import { UsageMeter } from '#process/usage-meter'
+import { cpuAccount } from '#process/usage-meter'
 
 export interface UpOptions extends Selection {
   install?: boolean
@@ -25,127 +28,81 @@ export interface UpOptions extends Selection {
 }
 
 const MAX_NAMES = 20
+/** The default of --concurrency, for a bridge, which has no such option. */
+const SLOTS = 1000
+
+/** What the process runs: one cluster, or all of a file. */
+interface Running extends Pick<Runtime, 'run'> {
+  health: Health
+  metrics: Parameters<typeof serveMetrics>[1]
+  /** What the log line of the start tells about it. */
+  told: object
+  served: (cluster: string | undefined) => ServedCluster | undefined
+  /** The calls of functions that have not ended after run(). */
+  calls: () => { reconciler: string; key: string }[]
+}
 
 /** Runs `up`, `bridge` and `dispatch`: one program with different parts. */
 export async function up(config: Config, parts: RuntimeOptions['parts'], options: UpOptions): Promise<void> {
   const log = await createLogger(config)
-  const metrics = createMetrics()
-  const meter = new UsageMeter()
   const functions = await loadFunctions(options)
   if (parts.dispatch && functions.length === 0)
     log.warn(
       'no functions are selected: only functions over HTTP are called; -f FILE and --builtin NAMES select others',
     )
   const access = await readFunctionAccess(config.FAIRLEAD_FUNCTION_ACCESS)
-  await using kube = await openKube(config, (request) => {
-    metrics.onRequest(request)
-    meter.requested()
-  })
-  const whenThere = <T>(open: () => Promise<T>) => retryWhileUnreachable(options.waitSeconds, log, open)
-  const { FAIRLEAD_SHARD: shard } = config
-  if (options.install) {
-    const { install, withDeclared } = await import('#install')
-    const forcedBy = forcedInstall(options, config)
-    const installed = await whenThere(async () =>
-      install(kube, await withDeclared(kube, functions, { refuses: (line) => log.error(line) }), {
-        ...options,
-        forcedBy,
-        shard,
-      }),
-    )
-    for (const one of installed) log.debug(one, 'installed')
-    const counts = [...Map.groupBy(installed, ({ result }) => result)].map(([result, { length }]) => [result, length])
-    log.info(Object.fromEntries(counts), 'installed')
-  }
-  metrics.start(functions.map(({ name }) => name))
-  const { concurrency: slots } = options
-  const certificates = certificateGauge(metrics.registry, config.NATS_CERT)
-  const stored = (event: StoredEventReport) => meter.storedEvent(event)
-  const shared = { slots, observer: metrics.queue, stored, certificates, raiseReplicas: parts.bridge }
-  const open = () => openStreams(config, kube, role(parts), log, shared)
-  await using streams = await whenThere(open)
-  const { js, events, queue, dead } = streams
-  depthGauges(metrics.registry, queue, dead)
-  const usage = openUsage(config, streams, meter, { raiseReplicas: parts.bridge, log })
-  usageMetrics(metrics.registry, usage)
-  const views = [viewRuns(js, config.FAIRLEAD_PREFIX), viewUsage(js, config.FAIRLEAD_PREFIX)]
-  const streamNames = [events, queue, dead, ...views].map(({ stream }) => stream)
-  storageGauges(metrics.registry, streamNames, (stream) => js.usage(stream), config.FAIRLEAD_STORAGE_MAX_BYTES)
   const fatal = dieBecause(process.env)
+  let running: Running | undefined
   using guard = guardFunctions({
     files: options.function,
     leaseMs: config.FAIRLEAD_LEASE_SECONDS * 1000,
     log,
     fatal,
-    async blocked({ reconciler, object, message: why }) {
+    async blocked({ reconciler, object, cluster, message: why }) {
       const [name = '', namespace] = object.split('/').reverse()
-      runtime.dispatcher?.lost({ reconciler, key: keyOf(namespace, name), why })
-      await history?.flush()
+      const served = running?.served(cluster)
+      served?.runtime.dispatcher?.lost({ reconciler, key: keyOf(namespace, name), why })
+      await served?.history?.flush()
     },
   })
-  const revision = parts.dispatch ? await ownRevision(kube, config, log) : undefined
   await using traces = await openTraceKeeper(process.env, log)
-  const history = openHistory(config, streams, {
-    raiseReplicas: parts.bridge,
-    dropped: metrics.runDropped,
-    sent: (record, bytes) => meter.storedRun(record, bytes),
-    log,
-  })
-  const runtime = createRuntime({
-    kube,
-    traces,
-    streams,
+  const share: ProcessShare = {
     parts,
     functions,
-    shard,
-    invoke: guard.invoke,
-    apiConcurrency: options.apiConcurrency,
     access,
-    runRates: config.FAIRLEAD_RUN_RATES,
-    revision,
-    maxStateBytes: config.FAIRLEAD_MAX_STATE_MIB * 2 ** 20,
+    guard,
+    traces,
+    cpu: cpuAccount(),
+    apiConcurrency: options.apiConcurrency,
     log,
-    lost: fatal,
+    ...(options.install && {
+      prepare: (kube, ofCluster) => installAll(kube, { config, options, functions, log: ofCluster }),
+    }),
+    revision: (kube) => ownRevision(kube, config, log),
     ignored: ({ key, ...call }) => {
       log.error({ ...call, key: shownKey(key) }, 'a function ignores its signal: this process ends to free the key')
       stop.abort(new Error('a function ignores its signal'))
     },
-    bridgeObserver: metrics.bridge,
-    eventDropped: metrics.eventDropped,
-    declared: metrics.declared,
-    history,
-    usage: { meter, store: usage },
-    runObserver: (step) => {
-      metrics.run(step)
-      log.debug({ ...step, key: shownKey(step.key) }, 'run')
-    },
-  })
-  const server =
-    options.listen === undefined
-      ? undefined
-      : await serveMetrics(options.listen, metrics.registry, {
-          status: () => runtime.bridge?.status(),
-          troubles: () => runtime.troubles(),
-        })
+  }
+  await using resources = new AsyncDisposableStack()
+  const { FAIRLEAD_CLUSTERS: file } = config
+  running =
+    file === undefined
+      ? await oneCluster(config, share, { options, fatal, resources })
+      : await allClusters(config, share, { options, file })
+  const { listen } = options
+  const server = listen === undefined ? undefined : await serveMetrics(listen, running.metrics, running.health)
   using _heap = releaseMemoryWhenIdle()
   const stop = untilStopped()
   endInTime(stop.signal, options.graceSeconds, fatal)
-  log.info(
-    {
-      role: role(parts),
-      functions: functions.map(({ name }) => name),
-      server: kube.host,
-      nats: streams.js.nc.getServer(),
-    },
-    'started',
-  )
+  log.info({ role: roleOf(parts), functions: functions.map(({ name }) => name), ...running.told }, 'started')
   // Node.js writes the compile cache at the exit. A killed process would never write it, and each start would compile
   // again.
   flushCompileCache()
-  await runtime.run(stop.signal, options.graceSeconds * 1000)
-  log.info({ role: role(parts), because: (stop.signal.reason as Error).message }, 'stopped')
+  await running.run(stop.signal, options.graceSeconds * 1000)
+  log.info({ role: roleOf(parts), because: (stop.signal.reason as Error).message }, 'stopped')
   server?.close()
-  const held = runtime.dispatcher?.calls() ?? []
+  const held = running.calls()
   if (held.length === 0) return
   const names = held.slice(0, MAX_NAMES).map(({ reconciler, key }) => `${reconciler} ${shownKey(key)}`)
   throw new IgnoredSignalError(
@@ -153,5 +110,78 @@ export async function up(config: Config, parts: RuntimeOptions['parts'], options
   )
 }
 
-const role = ({ bridge, dispatch }: RuntimeOptions['parts']): string =>
-  bridge && dispatch ? 'up' : bridge ? 'bridge' : 'dispatch'
+/** The process ends with its cluster: it waits for it at the start, and is started again when a stream is lost. */
+async function oneCluster(
+  config: Config,
+  share: ProcessShare,
+  { options, fatal, resources }: { options: UpOptions; fatal: (error: Error) => void; resources: AsyncDisposableStack },
+): Promise<Running> {
+  const whenThere = <T>(open: () => Promise<T>) => retryWhileUnreachable(options.waitSeconds, share.log, open)
+  const served = resources.use(await openServed(config, share, { slots: options.concurrency, lost: fatal, whenThere }))
+  const { kube, streams, runtime, registry } = served
+  return {
+    run: (signal, graceMs) => runtime.run(signal, graceMs),
+    health: runtime,
+    metrics: registry,
+    told: { server: kube.host, nats: streams.js.nc.getServer() },
+    served: () => served,
+    calls: () => runtime.dispatcher?.calls() ?? [],
+  }
+}
+
+/** The process waits for NATS at the start, and for no cluster. */
+async function allClusters(
+  config: Config,
+  share: ProcessShare,
+  { options, file }: { options: UpOptions; file: string },
+): Promise<Running> {
+  const [{ readClusters }, { Fleet }] = await Promise.all([import('#process/clusters'), import('#process/fleet')])
+  const { log } = share
+  const entries = await readClusters(file)
+  const asked = await retryWhileUnreachable(options.waitSeconds, log, () => openJetStream(config, roleOf(share.parts)))
+  const nats = asked.nc.getServer()
+  await asked.close()
+  const revision = share.parts.dispatch ? await revisionHere(config, log) : undefined
+  const fleet = new Fleet({
+    file,
+    entries,
+    config,
+    share: { ...share, revision: async () => revision },
+    slots: options.concurrency ?? SLOTS,
+    log,
+  })
+  return {
+    run: (signal, graceMs) => fleet.run(signal, graceMs),
+    health: { troubles: () => fleet.troubles(), lines: () => fleet.lines() },
+    metrics: fleet.metrics,
+    told: { clusters: entries.map(({ name }) => name), nats },
+    served: (cluster) => (cluster === undefined ? undefined : fleet.served(cluster)),
+    calls: () => fleet.calls(),
+  }
+}
+
+/** The pod of this process is in the cluster that it runs in, which may be none of the file. */
+async function revisionHere(config: Config, log: RunLog): Promise<string | undefined> {
+  const isInPod = config.KUBERNETES_SERVICE_HOST !== undefined && config.POD_NAME !== undefined
+  if (!isInPod || config.FAIRLEAD_REVISION !== undefined) return config.FAIRLEAD_REVISION
+  await using kube = await openKube({ ...config, KUBECONFIG: undefined })
+  return ownRevision(kube, config, log)
+}
+
+interface Installing {
+  config: Config
+  options: UpOptions
+  functions: ProcessShare['functions']
+  log: Logger
+}
+
+async function installAll(kube: KubeClient, { config, options, functions, log }: Installing): Promise<void> {
+  const { install, withDeclared } = await import('#install')
+  const { FAIRLEAD_SHARD: shard } = config
+  const forcedBy = forcedInstall(options, config)
+  const declared = await withDeclared(kube, functions, { refuses: (line) => log.error(line) })
+  const installed = await install(kube, declared, { ...options, forcedBy, shard })
+  for (const one of installed) log.debug(one, 'installed')
+  const counts = [...Map.groupBy(installed, ({ result }) => result)].map(([result, { length }]) => [result, length])
+  log.info(Object.fromEntries(counts), 'installed')
+}

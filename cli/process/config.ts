@@ -81,6 +81,7 @@ const environment = z.object({
   NATS_CERT: z.string().min(1).optional(),
   NATS_KEY: z.string().min(1).optional(),
   NATS_API_PREFIX: z.string().min(1).optional(),
+  FAIRLEAD_CLUSTERS: z.string().min(1).optional(),
   FAIRLEAD_PREFIX: name('a prefix').optional(),
   FAIRLEAD_SHARD: z.string().regex(SHARD, 'a shard: 1 to 32 lower-case letters, digits or hyphens').optional(),
   FAIRLEAD_REFERENCE_ONLY: z
@@ -127,9 +128,13 @@ export interface CommonOptions {
   nats?: string
   prefix?: string
   shard?: string
+  clusters?: string
+  cluster?: string
 }
 
-export type Config = Readonly<z.output<typeof environment> & { context: string | undefined }>
+type Variables = z.output<typeof environment>
+
+export type Config = Readonly<Variables & { context: string | undefined }>
 
 /**
  * Returns the configuration from the environment, read once. Throws an error that names the variable and the value if a
@@ -139,7 +144,10 @@ export function readConfig(env: NodeJS.ProcessEnv, options: CommonOptions = {}):
   const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''))
   const fromOptions = variablesOf(options)
   const parsed = environment.safeParse({ ...given, ...fromOptions })
-  if (parsed.success) return Object.freeze({ ...parsed.data, ...streamsOf(parsed.data), context: options.context })
+  if (parsed.success) {
+    refuseTwoSources(parsed.data, options)
+    return withPrefix({ ...parsed.data, context: options.context }, parsed.data.FAIRLEAD_PREFIX)
+  }
   const wrong = parsed.error.issues.map((issue) => {
     const variable = String(issue.path[0])
     const option = optionOf[variable]
@@ -156,11 +164,28 @@ const optionOf: Record<string, keyof CommonOptions> = {
   NATS_URL: 'nats',
   FAIRLEAD_PREFIX: 'prefix',
   FAIRLEAD_SHARD: 'shard',
+  FAIRLEAD_CLUSTERS: 'clusters',
 }
 
-/** Each shard has streams of its own, so that two shards never share a queue. */
-function streamsOf({ FAIRLEAD_PREFIX: prefix, FAIRLEAD_SHARD: shard }: z.output<typeof environment>) {
-  return shard === undefined ? {} : { FAIRLEAD_PREFIX: [prefix, shard].filter((part) => part !== undefined).join('-') }
+/**
+ * Returns the configuration with the streams of this prefix. Each shard has streams of its own, so that two shards never
+ * share a queue.
+ */
+export function withPrefix(config: Config, prefix: string | undefined): Config {
+  const parts = [prefix, config.FAIRLEAD_SHARD].filter((part) => part !== undefined && part !== '')
+  return Object.freeze({ ...config, FAIRLEAD_PREFIX: parts.length === 0 ? undefined : parts.join('-') })
+}
+
+/** The file of clusters says where each cluster is, and the prefix of its streams. */
+function refuseTwoSources(
+  { FAIRLEAD_PREFIX: prefix, FAIRLEAD_CLUSTERS: file }: Variables,
+  options: CommonOptions,
+): void {
+  if (file === undefined) return
+  const given = Object.entries({ '--kubeconfig': options.kubeconfig, '--context': options.context, 'a prefix': prefix })
+  const twice = given.find(([, value]) => value !== undefined)
+  if (twice !== undefined)
+    throw new UsageError(`${twice[0]} is given, and ${file} lists clusters with their own: leave one of them out`)
 }
 
 /** Returns the variables that the given options override, with their values. */

@@ -3,7 +3,7 @@ import { type DeadLetters, type EventStore, openDeadLetters, openEventStore, typ
 import { ApiConnectionError, type KubeClient } from '#kube'
 import { type JetStream, NatsUnreachableError } from '#nats'
 import { retry } from '#primitives'
-import { openQueue, type QueueObserver, type WorkQueue } from '#queue'
+import { openQueue, type QueueObserver, type SlotShare, type WorkQueue } from '#queue'
 import type { Config } from './config.ts'
 import { UsageError } from './exit.ts'
 import { clusterId } from './kube.ts'
@@ -19,7 +19,9 @@ export interface Streams extends AsyncDisposable {
 
 export interface StreamsOptions {
   /** Keys that the process holds at the same time. */
-  slots?: number
+  slots?: number | SlotShare | undefined
+  /** The memory limit of the indexes of related objects, in bytes. Default 128 MiB. */
+  indexBytes?: (() => number) | undefined
   /** Raises the replicas of existing streams to the configured number. Needs the permission to update them. */
   raiseReplicas?: boolean
   observer?: QueueObserver
@@ -34,7 +36,7 @@ export async function openStreams(
   kube: KubeClient,
   role: string,
   log: Logger,
-  { slots, raiseReplicas = false, observer, stored, certificates }: StreamsOptions = {},
+  { slots, indexBytes, raiseReplicas = false, observer, stored, certificates }: StreamsOptions = {},
 ): Promise<Streams> {
   const cluster = await clusterId(kube)
   const js = await openJetStream(config, role, certificates)
@@ -52,6 +54,7 @@ export async function openStreams(
         deadLetter: (found) => dead.put(found),
         referenceOnly: config.FAIRLEAD_REFERENCE_ONLY,
         maxBytes: config.FAIRLEAD_EVENTS_MAX_BYTES,
+        ...(indexBytes && { indexBytes }),
         ...(stored && { stored }),
       }),
       openQueue(js, {

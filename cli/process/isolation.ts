@@ -32,7 +32,8 @@ export interface GuardOptions {
 }
 
 export interface Guard extends Disposable {
-  invoke: (reconciler: Reconciler) => Invoke
+  /** `cluster`: the cluster whose objects the function is called for. Left out: the process has only one. */
+  invoke: (reconciler: Reconciler, cluster?: string) => Invoke
 }
 
 /** Restricts failures of functions to the runs that cause them, until disposed. */
@@ -44,8 +45,9 @@ export function guardFunctions({ files, leaseMs, log, fatal, blocked }: GuardOpt
   resources.use(reportExits(calls, log))
   resources.use(exitWhenBlocked(calls, leaseMs, log, blocked))
   return {
-    invoke(reconciler) {
-      return calls.around(reconciler.name, isolated(reconciler.name, toInvoke(reconciler)))
+    invoke(reconciler, cluster) {
+      const { name } = reconciler
+      return calls.around({ reconciler: name, cluster }, isolated(name, toInvoke(reconciler)))
     },
     [Symbol.dispose]: () => resources.dispose(),
   }

@@ -1,37 +1,90 @@
+import { readFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import {
+  type ClusterAccess,
   createKubeClient,
+  type GetOptions,
   type KubeClient,
   kubeConfigPaths,
   loadInCluster,
   loadKubeConfig,
   type RequestReport,
   resourcePath,
+  type TokenSource,
 } from '#kube'
 import type { Config } from './config.ts'
 import { version } from './version.ts'
 
+const USER_AGENT = `fairlead/${version} (${process.platform}/${process.arch})`
 const NAMESPACES = { group: '', version: 'v1', resource: 'namespaces' }
 
 /** Connects to the API server of the kubeconfig; in a pod without one, to the API server of the pod's cluster. */
 export async function openKube(config: Config, onRequest?: (request: RequestReport) => void): Promise<KubeClient> {
-  const { KUBECONFIG, KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: port } = config
-  const access =
-    KUBECONFIG === undefined && host !== undefined && port !== undefined
-      ? await loadInCluster({ host, port, now: Date.now })
-      : await loadKubeConfig({ paths: kubeConfigPaths(KUBECONFIG, homedir()), context: config.context })
   return createKubeClient({
-    ...access,
-    userAgent: `fairlead/${version} (${process.platform}/${process.arch})`,
+    ...(await accessOf(config)),
+    userAgent: USER_AGENT,
     onRequest,
   })
+}
+
+/** Returns the access that `openKube` uses. */
+function accessOf(config: Config): Promise<ClusterAccess> {
+  const { KUBECONFIG, KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: port } = config
+  return KUBECONFIG === undefined && host !== undefined && port !== undefined
+    ? loadInCluster({ host, port, now: Date.now })
+    : loadKubeConfig({ paths: kubeConfigPaths(KUBECONFIG, homedir()), context: config.context })
+}
+
+/**
+ * Returns a function that reads the access again when it may have changed. A kubeconfig with a plugin is read again only
+ * when its own text has changed, because each reading runs the plugin, which renews its credentials by itself.
+ */
+function followedAccess(config: Config): () => Promise<ClusterAccess> {
+  let last: { text: string; access: ClusterAccess } | undefined
+  return async () => {
+    const text = await readFile(config.KUBECONFIG ?? '', 'utf8')
+    if (last !== undefined && text === last.text && /\bexec"?\s*:/.test(text)) return last.access
+    last = { text, access: await accessOf(config) }
+    return last.access
+  }
+}
+
+/** How long a token of a kubeconfig is used before its file is read again. */
+const READ_AGAIN_MS = 60_000
+
+/** Connects to the API server of a kubeconfig, and follows a new token in it: connections and watches stay open. */
+export async function openFollowedKube(
+  config: Config,
+  onRequest?: (request: RequestReport) => void,
+): Promise<KubeClient> {
+  const read = followedAccess(config)
+  let access = await read()
+  let readAt = performance.now()
+  const token: TokenSource = async (rejected) => {
+    if (rejected !== undefined || performance.now() - readAt > READ_AGAIN_MS) {
+      readAt = performance.now()
+      // A file that is missing for a moment changes nothing.
+      access = await read().catch(() => access)
+    }
+    return access.token?.(rejected)
+  }
+  return createKubeClient({ ...access, ...(access.token && { token }), userAgent: USER_AGENT, onRequest })
+}
+
+/** Returns a function that reads what connections to the API server are made of. A new token is not part of it. */
+export function followedConnection(config: Config): () => Promise<unknown> {
+  const read = followedAccess(config)
+  return async () => {
+    const { token: _token, agent: _agent, ...connection } = await read()
+    return connection
+  }
 }
 
 /**
  * Returns the UID of kube-system, which identifies the cluster in events: every cluster has this namespace, and it
  * cannot be deleted.
  */
-export async function clusterId(kube: KubeClient): Promise<string> {
-  const { metadata } = await kube.get(resourcePath(NAMESPACES, undefined, 'kube-system'))
+export async function clusterId(kube: KubeClient, options: GetOptions = {}): Promise<string> {
+  const { metadata } = await kube.get(resourcePath(NAMESPACES, undefined, 'kube-system'), options)
   return metadata.uid ?? ''
 }

@@ -2,13 +2,13 @@ import { X509Certificate } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
 import type { Server as NetServer } from 'node:net'
-import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
-import type { BridgeObserver, BridgeStatus } from '#bridge'
+import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
+import type { BridgeObserver } from '#bridge'
 import type { DeadLetters } from '#events'
 import type { RequestReport } from '#kube'
 import type { Backlog, Depth, WorkQueue } from '#queue'
 import { UsageError } from './exit.ts'
-import { bridgeGauges, bridgeMetrics, type RunMetrics, runMetrics } from './run-metrics.ts'
+import { bridgeMetrics, type RunMetrics, runMetrics } from './run-metrics.ts'
 
 export interface Metrics extends RunMetrics {
   registry: Registry
@@ -23,11 +23,21 @@ export interface Metrics extends RunMetrics {
 const NEVER_MS = 2 ** 31 - 1
 const isSampled = (name: string): boolean => /^nodejs_eventloop_lag_(?!seconds)/.test(name)
 
-/** Creates the metrics of this process, with the names that dashboards for controller-runtime use. */
-export function createMetrics(): Metrics {
+/** Returns the metrics of the process itself: its memory, CPU time and event loop. */
+export function processMetrics(): Registry {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: NEVER_MS })
   for (const { name } of registry.getMetricsAsArray()) if (isSampled(name)) registry.removeSingleMetric(name)
+  return registry
+}
+
+/**
+ * Creates the metrics of this process, with the names that dashboards for controller-runtime use. `cluster`: those of one
+ * cluster of several, with its name in the label `cluster`, and without those of the process itself.
+ */
+export function createMetrics(cluster?: string): Metrics {
+  const registry = cluster === undefined ? processMetrics() : new Registry()
+  if (cluster !== undefined) registry.setDefaultLabels({ cluster })
   const requests = new Counter({
     name: 'rest_client_requests_total',
     help: 'Number of HTTP requests, partitioned by status code, method, and host.',
@@ -51,20 +61,33 @@ export function parseAddress(address: string): { host: string | undefined; port:
   return { host: match[1] === '' ? undefined : match[1]?.replaceAll(/[[\]]/g, ''), port }
 }
 
+export interface Health {
+  /** The reasons why the process does not work; empty if it works. */
+  troubles: () => string[]
+  /** Further lines of /readyz, which decide nothing. */
+  lines?: () => string[]
+}
+
+/** Returns the metrics of these registries, which have the same names, as one text. */
+export async function mergedMetrics(registries: readonly Registry[]): Promise<string> {
+  const all = await Promise.all(registries.map((one) => one.getMetricsAsJSON()))
+  return AggregatorRegistry.aggregate(all).metrics()
+}
+
 /** Serves GET /metrics, /healthz and /readyz. /readyz fails while `health` reports troubles. */
 export async function serveMetrics(
   address: string,
-  registry: Registry,
-  { status, troubles }: { status: () => BridgeStatus | undefined; troubles: () => string[] },
+  registry: Pick<Registry, 'metrics' | 'contentType'>,
+  { troubles, lines = () => [] }: Health,
 ): Promise<Server> {
-  bridgeGauges(registry, status)
   const server = createServer((request, response) => {
     const answer = (code: number, body: string, type = 'text/plain; charset=utf-8') =>
       response.writeHead(code, { 'content-type': type }).end(body)
     if (request.url === '/healthz') return answer(200, 'ok\n')
     if (request.url === '/readyz') {
       const found = troubles()
-      return found.length === 0 ? answer(200, 'ok\n') : answer(503, `${found.join('\n')}\n`)
+      const [code, first] = found.length === 0 ? [200, ['ok']] : [503, found]
+      return answer(code, [...first, ...lines(), ''].join('\n'))
     }
     if (request.url !== '/metrics') return answer(404, 'GET /metrics, /healthz or /readyz\n')
     registry.metrics().then(

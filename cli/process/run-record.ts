@@ -157,7 +157,7 @@ class RecordWriter {
   }
 
   #input(input: RunInput): InputRecord {
-    const { object, owned, related, attempt, now, finalizing, refused, external, performed } = input
+    const { object, owned, related, attempt, now, finalizing, refused, external, performed, cluster } = input
     return {
       attempt,
       now,
@@ -165,6 +165,7 @@ class RecordWriter {
       ...(refused && { refused: this.#scrubbed(this.#refused(refused)) }),
       ...(external !== undefined && { external: this.#scrubbed(external) }),
       ...(performed && { performed: this.#scrubbed(performed) }),
+      ...(cluster && { cluster }),
       object: object === null ? null : this.#version(object),
       owned: this.#versions(owned),
       related: this.#versions(related),

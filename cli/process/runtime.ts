@@ -46,13 +46,17 @@ export interface RuntimeOptions {
   runRates?: readonly RunRate[]
   /** The size limit of the objects that one run reads, in bytes of JSON. */
   maxStateBytes?: number
+  /** The part of the objects that all runs of a process may hold. Default 1. */
+  stateShare?: number
   log: Logger
+  /** The name and the labels of the cluster. Left out: the process serves only this one. */
+  cluster?: { name: string; labels: Readonly<Record<string, string>> } | undefined
   /** Default: traces are not exported. */
-  traces?: TraceKeeper
+  traces?: TraceKeeper | undefined
   bridgeObserver?: BridgeObserver
   runObserver?: RunObserver
   /** Default: runs are not recorded. */
-  history?: RunHistory
+  history?: RunHistory | undefined
   /** Default: nothing is metered. */
   usage?: { meter: UsageMeter; store: UsageStore }
   /** Called when a call of a function ignores its signal. */
@@ -69,6 +73,8 @@ export interface Runtime extends Runnable {
   dispatcher: Dispatcher | undefined
   /** The reasons why the process does not work at the moment; empty if it works. */
   troubles(): string[]
+  /** Those of them that concern NATS. */
+  natsTroubles(): string[]
 }
 
 /** How long the end of the process waits for NATS to store the last usage. */
@@ -87,6 +93,8 @@ export function createRuntime({
   access = [],
   runRates = [],
   maxStateBytes,
+  stateShare,
+  cluster,
   log,
   traces,
   ignored,
@@ -118,6 +126,8 @@ export function createRuntime({
         access,
         runRates,
         maxStateBytes,
+        stateShare,
+        cluster: cluster && { ...cluster, id: events.cluster },
         deadLetter,
         ignored,
         log,
@@ -169,6 +179,7 @@ export function createRuntime({
   return {
     bridge,
     dispatcher,
+    natsTroubles: () => natsHealth.troubles(),
     troubles: () => [...natsHealth.troubles(), ...(bridge ? troubles(bridge.status(), now()) : [])],
     async run(signal, graceMs) {
       await Promise.all(runnables.map((part) => part.run(signal, graceMs)))

@@ -21,18 +21,14 @@ const MOST_ROWS = [10_000, 20_000] as const
  * Requests that no run sends, such as watches, belong to PLATFORM too.
  */
 export class UsageMeter {
-  readonly #cpuMs: () => number
+  readonly #cpu: CpuAccount
   #used = (): void => undefined
   #rows = new UsageRows(...MOST_ROWS)
-  /** The CPU time that rows have. */
-  #paidMs = 0
-  #activeRuns = 0
   /** Requests of the process that no row has yet. Negative: a run has counted a request that was never sent. */
   #requests = 0
 
-  /** `cpuMs`: returns the CPU time of the process up to now, in milliseconds. */
-  constructor(cpuMs: () => number = ownCpuMs) {
-    this.#cpuMs = cpuMs
+  constructor(cpu: CpuAccount = cpuAccount()) {
+    this.#cpu = cpu
   }
 
   /** Calls the listener when a run has ended, or a change is stored. */
@@ -54,10 +50,10 @@ export class UsageMeter {
 
   readonly run: RunObserver = (step) => {
     const of = { function: step.reconciler, namespace: parseKey(step.key).namespace }
-    if (step.step === 'started') this.#pay(this.#activeRuns++ === 0 ? { function: PLATFORM } : of)
+    if (step.step === 'started') this.#pay(this.#cpu.activeRuns++ === 0 ? { function: PLATFORM } : of)
     if (step.step === 'written') this.#pay(of).writes++
     if (step.step === 'ended') {
-      this.#activeRuns--
+      this.#cpu.activeRuns--
       this.#pay(of)
     }
     if (step.step !== 'finished') return
@@ -69,7 +65,7 @@ export class UsageMeter {
 
   /** The bridge has received a change. */
   seen(): void {
-    if (this.#activeRuns === 0) this.#pay({ function: PLATFORM })
+    if (this.#cpu.activeRuns === 0) this.#pay({ function: PLATFORM })
   }
 
   /** The bridge has stored a change. */
@@ -120,12 +116,23 @@ export class UsageMeter {
 
   #pay(of: UsageOf): UsageRow {
     const row = this.#rows.of(of)
-    const now = this.#cpuMs()
-    row.cpuMs += now - this.#paidMs
-    this.#paidMs = now
+    const now = this.#cpu.spentMs()
+    row.cpuMs += now - this.#cpu.paidMs
+    this.#cpu.paidMs = now
     return row
   }
 }
+
+/** The CPU time of the process, which all meters of the process pay once together. */
+export interface CpuAccount {
+  /** The CPU time of the process up to now, in milliseconds. */
+  spentMs: () => number
+  /** The part that rows have. */
+  paidMs: number
+  activeRuns: number
+}
+
+export const cpuAccount = (spentMs: () => number = ownCpuMs): CpuAccount => ({ spentMs, paidMs: 0, activeRuns: 0 })
 
 function ownCpuMs(): number {
   const { user, system } = process.cpuUsage()

@@ -4,6 +4,7 @@ import type { DeadReason } from '#events'
 import type { DeadFilter, UsageDimension } from '#inspect'
 import { type Act, STATES, STATES_OF, type State } from '#inspect/states'
 import { UsageError } from '#process/exit'
+import type { AllClustersOptions, ForgetOptions } from '../commands/clusters.ts'
 import type { ConsoleFlags } from '../commands/console.ts'
 import type { ConsoleInClusterOptions } from '../commands/console-in-cluster.ts'
 import type { DeadLsOptions } from '../commands/dead.ts'
@@ -13,6 +14,7 @@ import type { GivenActOptions, RunNowOptions, ShowOptions, WatchOptions } from '
 import type { RunsLsOptions, RunsTailOptions } from '../commands/runs.ts'
 import type { UsageCommandOptions } from '../commands/usage.ts'
 import {
+  allClustersOption,
   type CommandContext,
   FORMATS,
   functionOption,
@@ -36,6 +38,32 @@ export function inspectCommands(program: Command, context: CommandContext): void
   usageCommand(program, context)
   eventsCommands(program, context)
   deadCommands(program, context)
+  clusterCommands(program, context)
+}
+
+/** Acts once, or for each cluster of the file. */
+async function inEach(
+  options: AllClustersOptions,
+  context: CommandContext,
+  act: (context: CommandContext) => Promise<void>,
+): Promise<void> {
+  if (!options.allClusters) return act(context)
+  const { inClusters } = await import('../commands/clusters.ts')
+  return inClusters(options, context, act)
+}
+
+function clusterCommands(program: Command, context: CommandContext): void {
+  program
+    .command('cluster')
+    .description('Manage the streams of clusters that a file lists')
+    .command('forget')
+    .description('Delete the streams of a cluster that the file does not list any more; the cluster is not touched')
+    .argument('<name>', 'Name of the cluster, or the prefix that it had')
+    .option('--delete-streams', 'Delete them; without it, only show what would be deleted')
+    .action(async (name: string, options: ForgetOptions) => {
+      const { forget } = await import('../commands/clusters.ts')
+      await forget(name, options, context)
+    })
 }
 
 /** `fairlead explain KIND/NAME` */
@@ -99,10 +127,11 @@ function queueCommands(program: Command, context: CommandContext): void {
     .addOption(statesOption('State of the keys', STATES))
     .option('--limit <n>', 'Maximum number of keys', whole(1, 1_000_000), 1000)
     .option('-w, --watch', 'Keep watching: in place on a terminal, line by line in a pipe')
+    .addOption(allClustersOption())
     .addOption(outputOption('table', 'wide', 'json'))
     .action(async (reconciler: string | undefined, names: string[], { state: states, ...rest }: GivenLsOptions) => {
       const { ls } = await import('../commands/queue.ts')
-      await ls({ ...rest, reconciler, names, states }, context)
+      await inEach(rest, context, (one) => ls({ ...rest, reconciler, names, states }, one))
     })
 
   queue
@@ -216,10 +245,11 @@ function runsCommands(program: Command, context: CommandContext): void {
     )
     .option('--limit <n>', 'Maximum number of runs, the latest ones', whole(1, 1_000_000), 100)
     .option('-w, --watch', 'Keep watching: show each run as it ends')
+    .addOption(allClustersOption())
     .action(async (reconciler: string | undefined, object: string | undefined, flags: Flags<RunsLsOptions>) => {
       const { result: results, ...options } = flags
       const { ls } = await import('../commands/runs.ts')
-      await ls({ ...options, reconciler, object, results }, context)
+      await inEach(flags, context, (one) => ls({ ...options, reconciler, object, results }, one))
     })
 
   selecting(group.command('tail'))
@@ -375,10 +405,11 @@ function deadCommands(program: Command, context: CommandContext): void {
   filtered(group.command('ls'))
     .description('List dead letters, oldest first')
     .option('--limit <n>', 'Maximum number of dead letters, the latest ones', whole(1, 1_000_000), 1000)
+    .addOption(allClustersOption())
     .addOption(outputOption('table', 'json'))
     .action(async (options: DeadLsOptions) => {
       const { ls } = await import('../commands/dead.ts')
-      await ls(options, context)
+      await inEach(options, context, (one) => ls(options, one))
     })
 
   group

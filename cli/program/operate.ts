@@ -50,7 +50,7 @@ function upCommands(program: Command, { config }: CommandContext): void {
     .addOption(revisionOption())
     .action(async (options: UpOptions) => {
       const { up } = await import('../commands/up.ts')
-      await up(await config(), { bridge: true, dispatch: true }, options)
+      await up(await config('any'), { bridge: true, dispatch: true }, options)
     })
 
   serving(program.command('bridge'))
@@ -58,14 +58,14 @@ function upCommands(program: Command, { config }: CommandContext): void {
     .action(async (options: Omit<UpOptions, 'function' | 'builtin' | 'apiConcurrency'>) => {
       const { up } = await import('../commands/up.ts')
       const none = { function: [], builtin: [] }
-      await up(await config(), { bridge: true, dispatch: false }, { ...options, ...none, apiConcurrency: 1 })
+      await up(await config('any'), { bridge: true, dispatch: false }, { ...options, ...none, apiConcurrency: 1 })
     })
 
   dispatching(program.command('dispatch'))
     .description('Run the dispatcher: it takes keys, calls functions and applies their outcomes')
     .action(async (options: UpOptions) => {
       const { up } = await import('../commands/up.ts')
-      await up(await config(), { bridge: false, dispatch: true }, options)
+      await up(await config('any'), { bridge: false, dispatch: true }, options)
     })
 }
 

@@ -32,6 +32,8 @@ Environment:
                               ($JS.API)
   FAIRLEAD_PREFIX             Prefix of streams and subjects, for clusters that
                               share an account of NATS (none)
+  FAIRLEAD_CLUSTERS           File that lists clusters, each with its kubeconfig
+                              and the prefix of its streams (none)
   FAIRLEAD_SHARD              Value of the label fairlead.dev/shard of the
                               Reconcilers to serve, on their own streams (none)
   FAIRLEAD_REPLICAS           Replicas of each stream, 1 or 3 (1)
@@ -110,15 +112,21 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
     .option('--context <name>', 'Context of the kubeconfig (default: its current context)')
     .option('--nats <url>', 'URLs of NATS, separated by commas (default: NATS_URL)')
     .option('--prefix <name>', 'Prefix of streams and subjects (default: FAIRLEAD_PREFIX)')
+    .option('--clusters <file>', 'File that lists clusters (default: FAIRLEAD_CLUSTERS)')
+    .option('--cluster <name>', 'Cluster of that file')
     .option('--shard <name>', 'Shard of Reconcilers to serve (default: FAIRLEAD_SHARD)')
     .addHelpText('after', EPILOGUE)
     .configureOutput({ outputError: (text, write) => write(usageError(text)) })
   const context: CommandContext = {
     print,
     setExitCode,
-    async config() {
+    async config(which) {
       const { readConfig } = await import('#process/config')
-      return readConfig(process.env, program.opts<CommonOptions>())
+      const options = program.opts<CommonOptions>()
+      const config = readConfig(process.env, options)
+      if (config.FAIRLEAD_CLUSTERS === undefined && options.cluster === undefined) return config
+      const { chosenConfig } = await import('#process/clusters')
+      return chosenConfig(config, options.cluster, which)
     },
   }
 

@@ -23,6 +23,7 @@ export {
   type Act,
   type ActVerb,
   type AppliedObject,
+  type ClusterInfo,
   type ConditionRemoval,
   type ConditionUpdate,
   ConflictError,

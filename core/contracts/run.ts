@@ -29,7 +29,35 @@ export interface RunInput {
   external?: unknown
   /** The effect that this run performed last. It serves for messages; the state after the effect is in `external`. */
   performed?: Performed
+  /** The cluster of the objects. Left out if the process serves only one. */
+  cluster?: ClusterInfo
   ask?: undefined
+}
+
+/**
+ * The cluster that a run is for, where one process serves several.
+ *
+ * @example
+ * import { ConfigMap, type ClusterInfo, reconciler } from 'fairlead'
+ * import { outcomeOf } from 'fairlead/testing'
+ * import { Website } from './website.ts'
+ * const sizes: Record<string, number> = { edge: 1, core: 3 }
+ * const sizeIn = ({ labels }: ClusterInfo) => sizes[labels['tier'] ?? 'core'] ?? 3
+ * const site = reconciler({
+ *   name: 'site', for: Website,
+ *   reconcile: ({ cluster }) => ({ status: { ready: sizeIn(cluster) } }),
+ * })
+ * const object = Website.of({ metadata: { name: 'a', namespace: 'default' }, spec: { html: 'hi' } })
+ * const cluster = { name: 'east', id: 'b7f1', labels: { tier: 'edge' } }
+ * await outcomeOf(site, { object, cluster }) // => { status: { ready: 1 } }
+ */
+export interface ClusterInfo {
+  /** Its name in the file of clusters. Empty if the process serves only one. */
+  name: string
+  /** The UID of its namespace kube-system. Empty if the process serves only one. */
+  id: string
+  /** Its labels in the file of clusters. */
+  labels: Readonly<Record<string, string>>
 }
 
 /** A request to read the external system. The answer is the `external` of the next decisions. */

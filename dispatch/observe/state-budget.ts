@@ -29,11 +29,13 @@ export class StateBudget {
   readonly large: Budget
   readonly suspects: Budget
 
-  constructor(maxBytes: number) {
+  /** `share`: the part of the six times, from 0.5, where each third has room for one large run, to 1. */
+  constructor(maxBytes: number, share = 1) {
+    const third = Math.max(maxBytes, 2 * maxBytes * share)
     this.maxBytes = maxBytes
-    this.small = new Budget(2 * maxBytes)
-    this.large = new Budget(2 * maxBytes)
-    this.suspects = new Budget(2 * maxBytes)
+    this.small = new Budget(third)
+    this.large = new Budget(third)
+    this.suspects = new Budget(third)
   }
 
   ofRun(run: BudgetedRun): RunState {

@@ -1,4 +1,4 @@
-import type { Invoke } from '#contracts'
+import type { Invoke, RunInput } from '#contracts'
 import type { DeadMessage, EventStore } from '#events'
 import type { TokenBucket } from '#primitives'
 import type { RunRate } from '#queue'
@@ -21,6 +21,8 @@ export interface ReconciliationDeps extends WritersDeps {
   adoptions: Adoptions
   recorder: Pick<EventRecorder, 'record'>
   calls: FunctionCalls
+  /** What functions read about the cluster. Left out: the process serves only one. */
+  clusterInfo?: RunInput['cluster'] | undefined
   now: () => Date
   random: () => number
   /** Returns text that cannot be guessed. */

@@ -126,7 +126,8 @@ export class Reconciliation {
     using _view = this.#view
     const { attempt, suspect } = this.#lease
     const tell = (note: Note) => this.#report(note)
-    const asks = run(this.#served, { attempt, suspect, random: this.#deps.random(), tell })
+    const { clusterInfo: cluster } = this.#deps
+    const asks = run(this.#served, { attempt, suspect, random: this.#deps.random(), cluster, tell })
     let step = asks.next()
     while (!step.done) {
       const answer = await this.#answer(step.value)

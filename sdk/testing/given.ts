@@ -2,6 +2,7 @@ import type { z } from 'zod'
 import {
   type Act,
   apiVersionOf,
+  type ClusterInfo,
   type Invoke,
   isRecord,
   type KeptStatus,
@@ -58,6 +59,12 @@ export interface Given {
   external?: unknown
   /** The earlier effect of the run. */
   performed?: Performed
+  /**
+   * The cluster that the run is for.
+   *
+   * @default one without a name
+   */
+  cluster?: ClusterInfo
   /**
    * Whether `finalize` is called. An object with a `deletionTimestamp` needs the finalizer: without it, no run calls the
    * function. A reconciler without `finalize` leaves it alone.
@@ -259,6 +266,7 @@ export function inputOf(reconciler: Reconciler, given: Given): RunInput {
     ...(given.refused !== undefined && { refused: refusedByKind(given.refused) }),
     ...(reconciler.external !== undefined && { external: given.external ?? null }),
     ...(given.performed !== undefined && { performed: given.performed }),
+    ...(given.cluster !== undefined && { cluster: given.cluster }),
   }
   // Another input is another run, and each run draws other values.
   return { ...input, seed: JSON.stringify(input) }

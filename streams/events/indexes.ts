@@ -21,6 +21,8 @@ interface KnownMessage {
 
 export interface SelectedReaderOptions extends IndexDeps {
   tombstoneSeconds: number
+  /** Returns the memory limit of all indexes together, in bytes. Default 128 MiB. */
+  capacityBytes?: (() => number) | undefined
 }
 
 /**
@@ -32,11 +34,12 @@ export class SelectedReader {
   readonly #indexes: Indexes
   #known = knownObjects()
 
-  constructor({ tombstoneSeconds, ...deps }: SelectedReaderOptions) {
+  constructor({ tombstoneSeconds, capacityBytes, ...deps }: SelectedReaderOptions) {
     this.#deps = deps
     this.#indexes = new Indexes({
       deps,
       tombstoneSeconds,
+      ...(capacityBytes && { capacityBytes }),
       selected: (subject, object, message) => remember(this.#known, subject, object, message),
       cleared: () => {
         this.#known = knownObjects()
@@ -152,8 +155,8 @@ interface IndexesOptions {
   selected: (subject: string, object: StoredObject, message: StoredMessage) => void
   /** Called when objects that were read earlier are no longer valid. */
   cleared: () => void
-  /** The memory limit of all indexes together, in bytes. Default 128 MiB. */
-  capacityBytes?: number
+  /** Returns the memory limit of all indexes together, in bytes. Default 128 MiB. */
+  capacityBytes?: () => number
   /** How long after its last use an index is kept, in milliseconds. Default: one hour. */
   keptMs?: number
 }
@@ -296,9 +299,10 @@ export class Indexes {
     const { bytes } = reader.index
     this.#bytes += bytes - (this.#weights.get(reader) ?? 0)
     this.#weights.set(reader, bytes)
-    const { capacityBytes = CAPACITY_BYTES } = this.#options
+    const { capacityBytes = () => CAPACITY_BYTES } = this.#options
+    const most = capacityBytes()
     for (const [other, { usedAt }] of this.#readers) {
-      if (this.#bytes <= capacityBytes || this.#readers.size === 1) return
+      if (this.#bytes <= most || this.#readers.size === 1) return
       this.drop(other)
       if (Date.now() - usedAt > BUSY_MS) continue
       const { log } = this.#options.deps

@@ -63,7 +63,10 @@ export async function openEventStore(js: JetStream, options: EventStoreOptions):
     stored: options.stored,
   })
   const reading = { ...deps, isReplicated: () => mayBeReplicated(js, replicas) }
-  const reader = new Reader(reading, new SelectedReader({ ...reading, tombstoneSeconds }))
+  const reader = new Reader(
+    reading,
+    new SelectedReader({ ...reading, tombstoneSeconds, capacityBytes: options.indexBytes }),
+  )
   const cursors = new Cursors(deps)
   await redact(references, reader, writer)
   return {

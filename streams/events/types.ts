@@ -54,6 +54,8 @@ export interface EventStoreOptions {
   referenceOnly?: readonly Pick<ResourceRef, 'group' | 'resource'>[]
   /** How long a deletion can still be read. Default one hour. */
   tombstoneSeconds?: number
+  /** Returns the memory limit of the indexes of related objects, in bytes. Default 128 MiB. */
+  indexBytes?: () => number
   /** The number of objects whose last sequence is remembered. Other writes cost one more read. Default 32,768. */
   remember?: number
   /**

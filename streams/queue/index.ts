@@ -1,6 +1,7 @@
 export { NoQueueError } from './declare.ts'
 export { BY_HAND } from './intervene.ts'
 export { isTriggered, type Lane, triggerCause } from './record.ts'
+export { SharedSlots, type SlotShare } from './shared-slots.ts'
 export { dated, dueDate, messageOf } from './terms.ts'
 export {
   type Announced,

@@ -1,5 +1,6 @@
 import type { Outbox } from '#nats'
 import type { Lane } from './record.ts'
+import type { SlotShare } from './shared-slots.ts'
 
 /** What a worker knows about one lane. */
 export interface LaneLoad {
@@ -76,7 +77,7 @@ export interface Sharer {
  * many workers there are: only those are asked that have tokens and no slot for them.
  */
 export class ProcessSlots {
-  readonly #limit: number
+  readonly #share: SlotShare
   readonly #outbox: Pick<Outbox, 'atEndOfTurn'>
   readonly #lowLimit: LowLimit
   readonly #takeLimit = new TakeLimit()
@@ -90,11 +91,12 @@ export class ProcessSlots {
   readonly #changed = new Set<Sharer>()
   #isOffering = false
 
-  constructor(limit: number, outbox: Pick<Outbox, 'atEndOfTurn'>) {
-    this.#limit = limit
+  constructor(slots: SlotShare, outbox: Pick<Outbox, 'atEndOfTurn'>) {
+    this.#share = slots
     this.#outbox = outbox
-    this.#lowLimit = new LowLimit(limit)
-    this.#all = new Pool(() => limit)
+    this.#lowLimit = new LowLimit(slots.most)
+    this.#all = new Pool(() => slots.limit)
+    slots.onMore(() => this.#offer())
     this.#low = new Pool(() => this.#lowLimit.slots)
   }
 
@@ -112,6 +114,7 @@ export class ProcessSlots {
     this.#sharers.delete(sharer)
     this.#changed.delete(sharer)
     for (const pool of [this.#all, this.#low, this.#takes]) pool.leave(sharer)
+    this.#note()
     this.#offer()
   }
 
@@ -142,13 +145,14 @@ export class ProcessSlots {
     const promised = high.promised + low.promised
     const load = { promised, backlog: high.backlog + Math.min(low.backlog, forLow) }
     const slots = this.#all.free(wanted, asker, load)
+    this.#note()
     const all = this.#takes.free(slots, asker, load)
     return { high: all, low: Math.min(all, forLow) }
   }
 
   /** The part of the slots that each worker has if all have the same. 0: there are more workers than slots. */
   get fair(): number {
-    return Math.floor(this.#limit / Math.max(1, this.#sharers.size))
+    return Math.floor(this.#share.limit / Math.max(1, this.#sharers.size))
   }
 
   /** Releases a slot. When slots are scarce, the other workers are offered the slot before the worker that had it. */
@@ -167,6 +171,10 @@ export class ProcessSlots {
       this.#takes.count(sharer, high.taking + high.promised + low.taking + low.promised)
     }
     this.#changed.clear()
+  }
+
+  #note(): void {
+    this.#share.note(this.#all.used, this.#all.waiting.size > 0)
   }
 
   #offer(): void {
@@ -207,6 +215,10 @@ class Pool {
 
   constructor(limit: () => number) {
     this.#limit = limit
+  }
+
+  get used(): number {
+    return this.#used
   }
 
   get unused(): number {

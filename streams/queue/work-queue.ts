@@ -17,6 +17,7 @@ import { Janitor, Overdue, StuckTokens } from './janitor.ts'
 import { backlogOf, depthOf, entriesOf, listEntries } from './list.ts'
 import { clockTolerance } from './machine.ts'
 import { type Causes, type Io, LANES, type Lane, type Token } from './record.ts'
+import { fixedSlots, type SlotShare } from './shared-slots.ts'
 import { ProcessSlots } from './slots.ts'
 import type { Announced, Backlog, Depth, Entry, KeyOf, QueueObserver, Safety, ServeOptions, Worker } from './types.ts'
 import { demandKey, Names, tokenFrom } from './wire.ts'
@@ -42,9 +43,10 @@ export interface QueueOptions {
    */
   ackWaitMs?: number
   /**
-   * The number of keys that this process holds at once, of all Reconcilers together. Left out: the sum of their slots.
+   * The number of keys that this process holds at once, of all Reconcilers together, or the share of this queue in it.
+   * Left out: the sum of their slots.
    */
-  slots?: number
+  slots?: number | SlotShare | undefined
   log: RunLog
   observer?: QueueObserver
   /** Returns the wall clock's time in epoch milliseconds. */
@@ -149,7 +151,7 @@ export async function openQueue(js: JetStream, options: QueueOptions): Promise<W
     terms,
     ackWaitMs: options.ackWaitMs ?? DEFAULT_ACK_WAIT_MS,
     replicas,
-    slots: new ProcessSlots(options.slots ?? Number.POSITIVE_INFINITY, js.outbox),
+    slots: new ProcessSlots(shareOf(options.slots), js.outbox),
     worker: nuid.next(),
     instance: options.instance,
     random: Math.random,
@@ -272,6 +274,9 @@ class JetStreamQueue implements WorkQueue {
     return { pass: async () => (await tokens.look()) + (await overdue.look()) }
   }
 }
+
+const shareOf = (slots: QueueOptions['slots'] = Number.POSITIVE_INFINITY): SlotShare =>
+  typeof slots === 'number' ? fixedSlots(slots) : slots
 
 const caused = (cause: string | undefined): { causes?: Causes } => (cause === undefined ? {} : { causes: [cause] })
 

@@ -19,6 +19,7 @@ const RUN = keysOf<sdk.Run<sdk.Resource, never, never>>({
   refused: true,
   external: true,
   performed: true,
+  cluster: true,
   now: true,
   secret: true,
   attempt: true,

@@ -63,6 +63,7 @@ export const SECTIONS: Record<string, string[]> = {
     'sizing',
     'deploy/small',
     'deploy/shards',
+    'clusters',
     'durability',
     'deploy/remove',
     'deploy/leave',

@@ -34,7 +34,7 @@ async function inChunks(count: number, act: (at: number) => Promise<unknown>): P
 
 interface Limits {
   log?: typeof silent
-  capacityBytes?: number
+  capacityBytes?: () => number
   keptMs?: number
 }
 
@@ -159,7 +159,7 @@ describe('objects that a selection selects', () => {
     for (const namespace of places) await store.put(PODS, 'added', object(`in-${namespace}`, 1, { namespace }))
     const dropped: unknown[] = []
     const log = { ...silent, warn: ({ filter }: { filter?: unknown }) => void dropped.push(filter) }
-    const indexes = indexesOf(store, options.prefix, { log, capacityBytes: 10_000 })
+    const indexes = indexesOf(store, options.prefix, { log, capacityBytes: () => 10_000 })
     const filterOf = (namespace: string) => objectFilter({ ref: PODS, namespace })
     const read = (namespace: string) => indexes.upToDate(filterOf(namespace), selection(''), undefined)
     const [a, b] = [await read('a'), await read('b')]
@@ -175,7 +175,7 @@ describe('objects that a selection selects', () => {
     const options = fresh()
     await using store = await open(options)
     // One index alone is beyond this limit, so that each index drops the one before.
-    const indexes = indexesOf(store, options.prefix, { capacityBytes: 1 })
+    const indexes = indexesOf(store, options.prefix, { capacityBytes: () => 1 })
     const weak = async (resource: string) => {
       const ref = { ...PODS, resource }
       await store.put(ref, 'added', object('one', 1))

@@ -8,6 +8,7 @@ import { readConfig } from '../../cli/process/config.ts'
 import { openStreams } from '../../cli/process/connections.ts'
 import { createLogger } from '../../cli/process/logging.ts'
 import { serveMetrics } from '../../cli/process/metrics.ts'
+import { bridgeGauges } from '../../cli/process/run-metrics.ts'
 import { createNatsHealth, createRuntime } from '../../cli/process/runtime.ts'
 import { bookmark, end, failure, hold, line, map, startScriptedApi } from '../bridge/scripted-api.ts'
 import { startBridge, until } from '../bridge/world.ts'
@@ -59,7 +60,9 @@ async function begin(
 }
 
 async function listen(health: { status: () => BridgeStatus | undefined; troubles: () => string[] }) {
-  const server = await serveMetrics('127.0.0.1:0', new Registry(), health)
+  const registry = new Registry()
+  bridgeGauges(registry, health.status)
+  const server = await serveMetrics('127.0.0.1:0', registry, health)
   const { port } = server.address() as AddressInfo
   return {
     async get(path: string) {

@@ -3,13 +3,13 @@ import type { RunStep } from '#dispatch'
 import { type PeriodUsage, type UsageRow, UsageRows } from '#events'
 import { usageSince } from '#inspect'
 import { folded, UsageStore } from '../../cli/process/usage.ts'
-import { UsageMeter } from '../../cli/process/usage-meter.ts'
+import { cpuAccount, UsageMeter } from '../../cli/process/usage-meter.ts'
 import { website } from './history/runs.ts'
 
 /** A meter with a CPU clock that only `burn` moves. */
 function metered() {
   let cpuMs = 0
-  const meter = new UsageMeter(() => cpuMs)
+  const meter = new UsageMeter(cpuAccount(() => cpuMs))
   const burn = (ms: number) => void (cpuMs += ms)
   const step = (function_: string, namespace: string, step: Partial<RunStep>) =>
     meter.run({ reconciler: function_, key: `${namespace}.x`, ...step } as RunStep)

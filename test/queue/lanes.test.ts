@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { type Lease, LeaseLostError } from '#queue'
+import { fixedSlots } from '../../streams/queue/shared-slots.ts'
 import {
   allowances,
   type LaneShare,
@@ -237,7 +238,7 @@ describe('the slots of a process', () => {
   })
 
   it('are not kept for a worker that has left, though its last runs end later', () => {
-    const slots = new ProcessSlots(4, outbox)
+    const slots = new ProcessSlots(fixedSlots(4), outbox)
     const [gone, here] = [worker({ high: { ...NONE, busy: 4 } }), worker()]
     for (const one of [gone, here]) slots.join(one)
     expect(slots.free(4, here).high).toBe(0)
@@ -250,7 +251,7 @@ describe('the slots of a process', () => {
   it.each(['high', 'low'] as const)(
     'that become free are offered to the workers whose %s tokens wait, in turn, and to no others',
     (lane) => {
-      const slots = new ProcessSlots(lane === 'high' ? 1 : 4, outbox)
+      const slots = new ProcessSlots(fixedSlots(lane === 'high' ? 1 : 4), outbox)
       const pulled: number[] = []
       const [first, second, third] = Array.from({ length: 1000 }, (_, index) => {
         const one = worker({
@@ -289,7 +290,7 @@ describe('the slots of a process', () => {
   )
 
   it('come in turn to low work too, however many changes of other functions wait', () => {
-    const slots = new ProcessSlots(2, outbox)
+    const slots = new ProcessSlots(fixedSlots(2), outbox)
     const began: string[] = []
     const running: (() => void)[] = []
     for (const [name, lane] of [
@@ -321,7 +322,7 @@ describe('the slots of a process', () => {
   })
 
   it('are as many as the functions have, if there is no limit', () => {
-    const slots = new ProcessSlots(Number.POSITIVE_INFINITY, outbox)
+    const slots = new ProcessSlots(fixedSlots(Number.POSITIVE_INFINITY), outbox)
     const one = worker({ high: { ...NONE, busy: 900 } })
     slots.join(one)
     expect(slots.free(100, one)).toEqual({ high: 100, low: 100 })
@@ -375,7 +376,7 @@ describe('the limit of takes', () => {
   })
 
   it('is shared by the workers of a process, which are offered the takes that end', () => {
-    const slots = new ProcessSlots(1000, outbox)
+    const slots = new ProcessSlots(fixedSlots(1000), outbox)
     const { takes } = new TakeLimit()
     let pulled = 0
     const first = worker({ high: { ...NONE, busy: takes, taking: takes } })

@@ -19,7 +19,7 @@ export function reportExits(calls: CallTracker, log: RunLog): Disposable {
   const exiting = (code: number) => {
     const { current } = calls
     if (current === undefined && code !== EXIT.ok) return
-    const by = current && { reconciler: current.reconciler, object: current.object }
+    const by = current && { reconciler: current.reconciler, object: current.object, cluster: current.cluster }
     const names = Array.from(calls.underWay, ({ reconciler, object }) => `${reconciler} ${object}`)
     log.error(
       { ...by, code, calls: names.length, underWay: names.slice(0, MAX_NAMES) },
@@ -41,8 +41,8 @@ export function catchUnhandledErrors(calls: CallTracker, log: RunLog, fatal: (er
     const call = calls.current
     if (call === undefined) return fatal(error)
     if (!call.ended) return call.fail(error)
-    const { reconciler, object } = call
-    log.error({ err: error, reconciler, object }, 'error left behind by a run of a function that had ended')
+    const { reconciler, object, cluster } = call
+    log.error({ err: error, reconciler, object, cluster }, 'error left behind by a run of a function that had ended')
   }
   const events = ['unhandledRejection', 'uncaughtException'] as const
   for (const event of events) process.on(event, caught)
@@ -53,9 +53,14 @@ export function catchUnhandledErrors(calls: CallTracker, log: RunLog, fatal: (er
   }
 }
 
-/** One call of a function. Everything that the call starts can be traced to it. */
-interface TrackedCall {
+interface CallOf {
   reconciler: string
+  /** Undefined: the process has only one cluster. */
+  cluster?: string | undefined
+}
+
+/** One call of a function. Everything that the call starts can be traced to it. */
+interface TrackedCall extends CallOf {
   object: string
   /** Aborts the signal of the call and makes the call fail with this error. Has no effect after the call has ended. */
   fail: (error: unknown) => void
@@ -84,11 +89,11 @@ export class CallTracker {
     this.#calls.run(undefined, act)
   }
 
-  around(reconciler: string, invoke: Invoke): Invoke {
+  around(of: CallOf, invoke: Invoke): Invoke {
     return async (input, context) => {
       const stray = new AbortController()
       const fail = (error: unknown) => stray.abort(error)
-      const call: TrackedCall = { reconciler, object: nameOf(input), fail, ended: false }
+      const call: TrackedCall = { ...of, object: nameOf(input), fail, ended: false }
       const signal = AbortSignal.any([context.signal, stray.signal])
       this.#underWay.add(call)
       const outcome = this.#calls.run(call, async () => invoke(input, { ...context, signal }))
@@ -107,8 +112,7 @@ export function nameOf({ object }: FunctionInput): string {
 }
 
 /** A call that has blocked the process, which ends now. */
-export interface BlockedCall {
-  reconciler: string
+export interface BlockedCall extends CallOf {
   /** `namespace/name` or `name` */
   object: string
   /** What to tell users, with the place in the code. */
@@ -142,9 +146,9 @@ export function exitWhenBlocked(
     const seconds = limitMs / 1000
     const stack = frames.map(({ text }) => text)
     if (calls.current === undefined) return log.warn({ seconds, stack }, 'the event loop is blocked, by no function')
-    const { reconciler, object } = calls.current
+    const { reconciler, object, cluster } = calls.current
     log.error(
-      { reconciler, object, seconds, stack },
+      { reconciler, object, cluster, seconds, stack },
       'a function has blocked the process for longer than the lease, all keys of the process are lost: exiting',
     )
     Atomics.store(shared, ENDING, 1)
@@ -153,7 +157,8 @@ export function exitWhenBlocked(
     const place = firstOwnPlace(frames.map((frame) => frame.place))
     const where = place === undefined ? '' : `${BLOCKED_AT}${place}: `
     const message = `${where}the function has blocked its process for longer than ${seconds} s`
-    const tell = () => Promise.race([blocked({ reconciler, object, message }), sleep(TELL_MS)]).catch(() => undefined)
+    const tell = () =>
+      Promise.race([blocked({ reconciler, object, cluster, message }), sleep(TELL_MS)]).catch(() => undefined)
     calls.outside(() => setTimeout(() => void tell().then(() => process.exit(EXIT.byFunction)), 0))
   }
   process.on(EVENT, stalled)

@@ -1,0 +1,92 @@
+import { withExistingStreams } from '#inspect/keys'
+import { mapAtMost } from '#primitives'
+import { chosenConfig, configOf, readClusters } from '#process/clusters'
+import { describe, EXIT, UsageError } from '#process/exit'
+import { streamsOf } from '#process/nats'
+import type { CommandContext } from '../options.ts'
+
+/** The option of commands that list what each cluster has. */
+export interface AllClustersOptions {
+  allClusters?: boolean
+  output: string
+  watch?: boolean
+}
+
+/**
+ * Runs the command for each cluster of the file, with a heading; as JSON, in one object by the name of the cluster.
+ * A cluster whose streams cannot be read does not hide the others.
+ */
+export async function inClusters(
+  { output, watch = false }: AllClustersOptions,
+  context: CommandContext,
+  act: (context: CommandContext) => Promise<void>,
+): Promise<void> {
+  if (watch) throw new UsageError('--watch is for one cluster: give --cluster NAME instead of --all-clusters')
+  const config = await context.config('any')
+  if (config.FAIRLEAD_CLUSTERS === undefined) await chosenConfig(config, undefined)
+  const entries = await readClusters(config.FAIRLEAD_CLUSTERS ?? '')
+  const found = await mapAtMost(AT_ONCE, entries, async (entry) => {
+    const texts: string[] = []
+    const print = (text: string) => void texts.push(text)
+    const ofCluster = async () => ({ ...configOf(config, entry), FAIRLEAD_CLUSTERS: undefined })
+    try {
+      await act({ ...context, config: ofCluster, print })
+      return { name: entry.name, text: texts.join('\n') }
+    } catch (error) {
+      context.setExitCode(EXIT.failed)
+      return { name: entry.name, failure: describe(error, false) }
+    }
+  })
+  if (output === 'json') {
+    const all = found.map(({ name, text, failure }) => [name, text === undefined ? { failure } : JSON.parse(text)])
+    return context.print(JSON.stringify(Object.fromEntries(all), null, 2))
+  }
+  context.print(found.map(({ name, text, failure }) => `cluster ${name}\n${text ?? failure}`).join('\n\n'))
+}
+
+const AT_ONCE = 4
+
+export interface ForgetOptions {
+  deleteStreams?: boolean
+}
+
+const STREAMS = ['EVENTS', 'WORK', 'DEAD', 'RUNS', 'USAGE']
+
+/**
+ * Deletes the streams of a cluster that the file does not list any more. Nothing in the cluster is touched, which may not
+ * exist any more.
+ */
+export async function forget(
+  name: string,
+  { deleteStreams = false }: ForgetOptions,
+  context: CommandContext,
+): Promise<void> {
+  const whole = await context.config('any')
+  const file = whole.FAIRLEAD_CLUSTERS
+  const listed = file === undefined ? [] : await readClusters(file)
+  const user = listed.find((one) => one.name === name || one.prefix === name)
+  if (user !== undefined)
+    throw new UsageError(
+      `${file} lists ${name} as cluster ${user.name}: remove it there first, and wait until it has drained`,
+    )
+  const entry = { name, kubeconfig: '', context: undefined, prefix: name, labels: {} }
+  const config = { ...configOf(whole, entry), FAIRLEAD_CLUSTERS: undefined }
+  await withExistingStreams({ config: async () => config }, async ({ js, queue }) => {
+    const served: string[] = []
+    for (const reconciler of await queue.reconcilers()) if (await queue.isServed(reconciler)) served.push(reconciler)
+    if (served.length > 0)
+      throw new UsageError(
+        `a process still serves ${served.join(', ')} from ${queue.stream}: end it, or its file of clusters lists ${name}`,
+      )
+    for (const stream of streamsOf(config, STREAMS)) {
+      const usage = await js.usage(stream)
+      if (usage === undefined) continue
+      if (deleteStreams) await js.admin.streams.delete(stream)
+      context.print(`${stream}: ${deleteStreams ? 'deleted' : `would be deleted, ${usage.bytes} bytes`}`)
+    }
+  })
+  if (!deleteStreams)
+    context.print(
+      'Nothing was deleted: add --delete-streams. Keys, timers and the history of the cluster go with them.',
+    )
+}

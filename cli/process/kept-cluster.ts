@@ -1,0 +1,162 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { RunLog, Runnable } from '#contracts'
+import type { Dispatcher } from '#dispatch'
+import { ApiConnectionError, ApiError, type KubeClient } from '#kube'
+import { NatsUnreachableError, StreamLostError } from '#nats'
+import { allEnded, doubling, pause, repeat, unlessAborted } from '#primitives'
+import { Breaker, ClusterAwayError } from './breaker.ts'
+import { clusterId } from './kube.ts'
+import type { ServedCluster, ServeTerms } from './served-cluster.ts'
+
+export interface ClusterStatus {
+  /**
+   * Starting: it was not served yet. Up: it is served. Away: it, or NATS, does not answer. Refused: somebody has to change
+   * something first, such as its credential.
+   */
+  state: 'Starting' | 'Up' | 'Away' | 'Refused'
+  since: Date
+  reason?: string
+}
+
+export interface KeptClusterDeps {
+  open: (hooks: Pick<ServeTerms, 'onRequest' | 'lost' | 'admit'>) => Promise<ServedCluster>
+  /** Notes the UID of the cluster until it is disposed. Throws if another one of this process has it. */
+  claim: (uid: string) => Disposable
+  /** Returns what the connection is made of, without tokens, which are renewed while it is open. */
+  access: () => Promise<unknown>
+  /** Aborted when the process ends. */
+  ending: AbortSignal
+  log: RunLog
+  random?: () => number
+}
+
+/** How long the API server may take to answer a probe. */
+const PROBE_MS = 5000
+/** The pauses between two probes. */
+const [FIRST_PAUSE_MS, LAST_PAUSE_MS] = [5000, 30_000]
+const LOOK_EVERY_MS = 5000
+const CALLS_EVERY_MS = 100
+
+/** Thrown when a cluster is left only to be opened again. */
+class ReopenError extends Error {}
+
+/**
+ * Serves one of the clusters of a process while it answers. While it is away, it has no bridge and no dispatcher: no key is
+ * taken, and what waits stays in its streams. Probes find out when it is back. Then everything continues from the streams,
+ * as after a start of the process, and the keys run in the order of the queue. None of this is an error of the process.
+ */
+export class KeptCluster implements Runnable {
+  readonly #deps: KeptClusterDeps
+  #status: ClusterStatus = { state: 'Starting', since: new Date() }
+  #served: ServedCluster | undefined
+  #calls: ReturnType<Dispatcher['calls']> = []
+
+  constructor(deps: KeptClusterDeps) {
+    this.#deps = deps
+  }
+
+  get status(): ClusterStatus {
+    return this.#status
+  }
+
+  /** Undefined: it is not open. A cluster that is away is open until it has drained. */
+  get served(): ServedCluster | undefined {
+    return this.#served
+  }
+
+  /** The calls of functions that had not ended when the cluster was closed. */
+  get calls(): ReturnType<Dispatcher['calls']> {
+    return this.#calls
+  }
+
+  /** Resolves when the signal is aborted and everything has ended. Each other end is followed by a probe. */
+  async run(signal: AbortSignal, graceMs: number): Promise<void> {
+    const { random = Math.random } = this.#deps
+    let pauseMs = doubling(FIRST_PAUSE_MS, LAST_PAUSE_MS)
+    while (!signal.aborted) {
+      try {
+        await this.#serve(signal, graceMs, () => (pauseMs = doubling(FIRST_PAUSE_MS, LAST_PAUSE_MS)))
+      } catch (error) {
+        if (signal.aborted) return
+        this.#note(error)
+        if (isReopened(error)) continue
+      }
+      // Clusters behind one broken network are not probed together.
+      await pause(pauseMs() * (0.75 + random() / 4), signal)
+    }
+  }
+
+  /** Serves the cluster until the signal, or until it has to be left, and throws the reason when everything has ended. */
+  async #serve(signal: AbortSignal, graceMs: number, opened: () => void): Promise<void> {
+    const left = new AbortController()
+    const leave = (why: Error) => {
+      if (left.signal.aborted) return
+      left.abort(why)
+      if (this.#served !== undefined && !signal.aborted) this.#note(why)
+    }
+    const breaker = new Breaker(leave)
+    const access = await this.#deps.access()
+    const stop = AbortSignal.any([signal, left.signal])
+    using claims = new DisposableStack()
+    const admit = async (kube: KubeClient) => {
+      const uid = await clusterId(kube, { timeoutMs: PROBE_MS, signal: stop })
+      // Nobody would give the claim of a cluster back that was left meanwhile.
+      stop.throwIfAborted()
+      claims.use(this.#deps.claim(uid))
+    }
+    await using served = await this.#opened({ onRequest: breaker.requested, lost: leave, admit }, stop)
+    this.#served = served
+    this.#set({ state: 'Up' })
+    opened()
+    const { runtime } = served
+    const look = async () => {
+      if (runtime.bridge) breaker.watched(runtime.bridge.status())
+      const now = await this.#deps.access().catch(() => access)
+      if (!isDeepStrictEqual(now, access)) leave(new ReopenError('its kubeconfig has changed'))
+    }
+    const failed = (error: unknown) => this.#deps.log.warn({ err: error }, 'the cluster cannot be judged')
+    try {
+      const running = [runtime.run(stop, graceMs), repeat(look, { signal: stop, everyMs: LOOK_EVERY_MS, failed })]
+      for (const part of running) part.catch(leave)
+      await allEnded(running)
+      // A call that ignores its signal keeps the lease of its key while this connection to NATS is open.
+      const { ending } = this.#deps
+      while (!ending.aborted && runtime.dispatcher?.calls().length) await pause(CALLS_EVERY_MS, ending)
+    } finally {
+      this.#calls = runtime.dispatcher?.calls() ?? []
+      this.#served = undefined
+    }
+    left.signal.throwIfAborted()
+  }
+
+  /** Does not wait for servers that hang when the cluster is to be left. */
+  async #opened(hooks: Parameters<KeptClusterDeps['open']>[0], stop: AbortSignal): Promise<ServedCluster> {
+    const opening = this.#deps.open(hooks)
+    try {
+      return await unlessAborted(opening, stop)
+    } catch (error) {
+      void opening.then((late) => late[Symbol.asyncDispose]()).catch(() => undefined)
+      throw error
+    }
+  }
+
+  #note(error: unknown): void {
+    const reason = error instanceof Error ? error.message : String(error)
+    this.#set({ state: isReopened(error) ? 'Starting' : isAway(error) ? 'Away' : 'Refused', reason })
+  }
+
+  #set({ state, reason }: Omit<ClusterStatus, 'since'>): void {
+    const { state: before, reason: known, since } = this.#status
+    this.#status = { state, since: state === before ? since : new Date(), ...(reason !== undefined && { reason }) }
+    if (state === 'Up') this.#deps.log.info({ state }, 'cluster')
+    else if (state !== before || reason !== known) this.#deps.log.warn({ state, because: reason }, 'cluster')
+  }
+}
+
+const isReopened = (error: unknown): boolean => error instanceof ReopenError || error instanceof StreamLostError
+
+const isAway = (error: unknown): boolean =>
+  error instanceof ClusterAwayError ||
+  error instanceof ApiConnectionError ||
+  error instanceof NatsUnreachableError ||
+  (error instanceof ApiError && (error.code >= 500 || error.code === 429))
