@@ -15,6 +15,8 @@ const SHOWN = 3
 /** An API server that restarts, or a webhook, is back by then. */
 const PATIENCE_MS = 300_000
 const LOOK_MS = 1000
+/** While objects are refused one after the other, as all are while the webhook is away, the first waits for so long. */
+const REFUSED_MS = 30_000
 
 interface Migration {
   /** The version in which all API servers store by now. */
@@ -23,6 +25,7 @@ interface Migration {
   going: readonly string[]
   says: Says
   settleMs?: number
+  refusedMs?: number
 }
 
 /** Some objects cannot be written again, so they may still be stored in a former version. */
@@ -108,20 +111,27 @@ const isReady = (kube: KubeClient): Promise<boolean> =>
   )
 
 /** At 20 writes a second, 10,000 objects take longer than the API server keeps one version of the list. */
-async function pass(kube: KubeClient, resource: Resource, { storage, going, says }: Migration) {
+async function pass(kube: KubeClient, resource: Resource, { storage, going, says, refusedMs = REFUSED_MS }: Migration) {
   const stored = { ...resource, version: storage }
   // `again`: others have written between the reading and the write.
   const count = { all: 0, changed: 0, again: 0, unchanged: 0 }
   const failed: string[] = []
   // A list fails as a whole while the webhook is away, if one of its objects is stored in another version.
   let waits = patience(kube, says, isRetriable)
+  let refusedSince: number | undefined
   const list = kube.list(resourcePath(stored), { mayMix: true, failed: (error) => waits(error) })
   for await (const { items } of list) {
     waits = patience(kube, says, isRetriable)
     for (const object of items) {
       const path = resourcePath(stored, object.metadata.namespace, object.metadata.name)
       const managedFields = managedFieldsWithout(resource, going, object)
-      const outcome = await rewritten(kube, path, object, managedFields && { managedFields }, says)
+      const write = () => rewritten(kube, path, object, managedFields && { managedFields }, says)
+      let outcome = await write()
+      while (isRetriable(outcome) && performance.now() - (refusedSince ??= performance.now()) < refusedMs) {
+        await sleep(LOOK_MS)
+        outcome = await write()
+      }
+      if (typeof outcome === 'string') refusedSince = undefined
       count.all++
       if (typeof outcome === 'string') count[outcome]++
       else failed.push(`${titleOf(object)}: ${outcome.message}`)

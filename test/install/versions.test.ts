@@ -304,14 +304,30 @@ it('migrates each object, also after it was killed, while an old client edits an
     all.map(({ metadata: { name } }) => [name, { http: { url: urlOf(name) }, ...(name === 'p1' && { note: 'n' }) }]),
   )
   // And managers keep what they have.
-  await expect(migrate(kube, resource, { storage: 'v1', going: [], says, settleMs: 0 })).rejects.toThrow(
+  await expect(migrate(kube, resource, { storage: 'v1', going: [], says, settleMs: 0, refusedMs: 0 })).rejects.toThrow(
     /cannot be written again, .*conversion webhook/,
   )
   expect(await pages('v1')).toEqual(all)
 }, 120_000)
 
+it('waits for the webhook with the first object that is refused', async () => {
+  let refused = 0
+  const interrupted: KubeClient = {
+    ...kube,
+    apply: async (path, ...others) => {
+      try {
+        return await kube.apply(path, ...others)
+      } catch (error) {
+        if (++refused === 2) await restartWebhook('second')
+        throw error
+      }
+    },
+  }
+  await migrate(interrupted, await resourceOf('second'), { storage: 'v1', going: [], says, settleMs: 0 })
+  expect(refused).toBe(2)
+}, 60_000)
+
 it('goes on by itself, from the page and the object where it was, when the API server is away and comes back', async () => {
-  await restartWebhook('second')
   const access = await loadKubeConfig({ paths: [cluster.kubeconfig] })
   const server = new URL(access.server)
   const [port = 0] = await freePorts(1)
