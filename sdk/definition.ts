@@ -477,9 +477,8 @@ export interface Reconciler<For extends Kind<unknown> = Kind<unknown>> {
     /** Whether what has served the object until now has made this one for it. */
     made: (child: KubeObject, object: KubeObject) => boolean
   }
-  /** What has served the objects before has recorded in Secrets what it has made for each. */
+  /** What has served the objects before has recorded what it has made for each, in Secrets with labels. */
   readonly succeeds?: {
-    /** The labels of the Secrets with the records of an owner. */
     recordsOf: (owner: KubeObject) => string
     made: (records: readonly KubeObject[]) => readonly Pick<KubeObject, 'apiVersion' | 'kind' | 'metadata'>[]
     /** Whether fields in the form of managedFields are those that it has written. */

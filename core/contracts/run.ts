@@ -38,7 +38,7 @@ export interface RunInput {
  * The cluster that a run is for, where one process serves several.
  *
  * @example
- * import { ConfigMap, type ClusterInfo, reconciler } from 'fairlead'
+ * import { type ClusterInfo, reconciler } from 'fairlead'
  * import { outcomeOf } from 'fairlead/testing'
  * import { Website } from './website.ts'
  * const sizes: Record<string, number> = { edge: 1, core: 3 }
