@@ -113,7 +113,7 @@ describe('the package', () => {
       })
     }
     expect(lost).toEqual([])
-    expect((await stat(made.tarball)).size).toBeLessThan(3.5e6)
+    expect((await stat(made.tarball)).size).toBeLessThan(3.6e6)
   })
 
   it('installs at most 170 packages and 130 MB, and needs no script of an installation', async () => {
