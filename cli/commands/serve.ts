@@ -61,7 +61,9 @@ async function served(name: string | undefined, options: ServeOptions, log: RunL
   }
   if (name === undefined)
     throw new UsageError(
-      `--${exec === undefined ? 'hook' : 'exec'} needs the name of the Reconciler: fairlead serve NAME`,
+      exec === undefined
+        ? '--hook needs the name of the Reconciler: fairlead serve NAME --hook HOOK'
+        : '--exec needs the name of the Reconciler: fairlead serve NAME --exec PROGRAM',
     )
   const { lines = false, timeoutSeconds = 60, concurrency = 8, env: variables = [] } = options
   const limits = { command, timeoutSeconds, concurrency, variables }
