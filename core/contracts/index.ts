@@ -9,6 +9,7 @@ export {
   type KeptStatus,
   type KubeObject,
   keptStatus,
+  mergePatched,
   namespacedName,
   type ObjectMeta,
   type OwnerReference,

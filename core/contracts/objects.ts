@@ -119,6 +119,17 @@ export const REVISION_HEADER = 'fairlead-revision'
 export const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
+/** Returns what a JSON merge patch (RFC 7396) makes of a value. */
+export function mergePatched(target: unknown, patch: unknown): unknown {
+  if (!isRecord(patch)) return patch
+  const result = isRecord(target) ? { ...target } : {}
+  for (const [name, value] of Object.entries(patch)) {
+    if (value === null) delete result[name]
+    else result[name] = mergePatched(result[name], value)
+  }
+  return result
+}
+
 /** Returns a copy of an object with a value at a path. Other values on the way are replaced by objects. */
 export function withValueAt(object: unknown, [step, ...others]: readonly string[], value: unknown): unknown {
   if (step === undefined) return value

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import { ConflictError, controllerOf, isRecord, type KubeObject } from '#contracts'
+import { ConflictError, controllerOf, isRecord, type KubeObject, mergePatched } from '#contracts'
 import type { TakenField } from '#reconcile'
 import { valuesAt } from '#spec'
 
@@ -189,7 +189,7 @@ export class Memory {
     const { resourceVersion } = (patch as Partial<KubeObject>).metadata ?? {}
     if (resourceVersion !== undefined && resourceVersion !== before.metadata.resourceVersion)
       throw new ConflictError(`${nameOf(identity)} has changed since it was observed`)
-    return this.#replace(before, merged(before, structuredClone(patch)) as KubeObject)
+    return this.#replace(before, mergePatched(before, structuredClone(patch)) as KubeObject)
   }
 
   /**
@@ -265,17 +265,6 @@ const nameOf = ({ apiVersion, kind, metadata }: Identity): string =>
   `${kind}.${apiVersion} ${metadata.namespace ?? ''}/${metadata.name}`
 
 type Fields = Record<string, unknown>
-
-/** Applies a JSON merge patch (RFC 7386). */
-function merged(target: unknown, patch: unknown): unknown {
-  if (!isRecord(patch)) return patch
-  const result: Fields = isRecord(target) ? { ...target } : {}
-  for (const [name, value] of Object.entries(patch)) {
-    if (value === null) delete result[name]
-    else result[name] = merged(result[name], value)
-  }
-  return result
-}
 
 /**
  * Server-side apply by one manager: sets the wanted fields, removes fields that it wanted before and no longer wants,

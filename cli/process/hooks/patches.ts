@@ -1,6 +1,14 @@
 import { parse, parseAllDocuments } from 'yaml'
 import { z } from 'zod'
-import { type FunctionInput, isRecord, type KubeObject, kindName, type Outcome, TerminalError } from '#contracts'
+import {
+  type FunctionInput,
+  isRecord,
+  type KubeObject,
+  kindName,
+  mergePatched,
+  type Outcome,
+  TerminalError,
+} from '#contracts'
 
 /** An object, or its YAML. */
 const content = z.unknown().transform((value, context): unknown => {
@@ -120,7 +128,7 @@ function perform(one: Operation, { primary, own, outcome }: Deciding): void {
   if (one.operation === 'MergePatch') {
     const owned = own.find(at)
     if (isPrimary) mergeOwn(what, one.mergePatch, { primary, outcome })
-    else if (owned !== undefined && !one.subresource) own.set(merged(owned, one.mergePatch) as KubeObject)
+    else if (owned !== undefined && !one.subresource) own.set(mergePatched(owned, one.mergePatch) as KubeObject)
     else outcome.patch = [...(outcome.patch ?? []), fieldsOfOthers(what, at, one.mergePatch)]
   } else if (isPrimary) outcome.deleteObject = true
   else own.delete(at, what)
@@ -205,7 +213,7 @@ function mergeOwn(what: string, patch: Record<string, unknown>, { primary, outco
   if (isRecord(status)) {
     if (status['conditions'] !== undefined) throw notOffered(`${what} with status.conditions`, 'write other fields')
     const { conditions: _, observedGeneration: __, ...before } = (primary.status ?? {}) as Record<string, unknown>
-    outcome.status = merged(outcome.status ?? before, status) as Record<string, unknown>
+    outcome.status = mergePatched(outcome.status ?? before, status) as Record<string, unknown>
   }
   if (!isRecord(metadata)) return
   const { labels, annotations, ...more } = metadata
@@ -213,18 +221,7 @@ function mergeOwn(what: string, patch: Record<string, unknown>, { primary, outco
   if (other !== undefined) throw notOffered(`${what} with metadata.${other}`, 'a function keeps labels and annotations')
   if (hasNull(metadata)) throw notOffered(`${what} with null`, 'leave out what the hook has set before')
   const kept = { ...(labels !== undefined && { labels }), ...(annotations !== undefined && { annotations }) }
-  outcome.metadata = merged(outcome.metadata ?? {}, kept) as NonNullable<Outcome['metadata']>
-}
-
-/** JSON merge patch, RFC 7396. */
-function merged(target: unknown, patch: unknown): unknown {
-  if (!isRecord(patch)) return patch
-  const result = isRecord(target) ? { ...target } : {}
-  for (const [field, value] of Object.entries(patch)) {
-    if (value === null) delete result[field]
-    else result[field] = merged(result[field], value)
-  }
-  return result
+  outcome.metadata = mergePatched(outcome.metadata ?? {}, kept) as NonNullable<Outcome['metadata']>
 }
 
 const hasNull = (value: unknown): boolean => value === null || (isRecord(value) && Object.values(value).some(hasNull))
