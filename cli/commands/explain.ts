@@ -33,7 +33,10 @@ export async function printExplanation(
     const situation = await gather({ kind, namespace, name }, { kube, streams }, () => new Date())
     const explanation = explain(situation)
     if (output === 'json') print(jsonOf(situation, explanation))
-    else print(pageOf(situation, explanation, process.stdout.columns), (page) => colored(page, explanation, styleText))
+    else {
+      if (settings.cluster !== undefined) print(`cluster ${settings.cluster}`)
+      print(pageOf(situation, explanation, process.stdout.columns), (page) => colored(page, explanation, styleText))
+    }
     if (situation.object === undefined) setExitCode(EXIT.failed)
   } finally {
     if (typeof kube !== 'string') await kube.close()

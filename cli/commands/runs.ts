@@ -146,9 +146,11 @@ function showRun({ sequence, record }: StoredRun, before: RunRecord | undefined)
   const { reconciler, namespace, name, result, message, requeueAt, attempt, lane, process, cpuMs, requests } = record
   const cpu = cpuMs === undefined ? '' : `, ${cpuMs.toFixed(1)} ms of CPU`
   const again = requeueAt === undefined ? '' : `; runs again at ${requeueAt}`
+  const cluster = record.laps[0]?.input.cluster
   const rows: [string, string][] = [
     ['Run', `${sequence} (${record.id})`],
     ['Of', `${reconciler} ${namespacedName({ namespace, name })}`],
+    ...(cluster === undefined ? [] : [['Cluster', cluster.name] as [string, string]]),
     ['Result', `${result}${message === undefined ? '' : `: ${message}`}${again}`],
     ['Because', becauseOf(record)],
     ['Queued', `${record.queuedAt}, waited ${duration(waitedMs(record))} in the ${lane} lane`],

@@ -103,8 +103,8 @@ export function followClusters(
 }
 
 /** Returns the configuration of the process for one of its clusters. */
-export const configOf = (config: Config, { kubeconfig, context, prefix }: ClusterEntry): Config =>
-  withPrefix({ ...config, KUBECONFIG: kubeconfig, context }, prefix)
+export const configOf = (config: Config, { name, kubeconfig, context, prefix }: ClusterEntry): Config =>
+  withPrefix({ ...config, KUBECONFIG: kubeconfig, context, cluster: name }, prefix)
 
 /**
  * Returns the configuration for the cluster of this name, without the file. Without a name, `any` returns the configuration

@@ -134,7 +134,8 @@ export interface CommonOptions {
 
 type Variables = z.output<typeof environment>
 
-export type Config = Readonly<Variables & { context: string | undefined }>
+/** `cluster`: the name of the cluster in the file that lists it. */
+export type Config = Readonly<Variables & { context: string | undefined; cluster?: string }>
 
 /**
  * Returns the configuration from the environment, read once. Throws an error that names the variable and the value if a

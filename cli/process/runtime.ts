@@ -110,7 +110,8 @@ export function createRuntime({
   const natsHealth = createNatsHealth(incarnation, now, lost)
   const deadLetter = dead.put.bind(dead)
   const { keep, sample } = traces ?? { keep: undefined, sample: () => false }
-  const tracing = createTracing({ keep, sample, now: Date.now })
+  const attributes = cluster && { 'k8s.cluster.name': cluster.name }
+  const tracing = createTracing({ keep, sample, attributes, now: Date.now })
   const metered = (name: string, call: Invoke) => usage?.meter.around(name, call) ?? call
   const dispatcher = parts.dispatch
     ? createDispatcher({

@@ -117,21 +117,24 @@ interface TracingOptions {
   keep: ((span: FinishedSpan) => void) | undefined
   /** Returns whether a new trace is kept. */
   sample: (traceId: string) => boolean
+  /** What all spans have. */
+  attributes?: FinishedSpan['attributes'] | undefined
   /** Epoch milliseconds. */
   now: () => number
 }
 
 /** Makes spans from the reports of bridge and dispatcher: change → queue → run → API requests. */
-export function createTracing({ keep, sample, now }: TracingOptions): Tracing {
+export function createTracing({ keep: kept, sample, attributes: common, now }: TracingOptions): Tracing {
+  const keep = kept && ((span: FinishedSpan) => kept({ ...span, attributes: { ...common, ...span.attributes } }))
   const begun = new WeakMap<KubeObject, Span>()
   const waiting = new Map<string, { queuedAt: number; startedAt: number; causes: readonly string[] }>()
 
   return {
     begin(object) {
       const span = spanAfter(undefined, false)
-      const kept = { ...span, sampled: keep !== undefined && sample(span.traceId) }
-      if (kept.sampled) begun.set(object, kept)
-      return traceparentOf(kept)
+      const begins = { ...span, sampled: keep !== undefined && sample(span.traceId) }
+      if (begins.sampled) begun.set(object, begins)
+      return traceparentOf(begins)
     },
     bridge({ ref, verb, object, outcome, ms }) {
       const span = begun.get(object)

@@ -7,6 +7,7 @@ import { promisify } from 'node:util'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { parse, stringify } from 'yaml'
 import { webhookCertificateGauge, webhookMetrics } from '../../cli/commands/admit.ts'
+import { Fleet, type FleetDeps } from '../../cli/process/fleet.ts'
 import { certificateGauge, createMetrics, depthGauges, storageGauges } from '../../cli/process/metrics.ts'
 import { bridgeGauges } from '../../cli/process/run-metrics.ts'
 import { usageMetrics } from '../../cli/process/usage.ts'
@@ -40,7 +41,7 @@ beforeAll(async () => {
 }, 900_000)
 
 /** Every name that one of our processes exports. */
-function exportedNames(): Set<string> {
+async function exportedNames(): Promise<Set<string>> {
   const { registry } = createMetrics()
   const nothing = async () => ({}) as never
   bridgeGauges(registry, () => undefined)
@@ -50,13 +51,15 @@ function exportedNames(): Set<string> {
   usageMetrics(registry, { totals: () => [] })
   storageGauges(registry, [], nothing, 1)
   depthGauges(registry, { reconcilers: async () => [], depth: nothing, backlog: nothing }, { count: nothing })
-  return new Set(
-    registry
+  const ofClusters = await new Fleet({ slots: 1 } as FleetDeps).metrics.metrics()
+  return new Set([
+    ...[...ofClusters.matchAll(/^# TYPE (\S+)/gm)].map(([, name = '']) => name),
+    ...registry
       .getMetricsAsArray()
       .flatMap(({ name, type }) =>
         String(type) === 'histogram' ? ['_bucket', '_sum', '_count'].map((end) => name + end) : [name],
       ),
-  )
+  ])
 }
 
 const namesIn = (expr: string): string[] =>
@@ -86,9 +89,9 @@ describe('the alerts', () => {
 describe('alerts and dashboard', () => {
   it.each([...rules.map(({ alert, record, expr }) => ({ title: record ?? alert, expr })), ...queries])(
     '$title asks only for what is exported',
-    ({ expr }) => {
+    async ({ expr }) => {
       const functions = new Set(['histogram_quantile', 'label_values'])
-      const exported = exportedNames()
+      const exported = await exportedNames()
       const asked = namesIn(expr).filter((name) => !functions.has(name))
       expect(asked.length).toBeGreaterThan(0)
       expect(asked.filter((name) => !exported.has(name))).toEqual([])

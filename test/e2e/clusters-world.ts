@@ -17,6 +17,7 @@ export interface Listed {
   name: string
   kubeconfig: string
   prefix?: string
+  labels?: Record<string, string>
 }
 
 interface ItemObject {

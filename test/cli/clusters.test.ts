@@ -1,0 +1,228 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { stringify } from 'yaml'
+import { resourcePath } from '#kube'
+import type { JetStream } from '#nats'
+import { clusterId } from '../../cli/process/kube.ts'
+import { changedKubeConfig, type Site, startSites } from '../e2e/clusters-world.ts'
+import { startCollector } from '../support/collector.ts'
+import { command } from '../support/command.ts'
+import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
+import { connectTo } from '../support/jetstream.ts'
+import { until } from '../support/wait.ts'
+import { Place } from './clusters-function.ts'
+
+const MODULE = fileURLToPath(new URL('clusters-function.ts', import.meta.url))
+const STREAMS = ['EVENTS', 'WORK', 'DEAD', 'RUNS', 'USAGE']
+
+let sites: Awaited<ReturnType<typeof startSites<'main' | 'edge'>>>
+let js: JetStream
+/** The file that the process has, and one for commands, whose API servers do not answer. */
+let env: Record<'FAIRLEAD_CLUSTERS' | 'NATS_URL', string>
+
+beforeAll(async () => {
+  sites = await startSites(['main', 'edge'])
+  js = await connectTo(sites.nats.url)
+  const away = await changedKubeConfig(sites.site('edge').cluster.kubeconfig, join(sites.dir, 'away'), {
+    server: 'https://127.0.0.1:1',
+  })
+  const file = join(sites.dir, 'for-commands.yaml')
+  await writeFile(
+    file,
+    stringify({
+      clusters: [
+        { name: 'main', kubeconfig: away, prefix: '' },
+        { name: 'edge', kubeconfig: away },
+        { name: 'never', kubeconfig: away },
+      ],
+    }),
+  )
+  env = { FAIRLEAD_CLUSTERS: file, NATS_URL: sites.nats.url }
+})
+afterAll(async () => {
+  await js?.close()
+  await sites?.[Symbol.asyncDispose]()
+})
+
+const listed = () => [
+  { name: 'main', kubeconfig: sites.site('main').cluster.kubeconfig, prefix: '' },
+  { name: 'edge', kubeconfig: sites.site('edge').cluster.kubeconfig, labels: { tier: 'edge' } },
+]
+const started = (args: string[], more: Record<string, string> = {}) =>
+  startFairlead(['up', '--install', '-f', MODULE, ...args], {
+    NATS_URL: sites.nats.url,
+    FAIRLEAD_LEASE_SECONDS: '3',
+    ...more,
+  })
+
+const create = ({ kube }: Site, name: string) =>
+  kube.create(resourcePath(Place, 'default'), {
+    apiVersion: `${Place.group}/${Place.version}`,
+    kind: Place.kind,
+    metadata: { name, namespace: 'default' },
+    spec: { size: 1 },
+  })
+
+/** Resolves with the status of the object, when it has one. */
+const statusOf = ({ kube }: Site, name: string) =>
+  until(async () => {
+    const { status } = await kube.get<{ status?: object }>(resourcePath(Place, 'default', name))
+    return status ?? false
+  })
+
+const runsOf = ({ logs }: FairleadProcess, cluster: string) =>
+  logs.flatMap((line) => (line['cluster'] === cluster && line.step === 'started' ? [line.key] : []))
+
+/** What a stream that is made anew or rewritten would not keep. */
+async function lifeOf(prefix: string) {
+  const all = STREAMS.map(async (stream) => {
+    const { created, config } = await js.admin.streams.info(`${prefix}${stream}`)
+    return { created, config }
+  })
+  const event = await js.admin.streams.getMessage('EVENTS', { last_by_subj: 'k8s.*.*.places.*.*.before' })
+  return { streams: await Promise.all(all), event: event && { seq: event.seq, time: event.timestamp } }
+}
+
+const json = async (...args: string[]) => {
+  const { stdout, code } = await command([...args, '-o', 'json'], env)
+  return { code, found: JSON.parse(stdout) }
+}
+
+describe('an existing installation', () => {
+  it('becomes the first cluster of a file: no stream is made anew or rewritten, and no key runs', async () => {
+    const main = sites.site('main')
+    {
+      await using alone = started(['--kubeconfig', main.cluster.kubeconfig])
+      await alone.logged(({ msg }) => msg === 'started')
+      await create(main, 'before')
+      expect(await statusOf(main, 'before')).toMatchObject({ cluster: '', tier: '' })
+      await until(() => alone.logs.some(({ step, key }) => step === 'ended' && key === 'default/before'))
+      alone.kill('SIGTERM')
+      expect((await alone.exited).code).toBe(0)
+    }
+    const life = await lifeOf('')
+    await sites.list(listed())
+    await using up = started(['--clusters', sites.file])
+    for (const name of ['main', 'edge'])
+      await up.logged(({ msg, cluster, state }) => msg === 'cluster' && cluster === name && state === 'Up')
+    // What would run because of the start is queued before an object that is created after it.
+    await create(main, 'after')
+    expect(await statusOf(main, 'after')).toMatchObject({ cluster: 'main' })
+    await until(async () => {
+      const { found } = await json('queue', 'ls', '--cluster', 'main')
+      return found.every(({ state }: { state: string }) => state === 'waiting')
+    })
+    expect(runsOf(up, 'main')).toEqual(['default/after'])
+    expect(await lifeOf('')).toEqual(life)
+  })
+})
+
+describe('with a process that serves two clusters', () => {
+  let up: FairleadProcess
+  let collector: Awaited<ReturnType<typeof startCollector>>
+  beforeAll(async () => {
+    await sites.list(listed())
+    collector = await startCollector()
+    up = started(['--clusters', sites.file], { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url })
+    await up.logged(({ msg, cluster, state }) => msg === 'cluster' && cluster === 'edge' && state === 'Up')
+    await create(sites.site('edge'), 'far')
+    await statusOf(sites.site('edge'), 'far')
+  })
+  afterAll(async () => {
+    await up?.[Symbol.asyncDispose]()
+    await collector?.[Symbol.asyncDispose]()
+  })
+
+  const waiting = (name: string) => expect.objectContaining({ name, state: 'waiting' })
+
+  it('--cluster chooses one of the file, before and after the command', async () => {
+    for (const args of [
+      ['--cluster', 'edge', 'queue', 'ls'],
+      ['queue', 'ls', '--cluster', 'edge'],
+    ])
+      expect(await json(...args)).toEqual({ code: 0, found: [waiting('far')] })
+    expect(await command(['queue', 'ls'], env)).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('choose one with --cluster NAME; it has main, edge, never'),
+    })
+    expect(await command(['queue', 'ls', '--cluster', 'west'], env)).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('has no cluster west; it has main, edge, never'),
+    })
+  })
+
+  it('--all-clusters lists each cluster under its name, also without an answer of API servers', async () => {
+    const { code, found } = await json('queue', 'ls', '--all-clusters')
+    expect(found).toEqual({
+      main: expect.arrayContaining([waiting('before'), waiting('after')]),
+      edge: [waiting('far')],
+      never: { failure: expect.stringContaining('never_WORK') },
+    })
+    // Scripts see that one list is missing.
+    expect(code).toBe(1)
+    const { stdout } = await command(['queue', 'ls', '--all-clusters'], env)
+    expect(stdout).toMatch(/^cluster main\n[^]*\n\ncluster edge\n[^]*far[^]*\n\ncluster never\n.*never_WORK/)
+    const runs = await json('runs', 'ls', '--all-clusters')
+    expect(runs.found.edge).toEqual([expect.objectContaining({ name: 'far' })])
+    expect(runs.found.main).toHaveLength(2)
+    expect((await json('dead', 'ls', '--all-clusters')).found).toMatchObject({ main: [], edge: [] })
+  })
+
+  it('a run has its cluster as input, its record keeps it, and a replay gives it again', async () => {
+    const edge = sites.site('edge')
+    const cluster = { name: 'edge', id: await clusterId(edge.kube), labels: { tier: 'edge' } }
+    expect(await statusOf(edge, 'far')).toMatchObject({ cluster: 'edge', id: cluster.id, tier: 'edge' })
+    const [{ run: id }] = (await json('--cluster', 'edge', 'runs', 'ls')).found
+    const { stdout } = await command(['--cluster', 'edge', 'runs', 'get', String(id)], env)
+    expect(JSON.parse(stdout).laps[0].input).toMatchObject({ cluster })
+    const shown = await command(['--cluster', 'edge', 'runs', 'show', String(id)], env)
+    expect(shown.stdout).toMatch(/^Cluster: +edge$/m)
+    expect(await command(['--cluster', 'edge', 'replay', String(id), '-f', MODULE], env)).toMatchObject({ code: 0 })
+    // The record of a process with one cluster stays as it was.
+    const [alone] = (await json('--cluster', 'main', 'runs', 'ls', 'place', 'before')).found
+    const before = await command(['--cluster', 'main', 'runs', 'get', String(alone.run)], env)
+    expect(JSON.parse(before.stdout).laps[0].input).not.toHaveProperty('cluster')
+  })
+
+  it('explain, traces and log lines name the cluster', async () => {
+    const whole = { ...env, FAIRLEAD_CLUSTERS: sites.file }
+    const { stdout } = await command(['--cluster', 'edge', 'explain', 'place/far'], whole)
+    expect(stdout).toMatch(/^cluster edge\n.*place/i)
+    const edge = { key: 'k8s.cluster.name', value: { stringValue: 'edge' } }
+    const main = { key: 'k8s.cluster.name', value: { stringValue: 'main' } }
+    const { spans } = collector
+    await until(() => spans.some(({ attributes }) => attributes.some(({ value }) => value.stringValue === 'edge')))
+    for (const { attributes } of spans)
+      expect([edge, main]).toContainEqual(attributes.find(({ key }) => key === edge.key))
+    expect(runsOf(up, 'edge')).toContain('default/far')
+  })
+
+  it('cluster forget refuses one that is listed or served, shows the streams of another, and deletes on demand', async () => {
+    const forget = (...args: string[]) => command(['cluster', 'forget', 'edge', ...args], env)
+    const life = await lifeOf('')
+    expect(await forget('--delete-streams')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('lists edge as cluster edge'),
+    })
+    env = { ...env, FAIRLEAD_CLUSTERS: join(sites.dir, 'without-edge.yaml') }
+    const [first] = listed()
+    await writeFile(env.FAIRLEAD_CLUSTERS, stringify({ clusters: [first] }))
+    expect(await forget('--delete-streams')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('a process still serves place from edge_WORK'),
+    })
+    await sites.list([first!])
+    await up.logged(({ msg, cluster }) => cluster === 'edge' && msg.startsWith('cluster is not listed'))
+    let shown = await forget()
+    await until(async () => (shown = await forget()).code === 0)
+    expect(shown.stdout).toMatch(/^edge_EVENTS: would be deleted, \d+ bytes\n[^]*Nothing was deleted/)
+    const { stdout, code } = await forget('--delete-streams')
+    expect({ stdout, code }).toEqual({ stdout: STREAMS.map((one) => `edge_${one}: deleted\n`).join(''), code: 0 })
+    expect(await js.usage('edge_EVENTS')).toBeUndefined()
+    // Neither the cluster nor the streams of others are touched.
+    expect(await statusOf(sites.site('edge'), 'far')).toMatchObject({ size: 1 })
+    expect(await lifeOf('')).toEqual(life)
+  })
+})
