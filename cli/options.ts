@@ -113,6 +113,20 @@ export const revisionOption = (): Option =>
 export const allClustersOption = (): Option =>
   new Option('--all-clusters', 'List each cluster of the file of --clusters')
 
+/** The prefix of a cluster is its name, unless its entry says otherwise. */
+export const clusterUsersOption = (): Option =>
+  new Option(
+    '--cluster-users <names>',
+    'Clusters of a file that get users of NATS of their own, separated by commas (default: none)',
+  ).argParser((text) => separated(text).map(clusterName))
+
+function clusterName(text: string): string {
+  if (/^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$/.test(text)) return text
+  throw new InvalidArgumentError(
+    `${JSON.stringify(text)} is no cluster: give 1 to 32 lower-case letters, digits or hyphens.`,
+  )
+}
+
 export const dirOption = (): Option =>
   new Option('--dir <folder>', 'Folder of the local cluster (default: one per user)')
 

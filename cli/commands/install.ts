@@ -20,6 +20,7 @@ export interface InstallOptions extends Selection {
   force: boolean
   team: boolean
   natsCertificates: boolean
+  clusterUsers?: readonly string[]
   check: boolean
   onlyNatsCertificates: boolean
   onlyConversions: boolean
@@ -47,6 +48,8 @@ async function applied(
     throw new UsageError(`--url is "${url}": give an address, such as http://{name}.functions.svc`)
   if (team && (natsCertificates || onlyNatsCertificates))
     throw new UsageError('--team installs functions within namespaces: the platform team makes the certificates')
+  if (options.clusterUsers !== undefined && !natsCertificates && !onlyNatsCertificates)
+    throw new UsageError('--cluster-users goes with --nats-certificates or --only-nats-certificates')
   const parts = [
     check && '--check',
     onlyNatsCertificates && '--only-nats-certificates',
@@ -54,7 +57,7 @@ async function applied(
   ]
   const [one, other] = parts.filter((part) => part !== false)
   if (other !== undefined) throw new UsageError(`${one} and ${other} are different parts: give one of them`)
-  if (onlyNatsCertificates) return installCertificates(kube)
+  if (onlyNatsCertificates) return installCertificates(kube, options.clusterUsers)
   const selected = await loadFunctions(options)
   if (options.adapter !== undefined && (url !== undefined || team))
     throw new UsageError('--adapter is for dispatchers and all namespaces: leave out --url and --team')

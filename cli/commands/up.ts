@@ -135,12 +135,14 @@ async function allClusters(
   share: ProcessShare,
   { options, file }: { options: UpOptions; file: string },
 ): Promise<Running> {
-  const [{ readClusters }, { Fleet }] = await Promise.all([import('#process/clusters'), import('#process/fleet')])
+  const [{ configOf, readClusters }, { Fleet }] = await Promise.all([
+    import('#process/clusters'),
+    import('#process/fleet'),
+  ])
   const { log } = share
   const entries = await readClusters(file)
-  const asked = await retryWhileUnreachable(options.waitSeconds, log, () => openJetStream(config, roleOf(share.parts)))
-  const nats = asked.nc.getServer()
-  await asked.close()
+  const ofEntries = entries.length === 0 ? [config] : entries.map((entry) => configOf(config, entry))
+  const nats = await retryWhileUnreachable(options.waitSeconds, log, () => answering(ofEntries, roleOf(share.parts)))
   const revision = share.parts.dispatch ? await revisionHere(config, log) : undefined
   const fleet = new Fleet({
     file,
@@ -158,6 +160,20 @@ async function allClusters(
     served: (cluster) => (cluster === undefined ? undefined : fleet.served(cluster)),
     calls: () => fleet.calls(),
   }
+}
+
+/** Returns the server of NATS that accepts one of the users: without the certificate of one cluster, the others are served. */
+async function answering(configs: readonly Config[], role: string): Promise<string> {
+  let refused: unknown
+  for (const [, one] of new Map(configs.map((each) => [each.NATS_CERT, each]))) {
+    try {
+      await using js = await openJetStream(one, role)
+      return js.nc.getServer()
+    } catch (error) {
+      refused ??= error
+    }
+  }
+  throw refused
 }
 
 /** The pod of this process is in the cluster that it runs in, which may be none of the file. */

@@ -50,7 +50,24 @@ const LEAVES: Record<string, [string, ...string[]]> = {
   'fairlead-console-tls': [`${CONSOLE_HOST}.svc`, CONSOLE_HOST, `${CONSOLE_HOST}.svc.cluster.local`, 'localhost'],
 }
 
-export const CERTIFICATE_SECRETS: readonly string[] = [AUTHORITY.secret, ...Object.keys(LEAVES)]
+/** The parts of Fairlead that have a user of NATS for each cluster. */
+const OF_CLUSTERS = ['bridge', 'dispatcher', 'inspect', 'operate', 'console', 'console-writes']
+
+/** Returns the names in each certificate, with those of the users of these clusters. */
+const leavesFor = (clusters: readonly string[]): typeof LEAVES => ({
+  ...LEAVES,
+  ...Object.fromEntries(
+    clusters.flatMap((cluster) =>
+      OF_CLUSTERS.map((part) => [`${NATS}-${part}.${cluster}`, [`fairlead-${part}.${cluster}`]]),
+    ),
+  ),
+})
+
+/** Returns the names of the Secrets of natsCertificates(). */
+export const certificateSecrets = (clusters: readonly string[] = []): string[] => [
+  AUTHORITY.secret,
+  ...Object.keys(leavesFor(clusters)),
+]
 
 const DAY_MS = 86_400_000
 /** Certificates that end within this time are renewed. */
@@ -61,9 +78,13 @@ const CA_RENEWED_BEFORE_MS = DAYS_VALID * DAY_MS + RENEWED_BEFORE_MS
 /**
  * Returns the Secrets for mutual TLS between NATS and the parts of Fairlead that have to be written: missing, invalid,
  * of another authority, for other names, or with an end within 30 days. `present` is keyed by name. The authority comes
- * first; without a valid one, all Secrets are new.
+ * first; without a valid one, all Secrets are new. `clusters`: those with users of their own.
  */
-export function natsCertificates(present: ReadonlyMap<string, KubeObject>, now: Date): TlsSecret[] {
+export function natsCertificates(
+  present: ReadonlyMap<string, KubeObject>,
+  now: Date,
+  clusters: readonly string[] = [],
+): TlsSecret[] {
   const known = issuedIn(present.get(AUTHORITY.secret))
   const authority = known && isGood(known, now, CA_RENEWED_BEFORE_MS) ? known : undefined
   const ca = authority ?? asIssued(newAuthority(AUTHORITY.subject, { now, days: AUTHORITY.days }))
@@ -77,7 +98,7 @@ export function natsCertificates(present: ReadonlyMap<string, KubeObject>, now: 
       leaf.certificate.subjectAltName === sans.map((san) => `DNS:${san}`).join(', ')
     )
   }
-  const wanting = Object.entries(LEAVES).filter(([name, sans]) => !isIssued(name, sans))
+  const wanting = Object.entries(leavesFor(clusters)).filter(([name, sans]) => !isIssued(name, sans))
   return [
     ...(authority === undefined ? [secretOf(AUTHORITY.secret, ca, ca)] : []),
     ...wanting.map(([name, sans]) => secretOf(name, newLeaf(sans, ca, now), ca)),

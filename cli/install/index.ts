@@ -12,7 +12,7 @@ export {
 } from './install.ts'
 export type { Installed } from './installed-objects.ts'
 export { type KnativeOptions, knativeManifests } from './knative.ts'
-export { accountsFor, accountsIn, natsUsers, type TriggerUser, withTriggers } from './nats-users.ts'
+export { accountsFor, accountsIn, accountsOf, natsUsers, type TriggerUser, withTriggers } from './nats-users.ts'
 export { functionPolicies } from './policies.ts'
 export { functionRbac, PROCESS_ACCOUNT, platformRbac, teamRbac } from './rbac.ts'
 export { reconcilerCrd } from './reconciler.ts'

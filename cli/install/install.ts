@@ -56,6 +56,8 @@ interface InstallOptions {
   /** The shard that serves the Reconcilers, as their label. */
   shard?: string
   natsCertificates?: boolean
+  /** Clusters whose users of NATS get certificates too. */
+  clusterUsers?: readonly string[] | undefined
   /**
    * Applies only what a team may that the platform names in the value `teams` of its chart: accounts, Roles and
    * RoleBindings in the namespaces of the functions, definitions, Reconcilers. Rejects before the first write if the team
@@ -77,7 +79,17 @@ interface InstallOptions {
 export async function install(
   kube: KubeClient,
   functions: readonly Reconciler[],
-  { force = false, forcedBy, revision, shard, natsCertificates = false, team = false, url, says }: InstallOptions = {},
+  {
+    force = false,
+    forcedBy,
+    revision,
+    shard,
+    natsCertificates = false,
+    clusterUsers,
+    team = false,
+    url,
+    says,
+  }: InstallOptions = {},
 ): Promise<Installed[]> {
   const manifests = functions.map((one) => {
     const invoke = url === undefined ? {} : { invoke: { http: { url: url.replaceAll('{name}', one.name) } } }
@@ -127,7 +139,7 @@ export async function install(
   if (team) await remove()
   for (const one of manifests) installed.push(await applied(kube, one))
   if (!team) await remove()
-  if (natsCertificates) installed.push(...(await certified(kube)))
+  if (natsCertificates) installed.push(...(await certified(kube, clusterUsers)))
   return installed
 }
 
@@ -274,7 +286,8 @@ function isRefused(kind: Resource, object: KubeObject): boolean {
 }
 
 /** Writes the Secrets for mutual TLS with NATS, and returns the result for each. Changes nothing else. */
-export const installCertificates = (kube: KubeClient): Promise<Installed[]> => certified(kube)
+export const installCertificates = (kube: KubeClient, clusterUsers?: readonly string[]): Promise<Installed[]> =>
+  certified(kube, clusterUsers)
 
 /**
  * Returns the RBAC of a function. A function that no longer has a finalizer keeps the permission to remove its finalizer
@@ -316,15 +329,16 @@ interface Rule {
 }
 
 /** Reads each Secret separately, so that the user needs no permission to list Secrets. */
-async function certified(kube: KubeClient): Promise<Installed[]> {
-  const { CERTIFICATE_SECRETS, natsCertificates } = await import('./certificates.ts')
+async function certified(kube: KubeClient, clusterUsers: readonly string[] = []): Promise<Installed[]> {
+  const { certificateSecrets, natsCertificates } = await import('./certificates.ts')
+  const names = certificateSecrets(clusterUsers)
   const present = new Map<string, KubeObject>()
-  for (const name of CERTIFICATE_SECRETS) {
+  for (const name of names) {
     const secret = await found<KubeObject>(kube, pathOf('Secret', SYSTEM_NAMESPACE, name))
     if (secret !== undefined) present.set(name, secret)
   }
-  const wanting = natsCertificates(present, new Date())
-  const kept = CERTIFICATE_SECRETS.filter((name) => !wanting.some(({ metadata }) => metadata.name === name))
+  const wanting = natsCertificates(present, new Date(), clusterUsers)
+  const kept = names.filter((name) => !wanting.some(({ metadata }) => metadata.name === name))
   const unchanged = kept.map((name) => ({
     kind: 'Secret',
     namespace: SYSTEM_NAMESPACE,

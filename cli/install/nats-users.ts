@@ -6,7 +6,7 @@ interface User {
 }
 interface Account {
   users: User[]
-  exports?: { service: string }[]
+  exports?: { service: string; accounts?: string[] }[]
   imports?: { to?: string; service: { account: string; subject: string } }[]
 }
 
@@ -19,11 +19,22 @@ export interface TriggerUser {
   reconcilers: readonly string[]
 }
 
-/** Returns users.conf of deploy/nats with the permissions for installations with these prefixes too, and these users. */
-export async function natsUsers(prefixes: readonly string[], triggers: readonly TriggerUser[] = []): Promise<string> {
+/**
+ * Returns users.conf of deploy/nats with the permissions for installations with these prefixes too, and these users. Each of
+ * the clusters has accounts and users of its own.
+ */
+export async function natsUsers(
+  prefixes: readonly string[],
+  triggers: readonly TriggerUser[] = [],
+  clusters: readonly string[] = [],
+): Promise<string> {
   const shipped = withTriggers(accountsIn(await textOf('nats/users.conf')), triggers)
-  const accounts = accountsFor(shipped, ['', ...prefixes])
-  const given = [...prefixes, ...triggers.map(({ name, reconcilers }) => `--trigger ${name}=${reconcilers.join(',')}`)]
+  const accounts = { ...accountsFor(shipped, ['', ...prefixes]), ...accountsOf(shipped, clusters, prefixes) }
+  const given = [
+    ...prefixes,
+    ...triggers.map(({ name, reconcilers }) => `--trigger ${name}=${reconcilers.join(',')}`),
+    ...(clusters.length > 0 ? [`--cluster-users ${clusters.join(',')}`] : []),
+  ]
   return `# Made by: fairlead generate nats-users ${given.join(' ')}\naccounts: ${JSON.stringify(accounts, null, 1)}\n`
 }
 
@@ -41,6 +52,41 @@ export function withTriggers({ FAIRLEAD, ...others }: NatsAccounts, triggers: re
 
 export const accountsIn = (text: string): NatsAccounts =>
   JSON.parse(text.replaceAll(/^#.*$/gm, '').replace('accounts:', '')) as NatsAccounts
+
+/**
+ * Returns accounts for each cluster, with the streams under its prefix and its shards. A common account would not keep clusters
+ * apart: a user of the JetStream API chooses the subject of the answer, and so can store messages in each stream of its account.
+ */
+export function accountsOf(
+  shipped: NatsAccounts,
+  clusters: readonly string[],
+  shards: readonly string[] = [],
+): NatsAccounts {
+  return Object.assign(
+    {},
+    ...clusters.map((cluster) => {
+      const named = (account: string) => `${account}-${cluster}`
+      const prefixes = [cluster, ...shards.map((shard) => `${cluster}-${shard}`)]
+      const accounts = Object.entries(accountsFor(shipped, prefixes)).map(
+        ([name, { users, exports, imports, ...more }]) => [
+          named(name),
+          {
+            ...more,
+            users: users.map(({ user, ...rest }) => ({ user: `${user}.${cluster}`, ...rest })),
+            ...(exports && { exports: exports.map((one) => ({ ...one, accounts: one.accounts?.map(named) })) }),
+            ...(imports && {
+              imports: imports.map(({ service, ...one }) => ({
+                ...one,
+                service: { ...service, account: named(service.account) },
+              })),
+            }),
+          },
+        ],
+      )
+      return Object.fromEntries(accounts)
+    }),
+  )
+}
 
 /** Returns the accounts with the permissions for exactly these prefixes; '' stands for an installation without a prefix. */
 export function accountsFor(accounts: NatsAccounts, prefixes: readonly string[]): NatsAccounts {

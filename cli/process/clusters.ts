@@ -17,6 +17,8 @@ export interface ClusterEntry {
   prefix: string
   /** What functions read in `cluster.labels`. */
   labels: Record<string, string>
+  /** The certificate and key of its user of NATS. Left out: those of the process. */
+  nats?: { cert: string; key: string }
 }
 
 const NAME = /^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$/
@@ -30,12 +32,13 @@ const entry = z.strictObject({
     .regex(/^[A-Za-z0-9-]{0,32}$/, 'at most 32 letters, digits or hyphens')
     .optional(),
   labels: z.record(z.string(), z.string()).optional(),
+  nats: z.strictObject({ cert: z.string().min(1), key: z.string().min(1) }).optional(),
 })
 
 const clustersFile = z.strictObject({ clusters: z.array(entry) })
 
 /**
- * Returns the clusters of a file. A relative path of a kubeconfig begins at the folder of the file. Throws a UsageError that
+ * Returns the clusters of a file. A relative path begins at the folder of the file. Throws a UsageError that
  * names the value that is wrong.
  */
 export async function readClusters(file: string): Promise<ClusterEntry[]> {
@@ -53,12 +56,14 @@ export function clustersIn(text: string, file: string): ClusterEntry[] {
     )
     throw new UsageError(`the clusters in ${file} are not valid: ${wrong.join('; ')}`)
   }
-  const entries = data.clusters.map(({ name, kubeconfig, context, prefix = name, labels = {} }) => ({
+  const pathOf = (path: string) => resolve(dirname(file), path)
+  const entries = data.clusters.map(({ name, kubeconfig, context, prefix = name, labels = {}, nats }) => ({
     name,
-    kubeconfig: resolve(dirname(file), kubeconfig),
+    kubeconfig: pathOf(kubeconfig),
     context,
     prefix,
     labels,
+    ...(nats && { nats: { cert: pathOf(nats.cert), key: pathOf(nats.key) } }),
   }))
   for (const field of ['name', 'prefix'] as const) {
     const twice = entries.find((one, index) => entries.findIndex((other) => other[field] === one[field]) < index)
@@ -103,8 +108,10 @@ export function followClusters(
 }
 
 /** Returns the configuration of the process for one of its clusters. */
-export const configOf = (config: Config, { name, kubeconfig, context, prefix }: ClusterEntry): Config =>
-  withPrefix({ ...config, KUBECONFIG: kubeconfig, context, cluster: name }, prefix)
+export const configOf = (config: Config, { name, kubeconfig, context, prefix, nats }: ClusterEntry): Config => {
+  const user = nats && { NATS_CERT: nats.cert, NATS_KEY: nats.key }
+  return withPrefix({ ...config, ...user, KUBECONFIG: kubeconfig, context, cluster: name }, prefix)
+}
 
 /**
  * Returns the configuration for the cluster of this name, without the file. Without a name, `any` returns the configuration

@@ -17,6 +17,7 @@ import {
   adapterOption,
   builtinOption,
   type CommandContext,
+  clusterUsersOption,
   functionOption,
   kindsOption,
   namespacesOption,
@@ -66,6 +67,7 @@ function installCommand(program: Command, context: CommandContext): void {
     )
     .option('--check', 'Apply nothing; fail if stored objects would lose fields or become invalid', false)
     .option('--only-nats-certificates', 'Apply only these Secrets', false)
+    .addOption(clusterUsersOption())
     .option(
       '--only-conversions',
       'Apply only the certificates of the webhook; then, if the API server reaches it, the CRDs with conversions of these functions',
@@ -219,9 +221,10 @@ function generateCommands(program: Command, { config, print }: CommandContext): 
         .argParser(triggerUser)
         .default([] as TriggerUser[], 'none'),
     )
-    .action(async (names: string[], { trigger }: { trigger: TriggerUser[] }) => {
+    .addOption(clusterUsersOption())
+    .action(async (names: string[], { trigger, clusterUsers }: { trigger: TriggerUser[]; clusterUsers?: string[] }) => {
       const { natsUsers } = await import('#install')
-      print((await natsUsers(names, trigger)).trimEnd())
+      print((await natsUsers(names, trigger, clusterUsers)).trimEnd())
     })
 
   generate

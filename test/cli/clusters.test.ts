@@ -3,7 +3,6 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { stringify } from 'yaml'
-import { resourcePath } from '#kube'
 import type { JetStream } from '#nats'
 import { clusterId } from '../../cli/process/kube.ts'
 import { changedKubeConfig, type Site, startSites } from '../e2e/clusters-world.ts'
@@ -12,7 +11,7 @@ import { command } from '../support/command.ts'
 import { type FairleadProcess, startFairlead } from '../support/fairlead.ts'
 import { connectTo } from '../support/jetstream.ts'
 import { until } from '../support/wait.ts'
-import { Place } from './clusters-function.ts'
+import { createPlace, statusOfPlace } from './places.ts'
 
 const MODULE = fileURLToPath(new URL('clusters-function.ts', import.meta.url))
 const STREAMS = ['EVENTS', 'WORK', 'DEAD', 'RUNS', 'USAGE']
@@ -57,20 +56,8 @@ const started = (args: string[], more: Record<string, string> = {}) =>
     ...more,
   })
 
-const create = ({ kube }: Site, name: string) =>
-  kube.create(resourcePath(Place, 'default'), {
-    apiVersion: `${Place.group}/${Place.version}`,
-    kind: Place.kind,
-    metadata: { name, namespace: 'default' },
-    spec: { size: 1 },
-  })
-
-/** Resolves with the status of the object, when it has one. */
-const statusOf = ({ kube }: Site, name: string) =>
-  until(async () => {
-    const { status } = await kube.get<{ status?: object }>(resourcePath(Place, 'default', name))
-    return status ?? false
-  })
+const create = ({ kube }: Site, name: string) => createPlace(kube, name)
+const statusOf = ({ kube }: Site, name: string) => statusOfPlace(kube, name)
 
 const runsOf = ({ logs }: FairleadProcess, cluster: string) =>
   logs.flatMap((line) => (line['cluster'] === cluster && line.step === 'started' ? [line.key] : []))

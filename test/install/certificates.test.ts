@@ -1,12 +1,13 @@
 import { X509Certificate } from 'node:crypto'
 import { expect, it } from 'vitest'
-import { CERTIFICATE_SECRETS, natsCertificates, type TlsSecret } from '../../cli/install/certificates.ts'
+import { certificateSecrets, natsCertificates, type TlsSecret } from '../../cli/install/certificates.ts'
 
 const NOW = new Date('2030-01-01T00:00:00Z')
 const inDays = (days: number) => new Date(NOW.getTime() + days * 86_400_000)
 const byName = (secrets: readonly TlsSecret[]) => new Map(secrets.map((secret) => [secret.metadata.name, secret]))
 const namesOf = (secrets: readonly TlsSecret[]) => secrets.map(({ metadata }) => metadata.name)
 const certificateIn = ({ data }: TlsSecret) => new X509Certificate(Buffer.from(data['tls.crt'], 'base64'))
+const CERTIFICATE_SECRETS = certificateSecrets()
 const LEAVES = CERTIFICATE_SECRETS.slice(1)
 
 const all = byName(natsCertificates(new Map(), NOW))

@@ -17,11 +17,15 @@ const INBOXES: Partial<Record<ShippedUser, string>> = {
   'fairlead-console-writes': '_INBOX.console',
 }
 
-const inboxOf = (user: ShippedUser): string => INBOXES[user] ?? user.replace(/^fairlead-trigger-/, '_INBOX.trigger.')
+/** The user of a cluster has the role of the one without. */
+const roleOf = (user: string) => user.replace(/\..*$/, '') as ShippedUser
+
+const inboxOf = (user: ShippedUser): string =>
+  INBOXES[roleOf(user)] ?? roleOf(user).replace(/^fairlead-trigger-/, '_INBOX.trigger.')
 
 /** Those in accounts without streams have the API of the account that has them. */
 const isOutside = (user: string): boolean =>
-  !['fairlead-bridge', 'fairlead-dispatcher'].includes(user) && !user.startsWith('fairlead-trigger-')
+  !['fairlead-bridge', 'fairlead-dispatcher'].includes(roleOf(user)) && !user.startsWith('fairlead-trigger-')
 const apiOf = (user: ShippedUser) => (isOutside(user) ? { apiPrefix: 'FAIRLEAD.API' } : {})
 
 export interface DeployedNats extends AsyncDisposable {
@@ -39,17 +43,19 @@ export async function startDeployedNats({
   replicas = 1,
   shards = [],
   triggers = [],
+  clusters = [],
 }: {
   replicas?: 1 | 3
   shards?: readonly string[]
   triggers?: readonly TriggerUser[]
+  clusters?: readonly string[]
 } = {}): Promise<DeployedNats> {
   const dir = await shortTempDir()
   const pki = await createPki(join(dir, 'pki'))
   const { certFile, keyFile } = await pki.issue('nats', { cn: 'nats' }, ['localhost', '127.0.0.1'])
   const nats = await startTestNats({
     replicas,
-    accounts: shippedAccounts(['', ...shards], triggers),
+    accounts: shippedAccounts(['', ...shards], triggers, clusters),
     tls: { cert_file: certFile, key_file: keyFile, ca_file: pki.caFile, verify_and_map: true },
   })
   const certificateOf = (user: string) => pki.issue(user, { cn: user }, [user])

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { accountsFor, accountsIn, type TriggerUser, withTriggers } from '#install'
+import { accountsFor, accountsIn, accountsOf, type TriggerUser, withTriggers } from '#install'
 import type { Nats } from '#lab'
 import { startTestNats } from './servers.ts'
 
@@ -15,11 +15,20 @@ interface Accounts {
   FAIRLEAD: { users: User[] }
 }
 
-/** The accounts of deploy/nats/users.conf, with these users who trigger, as nats-server's configuration has them. */
-export const shippedAccounts = (prefixes: readonly string[] = [''], triggers: readonly TriggerUser[] = []): Accounts =>
-  accountsFor(withTriggers(accountsIn(USERS), triggers), prefixes) as Accounts
+/**
+ * The accounts of deploy/nats/users.conf, with these users who trigger, and those of clusters, as nats-server's configuration has
+ * them.
+ */
+export function shippedAccounts(
+  prefixes: readonly string[] = [''],
+  triggers: readonly TriggerUser[] = [],
+  clusters: readonly string[] = [],
+): Accounts {
+  const shipped = withTriggers(accountsIn(USERS), triggers)
+  return { ...accountsFor(shipped, prefixes), ...accountsOf(shipped, clusters) } as Accounts
+}
 
-export type ShippedUser =
+type Role =
   | 'fairlead-bridge'
   | 'fairlead-dispatcher'
   | 'fairlead-inspect'
@@ -27,6 +36,9 @@ export type ShippedUser =
   | 'fairlead-console'
   | 'fairlead-console-writes'
   | `fairlead-trigger-${string}`
+
+/** A user of the installation, or of one of its clusters. */
+export type ShippedUser = Role | `${Role}.${string}`
 
 export interface ShippedNats extends Nats, AsyncDisposable {
   /** Addresses with the name and password of that user; those of the server itself may do everything. */
