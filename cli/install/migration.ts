@@ -15,7 +15,7 @@ const SHOWN = 3
 /** An API server that restarts, or a webhook, is back by then. */
 const PATIENCE_MS = 300_000
 const LOOK_MS = 1000
-/** While objects are refused one after the other, as all are while the webhook is away, the first waits for so long. */
+/** For how long the first of several refused objects is tried. */
 const REFUSED_MS = 30_000
 
 interface Migration {
@@ -61,23 +61,48 @@ export async function migrate(kube: KubeClient, resource: Resource, migration: M
   }
 }
 
-/** Ends with a pass over all objects that began when no request of before could write any more, and that none has refused. */
+/** Ends with a pass over all objects that began when no request of before could write any more. */
 async function untilWritten(kube: KubeClient, resource: Resource, migration: Migration): Promise<void> {
   const { says, settleMs = SETTLED_MS } = migration
   const began = performance.now()
-  for (let refused = Number.POSITIVE_INFINITY; ; ) {
+  for (;;) {
     const left = settleMs - (performance.now() - began)
-    const { again, failed } = await pass(kube, resource, migration)
-    // Some may have been refused for a moment only.
+    const rest = await pass(kube, resource, migration)
+    await untilNoneIsLeft(kube, resource, migration, rest)
+    if (left <= 0) return
+    says(`waits ${Math.ceil(left / 1000)} s for requests that began before, then looks again`)
+    await sleep(Math.max(0, began + settleMs - performance.now()))
+  }
+}
+
+/** Writes again, alone, what a pass could not write: some may have been refused for a moment only. */
+async function untilNoneIsLeft(kube: KubeClient, resource: Resource, migration: Migration, rest: readonly Left[]) {
+  let refused = Number.POSITIVE_INFINITY
+  for (let left = rest; left.length > 0; ) {
+    await sleep(LOOK_MS)
+    const write = writer(kube, resource, migration)
+    const again: Left[] = []
+    for (const { title, path } of left) {
+      const why = await write(path, await found(kube, path, migration.says))
+      if (isLeft(why)) again.push({ title, path, why })
+    }
+    const failed = again.flatMap(({ title, why }) => (why === 'again' ? [] : `${title}: ${why.message}`))
     if (failed.length > 0 && failed.length >= refused)
       throw new MigrationError(
         `${failed.length} objects of ${nameOf(resource)} cannot be written again, such as ${failed.slice(0, SHOWN).join('; ')}: mend or delete them, then repeat the command, which goes on where it was`,
       )
-    refused = failed.length
-    if (again + refused > 0) continue
-    if (left <= 0) return
-    says(`waits ${Math.ceil(left / 1000)} s for requests that began before, then looks again`)
-    await sleep(Math.max(0, began + settleMs - performance.now()))
+    refused = failed.length || refused
+    left = again
+  }
+}
+
+/** Returns undefined if the object is gone. */
+async function found(kube: KubeClient, path: string, says: Says): Promise<KubeObject | undefined> {
+  try {
+    return await answered(() => kube.get<KubeObject>(path), patience(kube, says, isRetriable))
+  } catch (error) {
+    if (isGone(error, path.slice(path.lastIndexOf('/') + 1))) return undefined
+    throw error
   }
 }
 
@@ -89,11 +114,11 @@ function patience(
 ): (error: unknown) => Promise<void> {
   let end: number | undefined
   return async (error) => {
-    if (!isAway(error)) throw error
+    // An API server that starts refuses what it does not know yet.
+    if (!isAway(error) && (await isReady(kube))) throw error
     if (end === undefined)
       says(`waits for an answer, up to ${PATIENCE_MS / 60_000} minutes: ${(error as Error).message}`)
     end ??= performance.now() + PATIENCE_MS
-    // An API server answers before it knows who may do what.
     do await sleep(LOOK_MS)
     while (performance.now() < end && !(await isReady(kube)))
     if (performance.now() >= end) throw error
@@ -110,35 +135,57 @@ const isReady = (kube: KubeClient): Promise<boolean> =>
     (error: unknown) => !isRetriable(error),
   )
 
-/** At 20 writes a second, 10,000 objects take longer than the API server keeps one version of the list. */
-async function pass(kube: KubeClient, resource: Resource, { storage, going, says, refusedMs = REFUSED_MS }: Migration) {
+/** What became of an object. `again`: others have written it between the reading and the write. */
+type Outcome = 'changed' | 'unchanged' | 'again' | Error
+
+/** An object that was not written. */
+interface Left {
+  title: string
+  path: string
+  why: 'again' | Error
+}
+
+const isLeft = (outcome: Outcome): outcome is Left['why'] => outcome === 'again' || outcome instanceof Error
+
+/** Returns what could not be written. At 20 writes a second, 10,000 objects take longer than the API server keeps one version of the list. */
+async function pass(kube: KubeClient, resource: Resource, migration: Migration): Promise<Left[]> {
+  const { storage, says } = migration
   const stored = { ...resource, version: storage }
-  // `again`: others have written between the reading and the write.
-  const count = { all: 0, changed: 0, again: 0, unchanged: 0 }
-  const failed: string[] = []
+  const write = writer(kube, resource, migration)
+  const count = { all: 0, changed: 0 }
+  const left: Left[] = []
   // A list fails as a whole while the webhook is away, if one of its objects is stored in another version.
   let waits = patience(kube, says, isRetriable)
-  let refusedSince: number | undefined
   const list = kube.list(resourcePath(stored), { mayMix: true, failed: (error) => waits(error) })
   for await (const { items } of list) {
     waits = patience(kube, says, isRetriable)
     for (const object of items) {
       const path = resourcePath(stored, object.metadata.namespace, object.metadata.name)
-      const managedFields = managedFieldsWithout(resource, going, object)
-      const write = () => rewritten(kube, path, object, managedFields && { managedFields }, says)
-      let outcome = await write()
-      while (isRetriable(outcome) && performance.now() - (refusedSince ??= performance.now()) < refusedMs) {
-        await sleep(LOOK_MS)
-        outcome = await write()
-      }
-      if (typeof outcome === 'string') refusedSince = undefined
+      const outcome = await write(path, object)
       count.all++
-      if (typeof outcome === 'string') count[outcome]++
-      else failed.push(`${titleOf(object)}: ${outcome.message}`)
+      if (outcome === 'changed') count.changed++
+      if (isLeft(outcome)) left.push({ title: titleOf(object), path, why: outcome })
     }
     says(`${nameOf(resource)}: ${count.changed} of ${count.all} objects were written again`)
   }
-  return { again: count.again, failed }
+  return left
+}
+
+/** Returns what writes an object again. It waits with the first one that is refused, as all are while the webhook is away. */
+function writer(kube: KubeClient, resource: Resource, { going, says, refusedMs = REFUSED_MS }: Migration) {
+  let refusedSince: number | undefined
+  return async (path: string, object: KubeObject | undefined): Promise<Outcome> => {
+    if (object === undefined) return 'unchanged'
+    const managedFields = managedFieldsWithout(resource, going, object)
+    const write = () => rewritten(kube, path, object, managedFields && { managedFields }, says)
+    let outcome = await write()
+    while (isRetriable(outcome) && performance.now() - (refusedSince ??= performance.now()) < refusedMs) {
+      await sleep(LOOK_MS)
+      outcome = await write()
+    }
+    if (typeof outcome === 'string') refusedSince = undefined
+    return outcome
+  }
 }
 
 /**
@@ -152,7 +199,7 @@ async function rewritten(
   { apiVersion, kind, metadata: { name, uid, resourceVersion } }: KubeObject,
   part: object | undefined,
   says: Says,
-): Promise<'changed' | 'unchanged' | 'again' | Error> {
+): Promise<Outcome> {
   const began = performance.now()
   const nothing = { apiVersion, kind, metadata: { name, uid } }
   const write = () =>

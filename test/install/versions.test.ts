@@ -327,6 +327,18 @@ it('waits for the webhook with the first object that is refused', async () => {
   expect(refused).toBe(2)
 }, 60_000)
 
+it('tries those objects alone once more that were refused', async () => {
+  const times = new Map<string, number>()
+  const starting = applying((path) => {
+    const name = path.split('/').at(-1) ?? ''
+    times.set(name, (times.get(name) ?? 0) + 1)
+    return name.startsWith('p1') && times.get(name) === 1 ? path.replace('pages.test/v1/', 'pages.test/v9/') : path
+  })
+  await migrate(starting, await resourceOf('second'), { storage: 'v1', going: [], says, settleMs: 0 })
+  expect(times.get('p3')).toBe(1)
+  for (const [name, tries] of times) expect(`${name}: ${tries}`).toBe(`${name}: ${name.startsWith('p1') ? 2 : 1}`)
+}, 60_000)
+
 it('goes on by itself, from the page and the object where it was, when the API server is away and comes back', async () => {
   const access = await loadKubeConfig({ paths: [cluster.kubeconfig] })
   const server = new URL(access.server)
