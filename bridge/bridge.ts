@@ -48,10 +48,7 @@ class WatchingBridge implements Bridge {
   readonly #relations: Relations
   readonly #resyncs: Resyncs
   readonly #ended = new AbortController()
-  readonly #semaphores = {
-    lists: new Semaphore(LISTS_AT_ONCE),
-    listed: new Semaphore(LISTED_AT_ONCE, { perTurn: LISTED_PER_TURN }),
-  }
+  readonly #semaphores: Record<'lists' | 'listed', Semaphore>
   readonly #registry: Registry
   readonly #admission: Admission
   readonly #conditions: ConditionWriter
@@ -73,6 +70,10 @@ class WatchingBridge implements Bridge {
 
   constructor(deps: BridgeDeps) {
     this.#deps = deps
+    this.#semaphores = {
+      lists: new Semaphore(deps.listsAtOnce ?? LISTS_AT_ONCE),
+      listed: new Semaphore(LISTED_AT_ONCE, { perTurn: LISTED_PER_TURN }),
+    }
     this.#continuity = new StreamContinuity(deps)
     deps.watermark?.onLoss(() => this.#recheck())
     this.#discovery = new Discovery(deps.kube, this.#ended.signal)

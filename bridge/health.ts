@@ -26,22 +26,6 @@ export function troubles({ resources }: BridgeStatus, now: Date): string[] {
 export const isRefused = ({ failure }: ResourceStatus): boolean =>
   failure !== undefined && ['absent', 'forbidden', 'rejected'].includes(failure.kind)
 
-/** A live API server sends data to each watch every minute, even if only a bookmark (Kubernetes 1.36). */
-const DEAD_AFTER_MS = 75_000
-
-/**
- * Returns the resource whose watch has heard nothing of a live API server for 75 s. Undefined: there is none. A watch that
- * waits for NATS does not read, so its silence says nothing.
- */
-export function silentWatch({ resources }: BridgeStatus, now: Date): string | undefined {
-  const isSilent = (one: ResourceStatus): boolean => {
-    const isExpected = one.phase === 'watching' || one.failure?.kind === 'unreachable'
-    const isReading = one.heldBackSince === undefined && !isRefused(one)
-    return isExpected && isReading && one.heardAt !== undefined && now.getTime() - one.heardAt.getTime() > DEAD_AFTER_MS
-  }
-  return resources.find(isSilent)?.resource
-}
-
 function troubleOf(resource: ResourceStatus, now: Date): string | undefined {
   const { failure, failingSince, heldBackSince, phase, unansweredSince, heardAt, synced } = resource
   const msSince = (date: Date): number => now.getTime() - date.getTime()

@@ -1,5 +1,5 @@
 export { createBridge } from './bridge.ts'
-export { silentWatch, troubles } from './health.ts'
+export { troubles } from './health.ts'
 export { createOrphanedKeySweeper, type OrphanedKeysOptions } from './orphaned-keys.ts'
 export type {
   Bridge,

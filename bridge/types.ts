@@ -45,6 +45,8 @@ export interface BridgeDeps {
   orphans?: { everyMs: number; keepMs: number }
   /** A watch is opened again after this time without data, in seconds. Left out: 75. */
   silenceSeconds?: number
+  /** The number of concurrent lists. Left out: 8. */
+  listsAtOnce?: number | undefined
   now?: () => Date
   random?: () => number
 }

@@ -12,6 +12,8 @@ const [major, minor] = process.versions.node.split('.').map(Number)
 const runsTypeScript = major > 24 || (major === 24 && minor >= 12)
 
 if (runsTypeScript) {
+  // Node.js looks up half as many names at a time, and a dead one takes 10 s. A thread that waits needs 10 KiB.
+  process.env['UV_THREADPOOL_SIZE'] ||= '32'
   keepWhatIsCompiled()
   const { endWithShell, main } = await import('./index.ts')
   endWithShell(process.env)

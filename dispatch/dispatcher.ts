@@ -122,10 +122,12 @@ class LiveDispatcher implements Dispatcher {
   readonly #lifecycles = new Map<string, ReconcilerLifecycle>()
   readonly #cursors = new Map<string, StoredCursor>()
   readonly #identities = new Identities()
+  readonly #outage: Outage
 
   constructor(deps: DispatcherDeps) {
     const { kube, events, instance, log, now = () => new Date(), random = Math.random } = deps
-    const gate = new Gate(deps.apiConcurrency ?? 10, new Outage(kube, random), deps.requested)
+    this.#outage = new Outage(kube, random)
+    const gate = new Gate(deps.apiConcurrency ?? 10, this.#outage, deps.requested)
     const { eventDropped = () => undefined } = deps
     this.#deps = deps
     this.#runDeps = {
@@ -159,6 +161,7 @@ class LiveDispatcher implements Dispatcher {
     await Promise.all([...this.#lifecycles.values()].map((lifecycle) => lifecycle.stop(graceMs)))
     forget()
     await this.#runDeps.recorder.flush()
+    this.#outage.end()
   }
 
   needsNoRun({ reconciler, key, origin }: { reconciler: string; key: string; origin: string }): boolean {

@@ -223,6 +223,7 @@ export class Outage {
   #present: { why: string; over: Promise<void> } | undefined
   /** It has reported for long that it is not ready, so that it probably serves all the same. */
   #servesUnready = false
+  readonly #ended = new AbortController()
 
   constructor(kube: Pick<KubeClient, 'get' | 'host'>, random: () => number, notReadyMs = NOT_READY_MS) {
     this.#kube = kube
@@ -262,6 +263,11 @@ export class Outage {
     return new ApiServerAwayError(error.message, { cause: error, server: this.#kube.host, wasSent })
   }
 
+  /** Looks no more: nobody waits for the API server. */
+  end(): void {
+    this.#ended.abort()
+  }
+
   /** Looks for the API server. Returns whether an outage is present then. */
   async #begins(): Promise<boolean> {
     const found = await this.#look()
@@ -274,7 +280,9 @@ export class Outage {
   async #untilOver(): Promise<void> {
     let notReadySince: number | undefined
     for (let waitMs = PAUSE_MS.first; ; waitMs = Math.min(2 * waitMs, PAUSE_MS.most)) {
-      await sleep(waitMs * (0.5 + this.#random()), undefined, { ref: false })
+      const { signal } = this.#ended
+      await sleep(waitMs * (0.5 + this.#random()), undefined, { ref: false, signal }).catch(() => undefined)
+      if (signal.aborted) break
       const { state } = await this.#look()
       if (state === 'ready') break
       notReadySince = state === 'away' ? undefined : (notReadySince ?? performance.now())

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { unlessAborted } from '#primitives'
-import { AnswerTooLargeError, ApiAnswerError, ApiConnectionError, ApiError } from './errors.ts'
+import { AnswerTooLargeError, ApiAnswerError, ApiError } from './errors.ts'
 import type { Call, Transport } from './transport.ts'
 import type { KubeClientOptions, KubeRequest, Query, Status } from './types.ts'
 
@@ -25,16 +25,12 @@ export function createCaller(transport: Transport, options: KubeClientOptions): 
   ): Promise<T> => {
     const { method, path } = call
     let code = '<error>'
-    let isUnanswered = false
     try {
       const used = await transport.send(wireCall(call, { userAgent, timeoutMs, token, headers }), use)
       code = String(used.code)
       return used
-    } catch (error) {
-      isUnanswered = error instanceof ApiConnectionError
-      throw error
     } finally {
-      onRequest?.({ method, host, code, path, isUnanswered })
+      onRequest?.({ method, host, code, path })
     }
   }
 

@@ -3,6 +3,7 @@ import { request as secureRequest, Agent as TlsAgent } from 'node:https'
 import type { Socket } from 'node:net'
 import { checkServerIdentity, createSecureContext, type PeerCertificate, type SecureContext } from 'node:tls'
 import { ApiAnswerError, ApiConnectionError, ClusterAccessError } from './errors.ts'
+import { sharedLookup } from './lookup.ts'
 import type { ClusterAccess } from './types.ts'
 
 /** One request, as it is sent. */
@@ -57,6 +58,7 @@ export function createTransport(access: ClusterAccess, maxSockets: number): Tran
       path: prefix + target,
       headers,
       agent: alone === true ? single : kept,
+      lookup: sharedLookup,
       ...identity,
     })
 

@@ -51,8 +51,6 @@ export interface RequestReport {
   /** HTTP status, or `<error>` if no answer came (as in client-go). */
   code: string
   path: string
-  /** No whole answer came, and this client did not give the request up. */
-  isUnanswered: boolean
 }
 
 export type Query = Record<string, string | number | boolean | undefined>

@@ -1,6 +1,9 @@
+import { boundCluster, streamNames } from '#events'
 import { withExistingStreams } from '#inspect/keys'
+import type { JetStream } from '#nats'
 import { mapAtMost } from '#primitives'
 import { chosenConfig, configOf, readClusters } from '#process/clusters'
+import type { Config } from '#process/config'
 import { describe, EXIT, UsageError } from '#process/exit'
 import { streamsOf } from '#process/nats'
 import type { CommandContext } from '../options.ts'
@@ -23,6 +26,7 @@ export async function inClusters(
 ): Promise<void> {
   if (watch) throw new UsageError('--watch is for one cluster: give --cluster NAME instead of --all-clusters')
   const config = await context.config('any')
+  if (config.cluster !== undefined) throw new UsageError('--cluster and --all-clusters exclude each other: give one')
   if (config.FAIRLEAD_CLUSTERS === undefined) await chosenConfig(config, undefined)
   const entries = await readClusters(config.FAIRLEAD_CLUSTERS ?? '')
   const found = await mapAtMost(AT_ONCE, entries, async (entry) => {
@@ -50,7 +54,14 @@ export interface ForgetOptions {
   deleteStreams?: boolean
 }
 
-const STREAMS = ['EVENTS', 'WORK', 'DEAD', 'RUNS', 'USAGE']
+/** WORK is the last one: without it, a deletion that was interrupted could not be repeated. */
+const STREAMS = ['EVENTS', 'DEAD', 'RUNS', 'USAGE', 'WORK']
+
+/** Returns the UID of the cluster whose objects are in these streams. Undefined: there are none. */
+async function clusterOf(js: JetStream, { FAIRLEAD_PREFIX: prefix }: Config): Promise<unknown> {
+  const names = streamNames(prefix)
+  return (await js.usage(names.stream)) && boundCluster(js, names)
+}
 
 /**
  * Deletes the streams of a cluster that the file does not list any more. Nothing in the cluster is touched, which may not
@@ -72,6 +83,15 @@ export async function forget(
   const entry = { name, kubeconfig: '', context: undefined, prefix: name, labels: {} }
   const config = { ...configOf(whole, entry), FAIRLEAD_CLUSTERS: undefined }
   await withExistingStreams({ config: async () => config }, async ({ js, queue }) => {
+    const id = await clusterOf(js, config)
+    for (const one of listed) {
+      // `a-b` may also be the shard b of the cluster a.
+      const begins = one.prefix === '' ? '' : `${one.prefix}-`
+      if (id === undefined || !name.startsWith(begins) || (await clusterOf(js, configOf(whole, one))) !== id) continue
+      throw new UsageError(
+        `${queue.stream} belongs to a shard of cluster ${one.name}, which ${file} lists, or to an earlier name of it: nats stream rm deletes it if you are sure`,
+      )
+    }
     const served: string[] = []
     for (const reconciler of await queue.reconcilers()) if (await queue.isServed(reconciler)) served.push(reconciler)
     if (served.length > 0)

@@ -42,8 +42,16 @@ interface Running extends Pick<Runtime, 'run'> {
   calls: () => { reconciler: string; key: string }[]
 }
 
+/** What is left after the end, such as the look-up of a name or a plugin that does not answer, is not waited for. */
+const LEFT_MS = 1000
+
 /** Runs `up`, `bridge` and `dispatch`: one program with different parts. */
 export async function up(config: Config, parts: RuntimeOptions['parts'], options: UpOptions): Promise<void> {
+  await serve(config, parts, options)
+  setTimeout(() => process.exit(), LEFT_MS).unref()
+}
+
+async function serve(config: Config, parts: RuntimeOptions['parts'], options: UpOptions): Promise<void> {
   const log = await createLogger(config)
   const functions = await loadFunctions(options)
   if (parts.dispatch && functions.length === 0)
@@ -156,7 +164,7 @@ async function allClusters(
     run: (signal, graceMs) => fleet.run(signal, graceMs),
     health: { troubles: () => fleet.troubles(), lines: () => fleet.lines() },
     metrics: fleet.metrics,
-    told: { clusters: entries.map(({ name }) => name), nats },
+    told: { clusters: config.cluster ?? entries.map(({ name }) => name), nats },
     served: (cluster) => (cluster === undefined ? undefined : fleet.served(cluster)),
     calls: () => fleet.calls(),
   }

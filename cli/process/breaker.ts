@@ -1,44 +1,38 @@
-import { type BridgeStatus, silentWatch } from '#bridge'
-import type { RequestReport } from '#kube'
+import { ApiConnectionError, ApiError, type RequestReport } from '#kube'
 
-/** So many failures within this time show that the API server is away, and not that one request has failed. */
+/** So many probes fail in a row before a cluster is left. A restart of an API server takes less time than they do. */
 const FAILURES = 3
-const WITHIN_MS = 30_000
-
-/** Thrown for a cluster that has to be left until it answers again. */
-export class ClusterAwayError extends Error {
-  override readonly name = 'ClusterAwayError'
-}
 
 /**
- * Notices that the API server of a cluster no longer answers: 3 requests without an answer, or with a refused credential,
- * within 30 s, or a watch that is silent for 75 s.
+ * Decides that the API server of a cluster is away. A request that hangs does not show it, and neither does a watch: the
+ * webhook of one tenant may be the cause. A probe asks for one object, and counts as failed only if no other request of this
+ * process was answered since the probe before.
  */
 export class Breaker {
-  readonly #open: (why: ClusterAwayError) => void
-  readonly #now: () => number
-  #failures: number[] = []
+  #failures = 0
 
-  /** `open` may be called several times. */
-  constructor(open: (why: ClusterAwayError) => void, now: () => number = Date.now) {
-    this.#open = open
-    this.#now = now
+  /** Notes a request that has ended. */
+  readonly requested = ({ code }: Pick<RequestReport, 'code'>): void => {
+    // A server that has lost its store answers too, and so does one that does not accept the credential.
+    if (Number(code) < 500 && code !== '401') this.#failures = 0
   }
 
-  readonly requested = ({ isUnanswered, code, method, path }: RequestReport): void => {
-    if (!isUnanswered && code !== '401') return
-    const now = this.#now()
-    this.#failures = [...this.#failures.filter((at) => now - at < WITHIN_MS), now]
-    if (this.#failures.length < FAILURES) return
-    const how = isUnanswered ? 'was not answered' : 'was refused: the server does not accept the credential'
-    this.#open(
-      new ClusterAwayError(`${FAILURES} requests failed within ${WITHIN_MS / 1000} s: ${method} ${path} ${how}`),
-    )
-  }
-
-  /** Judges the watches of the bridge. */
-  watched(status: BridgeStatus): void {
-    const resource = silentWatch(status, new Date(this.#now()))
-    if (resource !== undefined) this.#open(new ClusterAwayError(`the watch of ${resource} is silent`))
+  /**
+   * Returns the answer of the probe. Undefined: it has failed, which says nothing yet. Rejects with its error when the cluster
+   * has to be left. `alone`: requests that hang may hold all other connections.
+   */
+  async judge<T>(probe: (how: { alone: boolean }) => Promise<T>): Promise<T | undefined> {
+    try {
+      const answer = await probe({ alone: this.#failures > 0 })
+      this.#failures = 0
+      return answer
+    } catch (error) {
+      if (!isFailure(error)) return undefined
+      if (++this.#failures >= FAILURES) throw error
+      return undefined
+    }
   }
 }
+
+const isFailure = (error: unknown): boolean =>
+  error instanceof ApiConnectionError || (error instanceof ApiError && (error.code === 401 || error.code >= 500))

@@ -35,6 +35,12 @@ const entry = z.strictObject({
   nats: z.strictObject({ cert: z.string().min(1), key: z.string().min(1) }).optional(),
 })
 
+/**
+ * The first parts of the subjects of an installation without a prefix: with one of them as its prefix, a cluster would get
+ * messages of it, or send its own to it.
+ */
+const TAKEN = ['k8s', 'cursor', 'work', 'queued', 'key', 'done', 'dead', 'runs', 'usage', 'trigger']
+
 const clustersFile = z.strictObject({ clusters: z.array(entry) })
 
 /**
@@ -42,11 +48,13 @@ const clustersFile = z.strictObject({ clusters: z.array(entry) })
  * names the value that is wrong.
  */
 export async function readClusters(file: string): Promise<ClusterEntry[]> {
-  const text = await readFile(file, 'utf8').catch((cause: Error) => {
+  return clustersIn(await textOf(file), file)
+}
+
+const textOf = (file: string): Promise<string> =>
+  readFile(file, 'utf8').catch((cause: Error) => {
     throw new UsageError(`the clusters in ${file} cannot be read: ${cause.message}`, { cause })
   })
-  return clustersIn(text, file)
-}
 
 export function clustersIn(text: string, file: string): ClusterEntry[] {
   const { data, error } = clustersFile.safeParse(yamlIn(text, file))
@@ -72,6 +80,11 @@ export function clustersIn(text: string, file: string): ClusterEntry[] {
         `the clusters in ${file} are not valid: two have the ${field} ${JSON.stringify(twice[field])}: give each its own`,
       )
   }
+  const taken = entries.find(({ prefix }) => TAKEN.includes(prefix))
+  if (taken !== undefined)
+    throw new UsageError(
+      `the clusters in ${file} are not valid: ${taken.prefix} is a name of Fairlead's own subjects: give ${taken.name} another prefix`,
+    )
   return entries
 }
 
@@ -79,21 +92,50 @@ function yamlIn(text: string, file: string): unknown {
   try {
     return parse(text)
   } catch (cause) {
-    throw new UsageError(`the clusters in ${file} are not YAML: ${(cause as Error).message}`, { cause })
+    // The other lines show the text, which may be that of a kubeconfig.
+    const [where = ''] = (cause as Error).message.split('\n')
+    throw new UsageError(`the clusters in ${file} are not YAML: ${where.replace(/:$/, '')}`, { cause })
   }
 }
 
 /** The kubelet swaps the link to the files of a Secret, which not every watch of a file notices: the content is compared. */
 const READ_AGAIN_MS = 5000
 
+/** The clusters of a file that is read again and again. */
+export class ClustersFile {
+  readonly #file: string
+  #entries: readonly ClusterEntry[]
+  #seen: string | undefined
+  #used: string | undefined
+
+  constructor(file: string, entries: readonly ClusterEntry[]) {
+    this.#file = file
+    this.#entries = entries
+  }
+
+  /**
+   * Returns the clusters. A text counts when it was read twice in a row: a file that is being written may show its beginning
+   * once, and a cluster that is not listed is not served. Throws a UsageError once for a text that is not valid.
+   */
+  read(text: string): readonly ClusterEntry[] {
+    const isSame = text === this.#seen
+    this.#seen = text
+    if (!isSame || text === this.#used) return this.#entries
+    this.#used = text
+    this.#entries = clustersIn(text, this.#file)
+    return this.#entries
+  }
+}
+
 /**
- * Reads the file again every 5 s until the signal, and calls `changed` with what is in it. A file that is missing or not
- * valid changes nothing, and is logged once.
+ * Reads the file again every 5 s until the signal, and calls `changed` with the clusters in it. A file that is missing or
+ * not valid changes nothing, and is logged once.
  */
 export function followClusters(
-  file: string,
-  { log, signal, changed }: { log: RunLog; signal: AbortSignal; changed: (entries: ClusterEntry[]) => void },
+  { file, entries }: { file: string; entries: readonly ClusterEntry[] },
+  { log, signal, changed }: { log: RunLog; signal: AbortSignal; changed: (entries: readonly ClusterEntry[]) => void },
 ): Promise<void> {
+  const known = new ClustersFile(file, entries)
   let told = ''
   const failed = (error: unknown) => {
     const why = error instanceof Error ? error.message : String(error)
@@ -101,7 +143,7 @@ export function followClusters(
     told = why
   }
   const read = async () => {
-    changed(await readClusters(file))
+    changed(known.read(await textOf(file)))
     told = ''
   }
   return repeat(read, { signal, everyMs: READ_AGAIN_MS, failed })
@@ -114,8 +156,8 @@ export const configOf = (config: Config, { name, kubeconfig, context, prefix, na
 }
 
 /**
- * Returns the configuration for the cluster of this name, without the file. Without a name, `any` returns the configuration
- * with the file; otherwise one has to be named.
+ * Returns the configuration for the cluster of this name, without the file. `any` returns the configuration with the file, and
+ * with the name if there is one; otherwise one has to be named.
  */
 export async function chosenConfig(config: Config, name: string | undefined, which?: 'any'): Promise<Config> {
   const { FAIRLEAD_CLUSTERS: file } = config
@@ -127,5 +169,5 @@ export async function chosenConfig(config: Config, name: string | undefined, whi
     throw new UsageError(`${file} lists clusters: choose one with --cluster NAME; it has ${names}`)
   const found = entries.find((one) => one.name === name)
   if (found === undefined) throw new UsageError(`${file} has no cluster ${name}; it has ${names}`)
-  return { ...configOf(config, found), FAIRLEAD_CLUSTERS: undefined }
+  return which === 'any' ? { ...config, cluster: name } : { ...configOf(config, found), FAIRLEAD_CLUSTERS: undefined }
 }

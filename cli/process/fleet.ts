@@ -5,7 +5,7 @@ import type { Runnable } from '#contracts'
 import { SharedSlots } from '#queue'
 import { type ClusterEntry, configOf, followClusters } from './clusters.ts'
 import type { Config } from './config.ts'
-import { UsageError } from './exit.ts'
+import { oneLine, UsageError } from './exit.ts'
 import { KeptCluster } from './kept-cluster.ts'
 import { followedConnection } from './kube.ts'
 import { mergedMetrics, processMetrics } from './metrics.ts'
@@ -15,6 +15,7 @@ export interface FleetDeps {
   /** The file that lists the clusters. It is read again when it changes. */
   file: string
   entries: readonly ClusterEntry[]
+  /** With the name of a cluster, only this one is served. */
   config: Config
   share: ProcessShare
   /** Keys of all clusters that are held at the same time. */
@@ -31,6 +32,10 @@ interface Kept {
 
 /** The indexes of related objects of all clusters have this memory together, and one of them at least the other. */
 const INDEX_BYTES = { all: 128 * 2 ** 20, least: 16 * 2 ** 20 }
+/** The longest reason in /readyz. It comes from a server or a plugin. */
+const REASON_CHARS = 500
+/** After a loss of EVENTS all clusters list everything: this many lists at once of all of them, and of one of them. */
+const LISTS = { all: 16, least: 2, most: 8 }
 /** Room for one large run of each kind, so that no cluster waits for the memory of another. */
 const STATE_SHARE = 0.5
 
@@ -54,12 +59,13 @@ export class Fleet implements Runnable {
 
   /** Serves the clusters of the file until the signal. */
   async run(signal: AbortSignal, graceMs: number): Promise<void> {
-    const { file, entries, log } = this.#deps
+    const { file, entries, log, config } = this.#deps
+    const isChosen = ({ name }: ClusterEntry) => config.cluster === undefined || config.cluster === name
     const changed = (now: readonly ClusterEntry[]) => {
-      if (!signal.aborted) this.#update(now, signal, graceMs)
+      if (!signal.aborted) this.#update(now.filter(isChosen), signal, graceMs)
     }
     changed(entries)
-    await followClusters(file, { log, signal, changed })
+    await followClusters({ file, entries }, { log, signal, changed })
     await Promise.all(Array.from(this.#kept.values(), ({ ended }) => ended))
   }
 
@@ -85,7 +91,10 @@ export class Fleet implements Runnable {
   lines(): string[] {
     return Array.from(this.#kept, ([name, { cluster }]) => {
       const { state, since, reason } = cluster.status
-      const found = state === 'Up' ? (cluster.served?.runtime.troubles() ?? []) : [reason ?? 'not served yet']
+      const found =
+        state === 'Up'
+          ? (cluster.served?.runtime.troubles() ?? [])
+          : [oneLine(reason ?? 'not served yet', REASON_CHARS)]
       return `cluster ${name}: ${state} since ${since.toISOString()}${found.length > 0 ? `: ${found.join('; ')}` : ''}`
     })
   }
@@ -148,9 +157,9 @@ export class Fleet implements Runnable {
     await using opened = new AsyncDisposableStack()
     const slots = opened.use(this.#slots.join())
     const indexBytes = () => Math.max(INDEX_BYTES.least, INDEX_BYTES.all / Math.max(1, this.#kept.size))
-    const served = opened.use(
-      await openServed(config, share, { name, labels, slots, indexBytes, stateShare: STATE_SHARE, ...hooks }),
-    )
+    const listsAtOnce = Math.min(LISTS.most, Math.max(LISTS.least, Math.floor(LISTS.all / this.#kept.size)))
+    const terms = { name, labels, slots, indexBytes, stateShare: STATE_SHARE, listsAtOnce, ...hooks }
+    const served = opened.use(await openServed(config, share, terms))
     const resources = opened.move()
     return { ...served, [Symbol.asyncDispose]: () => resources.disposeAsync() }
   }

@@ -4,7 +4,7 @@ import type { Dispatcher } from '#dispatch'
 import { ApiConnectionError, ApiError, type KubeClient } from '#kube'
 import { NatsUnreachableError, StreamLostError } from '#nats'
 import { allEnded, doubling, pause, repeat, unlessAborted } from '#primitives'
-import { Breaker, ClusterAwayError } from './breaker.ts'
+import { Breaker } from './breaker.ts'
 import { clusterId } from './kube.ts'
 import type { ServedCluster, ServeTerms } from './served-cluster.ts'
 
@@ -14,6 +14,7 @@ export interface ClusterStatus {
    * something first, such as its credential.
    */
   state: 'Starting' | 'Up' | 'Away' | 'Refused'
+  /** Since when it is served, or is not. */
   since: Date
   reason?: string
 }
@@ -32,8 +33,10 @@ export interface KeptClusterDeps {
 
 /** How long the API server may take to answer a probe. */
 const PROBE_MS = 5000
-/** The pauses between two probes. */
+/** The pauses between two attempts to open the cluster. */
 const [FIRST_PAUSE_MS, LAST_PAUSE_MS] = [5000, 30_000]
+/** A cluster that was served for so long is opened again at once, or after the first pause. */
+const STEADY_MS = 60_000
 const LOOK_EVERY_MS = 5000
 const CALLS_EVERY_MS = 100
 
@@ -49,6 +52,7 @@ export class KeptCluster implements Runnable {
   readonly #deps: KeptClusterDeps
   #status: ClusterStatus = { state: 'Starting', since: new Date() }
   #served: ServedCluster | undefined
+  #openedAt = Number.POSITIVE_INFINITY
   #calls: ReturnType<Dispatcher['calls']> = []
 
   constructor(deps: KeptClusterDeps) {
@@ -74,12 +78,18 @@ export class KeptCluster implements Runnable {
     const { random = Math.random } = this.#deps
     let pauseMs = doubling(FIRST_PAUSE_MS, LAST_PAUSE_MS)
     while (!signal.aborted) {
+      this.#openedAt = Number.POSITIVE_INFINITY
+      let isReopening = false
       try {
-        await this.#serve(signal, graceMs, () => (pauseMs = doubling(FIRST_PAUSE_MS, LAST_PAUSE_MS)))
+        await this.#serve(signal, graceMs)
       } catch (error) {
         if (signal.aborted) return
         this.#note(error)
-        if (isReopened(error)) continue
+        isReopening = isReopened(error)
+      }
+      if (performance.now() - this.#openedAt > STEADY_MS) {
+        if (isReopening) continue
+        pauseMs = doubling(FIRST_PAUSE_MS, LAST_PAUSE_MS)
       }
       // Clusters behind one broken network are not probed together.
       await pause(pauseMs() * (0.75 + random() / 4), signal)
@@ -87,36 +97,40 @@ export class KeptCluster implements Runnable {
   }
 
   /** Serves the cluster until the signal, or until it has to be left, and throws the reason when everything has ended. */
-  async #serve(signal: AbortSignal, graceMs: number, opened: () => void): Promise<void> {
+  async #serve(signal: AbortSignal, graceMs: number): Promise<void> {
     const left = new AbortController()
-    const leave = (why: Error) => {
+    const leave = (why: unknown) => {
       if (left.signal.aborted) return
       left.abort(why)
       if (this.#served !== undefined && !signal.aborted) this.#note(why)
     }
-    const breaker = new Breaker(leave)
-    const access = await this.#deps.access()
+    const breaker = new Breaker()
     const stop = AbortSignal.any([signal, left.signal])
+    // A plugin for credentials may hang.
+    const access = await unlessAborted(this.#deps.access(), stop)
     using claims = new DisposableStack()
+    const probe = (kube: KubeClient, how = {}) => clusterId(kube, { timeoutMs: PROBE_MS, signal: stop, ...how })
+    let id = ''
     const admit = async (kube: KubeClient) => {
-      const uid = await clusterId(kube, { timeoutMs: PROBE_MS, signal: stop })
+      id = await probe(kube)
       // Nobody would give the claim of a cluster back that was left meanwhile.
       stop.throwIfAborted()
-      claims.use(this.#deps.claim(uid))
+      claims.use(this.#deps.claim(id))
     }
     await using served = await this.#opened({ onRequest: breaker.requested, lost: leave, admit }, stop)
     this.#served = served
+    this.#openedAt = performance.now()
     this.#set({ state: 'Up' })
-    opened()
-    const { runtime } = served
+    const { runtime, kube } = served
     const look = async () => {
-      if (runtime.bridge) breaker.watched(runtime.bridge.status())
-      const now = await this.#deps.access().catch(() => access)
-      if (!isDeepStrictEqual(now, access)) leave(new ReopenError('its kubeconfig has changed'))
+      const now = await breaker.judge((how) => probe(kube, how))
+      if (now !== undefined && now !== id)
+        throw new ReopenError(`another cluster answers: its namespace kube-system has UID ${now}, not ${id}`)
     }
-    const failed = (error: unknown) => this.#deps.log.warn({ err: error }, 'the cluster cannot be judged')
+    const follow = this.#followAccess(access)
     try {
-      const running = [runtime.run(stop, graceMs), repeat(look, { signal: stop, everyMs: LOOK_EVERY_MS, failed })]
+      const often = { signal: stop, everyMs: LOOK_EVERY_MS, failed: leave }
+      const running = [runtime.run(stop, graceMs), repeat(look, often), repeat(follow, often)]
       for (const part of running) part.catch(leave)
       await allEnded(running)
       // A call that ignores its signal keeps the lease of its key while this connection to NATS is open.
@@ -127,6 +141,20 @@ export class KeptCluster implements Runnable {
       this.#served = undefined
     }
     left.signal.throwIfAborted()
+  }
+
+  /**
+   * Returns a look at the kubeconfig, which rejects when it was changed. A change that is there for one look only does not
+   * count: a file that is being written may show a part of itself.
+   */
+  #followAccess(access: unknown): () => Promise<void> {
+    let seen = access
+    return async () => {
+      const now = await this.#deps.access().catch(() => access)
+      const isChanged = !isDeepStrictEqual(now, access) && isDeepStrictEqual(now, seen)
+      seen = now
+      if (isChanged) throw new ReopenError('its kubeconfig has changed')
+    }
   }
 
   /** Does not wait for servers that hang when the cluster is to be left. */
@@ -147,7 +175,8 @@ export class KeptCluster implements Runnable {
 
   #set({ state, reason }: Omit<ClusterStatus, 'since'>): void {
     const { state: before, reason: known, since } = this.#status
-    this.#status = { state, since: state === before ? since : new Date(), ...(reason !== undefined && { reason }) }
+    const isSame = (state === 'Up') === (before === 'Up')
+    this.#status = { state, since: isSame ? since : new Date(), ...(reason !== undefined && { reason }) }
     if (state === 'Up') this.#deps.log.info({ state }, 'cluster')
     else if (state !== before || reason !== known) this.#deps.log.warn({ state, because: reason }, 'cluster')
   }
@@ -156,7 +185,6 @@ export class KeptCluster implements Runnable {
 const isReopened = (error: unknown): boolean => error instanceof ReopenError || error instanceof StreamLostError
 
 const isAway = (error: unknown): boolean =>
-  error instanceof ClusterAwayError ||
   error instanceof ApiConnectionError ||
   error instanceof NatsUnreachableError ||
   (error instanceof ApiError && (error.code >= 500 || error.code === 429))

@@ -1,10 +1,13 @@
+import { hash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
+import { isDeepStrictEqual } from 'node:util'
+import type { KubeObject } from '#contracts'
 import {
   type ClusterAccess,
   createKubeClient,
-  type GetOptions,
   type KubeClient,
+  type KubeRequest,
   kubeConfigPaths,
   loadInCluster,
   loadKubeConfig,
@@ -40,13 +43,20 @@ function accessOf(config: Config): Promise<ClusterAccess> {
  * when its own text has changed, because each reading runs the plugin, which renews its credentials by itself.
  */
 function followedAccess(config: Config): () => Promise<ClusterAccess> {
-  let last: { text: string; access: ClusterAccess } | undefined
+  let plugin: { digest: string; access: ClusterAccess } | undefined
   return async () => {
     const text = await readFile(config.KUBECONFIG ?? '', 'utf8')
-    if (last !== undefined && text === last.text && /\bexec"?\s*:/.test(text)) return last.access
-    last = { text, access: await accessOf(config) }
-    return last.access
+    const digest = hash('sha256', text)
+    if (digest === plugin?.digest) return plugin.access
+    const access = await accessOf(config)
+    plugin = /\bexec"?\s*:/.test(text) ? { digest, access } : undefined
+    return access
   }
+}
+
+/** Returns what connections to the API server are made of. A new token is not part of it. */
+function connectionOf({ token: _token, agent: _agent, ...connection }: ClusterAccess): object {
+  return connection
 }
 
 /** How long a token of a kubeconfig is used before its file is read again. */
@@ -64,27 +74,30 @@ export async function openFollowedKube(
     if (rejected !== undefined || performance.now() - readAt > READ_AGAIN_MS) {
       readAt = performance.now()
       // A file that is missing for a moment changes nothing.
-      access = await read().catch(() => access)
+      const now = await read().catch(() => access)
+      // The token of another server is not for this one.
+      if (isDeepStrictEqual(connectionOf(now), connectionOf(access))) access = now
     }
     return access.token?.(rejected)
   }
   return createKubeClient({ ...access, ...(access.token && { token }), userAgent: USER_AGENT, onRequest })
 }
 
-/** Returns a function that reads what connections to the API server are made of. A new token is not part of it. */
-export function followedConnection(config: Config): () => Promise<unknown> {
+/** Returns a function that reads what connections to the API server are made of. */
+export function followedConnection(config: Config): () => Promise<object> {
   const read = followedAccess(config)
-  return async () => {
-    const { token: _token, agent: _agent, ...connection } = await read()
-    return connection
-  }
+  return async () => connectionOf(await read())
 }
 
 /**
  * Returns the UID of kube-system, which identifies the cluster in events: every cluster has this namespace, and it
  * cannot be deleted.
  */
-export async function clusterId(kube: KubeClient, options: GetOptions = {}): Promise<string> {
-  const { metadata } = await kube.get(resourcePath(NAMESPACES, undefined, 'kube-system'), options)
+export async function clusterId(
+  kube: KubeClient,
+  options: Pick<KubeRequest, 'timeoutMs' | 'signal' | 'alone'> = {},
+): Promise<string> {
+  const path = resourcePath(NAMESPACES, undefined, 'kube-system')
+  const { metadata } = await kube.request<KubeObject>({ method: 'GET', path, ...options })
   return metadata.uid ?? ''
 }

@@ -48,6 +48,8 @@ export interface RuntimeOptions {
   maxStateBytes?: number
   /** The part of the objects that all runs of a process may hold. Default 1. */
   stateShare?: number
+  /** The number of concurrent lists. Default 8. */
+  listsAtOnce?: number | undefined
   log: Logger
   /** The name and the labels of the cluster. Left out: the process serves only this one. */
   cluster?: { name: string; labels: Readonly<Record<string, string>> } | undefined
@@ -94,6 +96,7 @@ export function createRuntime({
   runRates = [],
   maxStateBytes,
   stateShare,
+  listsAtOnce,
   cluster,
   log,
   traces,
@@ -151,6 +154,7 @@ export function createRuntime({
         events,
         queue,
         shard,
+        listsAtOnce,
         log,
         incarnation,
         watermark: new Watermark(js, queue),
@@ -184,7 +188,7 @@ export function createRuntime({
     troubles: () => [...natsHealth.troubles(), ...(bridge ? troubles(bridge.status(), now()) : [])],
     async run(signal, graceMs) {
       await Promise.all(runnables.map((part) => part.run(signal, graceMs)))
-      if (usage) await endedWithin(LAST_STORE_MS, usage.store.store())
+      if (usage) await endedWithin(LAST_STORE_MS, usage.store.end())
     },
   }
 }

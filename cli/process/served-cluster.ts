@@ -27,7 +27,7 @@ export interface ProcessShare {
   cpu: CpuAccount
   apiConcurrency: number
   log: Logger
-  /** Called with the client of a cluster before its streams are opened, for example to install. */
+  /** Called with the client of a cluster before it is served, for example to install. */
   prepare?: (kube: KubeClient, log: Logger) => Promise<void>
   /** Returns the revision of the functions. */
   revision: (kube: KubeClient) => Promise<string | undefined>
@@ -46,6 +46,8 @@ export interface ServeTerms {
   indexBytes?: () => number
   /** The part of the objects that all runs of a process may hold; 1: it has only this cluster. */
   stateShare?: number
+  /** The number of concurrent lists. Default 8. */
+  listsAtOnce?: number
   onRequest?: (request: RequestReport) => void
   /** Called with the client before anything else is opened. */
   admit?: (kube: KubeClient) => Promise<void>
@@ -84,14 +86,15 @@ export async function openServed(config: Config, of: ProcessShare, terms: ServeT
     }),
   )
   await terms.admit?.(kube)
-  const { prepare } = of
-  if (prepare) await whenThere(() => prepare(kube, log))
   metrics.start(functions.map((one) => one.name))
   const certificates = certificateGauge(metrics.registry, config.NATS_CERT)
   const stored = (event: StoredEventReport) => meter.storedEvent(event)
   const { indexBytes } = terms
   const options = { slots, indexBytes, observer: metrics.queue, stored, certificates, raiseReplicas: parts.bridge }
   const streams = opened.use(await whenThere(() => openStreams(config, kube, roleOf(parts), log, options)))
+  // The streams belong to this cluster: nothing is written into another one that was named by mistake.
+  const { prepare } = of
+  if (prepare) await whenThere(() => prepare(kube, log))
   const { js, events, queue, dead } = streams
   depthGauges(metrics.registry, queue, dead)
   const usage = openUsage(config, streams, meter, { raiseReplicas: parts.bridge, log })
@@ -119,6 +122,7 @@ export async function openServed(config: Config, of: ProcessShare, terms: ServeT
     revision: parts.dispatch ? await of.revision(kube) : undefined,
     maxStateBytes: config.FAIRLEAD_MAX_STATE_MIB * 2 ** 20,
     stateShare,
+    listsAtOnce: terms.listsAtOnce,
     cluster: name === undefined ? undefined : { name, labels: terms.labels ?? {} },
     log,
     lost: terms.lost,

@@ -63,6 +63,7 @@ export class UsageStore implements Runnable {
   #storing: Promise<void> = Promise.resolve()
   #timer: NodeJS.Timeout | undefined
   #isSoon = false
+  #isEnded = false
 
   constructor(deps: UsageStoreDeps) {
     this.#deps = deps
@@ -88,6 +89,13 @@ export class UsageStore implements Runnable {
     return this.#storing
   }
 
+  /** Stores for the last time, and takes no more. */
+  async end(): Promise<void> {
+    this.#isEnded = true
+    clearTimeout(this.#timer)
+    await this.store()
+  }
+
   #used(): void {
     if (this.#isSoon) return
     this.#isSoon = true
@@ -102,6 +110,7 @@ export class UsageStore implements Runnable {
   /** The end of an hour comes earlier, so that no message has two hours. */
   #storeWithin(ms: number): void {
     clearTimeout(this.#timer)
+    if (this.#isEnded) return
     const untilHour = HOUR_MS - (this.#now() % HOUR_MS)
     this.#timer = setTimeout(() => void this.store(), Math.min(ms, untilHour)).unref()
   }

@@ -49,7 +49,7 @@ export {
   viewRuns,
 } from './runs.ts'
 export { openEventStore, referenceRule } from './store.ts'
-export { WrongClusterError } from './stream.ts'
+export { boundCluster, streamNames, WrongClusterError } from './stream.ts'
 export {
   childrenFilter,
   cursorSubject,

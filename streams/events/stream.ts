@@ -95,8 +95,7 @@ export async function bindToCluster(
     await persist(() => js.publish(root + ANCHOR, anchor(cluster), { [EXPECTED]: 0 }), persistence)
   } catch (error) {
     if (!isWrongSequence(error)) throw error
-    const message = await persist(() => js.lastOf(stream, root + ANCHOR), persistence)
-    const bound = message && (parseJson(Buffer.from(message.data).toString()) as { cluster?: unknown }).cluster
+    const bound = await persist(() => boundCluster(js, { stream, root }), persistence)
     if (bound !== cluster)
       throw new WrongClusterError(
         `stream ${stream} has the objects of cluster ${JSON.stringify(bound)}, not of ${cluster}: ` +
@@ -104,6 +103,12 @@ export async function bindToCluster(
         { cause: error },
       )
   }
+}
+
+/** Returns the cluster whose objects the stream holds. Undefined: none yet. */
+export async function boundCluster(js: JetStream, { stream, root }: StreamNames): Promise<unknown> {
+  const message = await js.lastOf(stream, root + ANCHOR)
+  return message && (parseJson(Buffer.from(message.data).toString()) as { cluster?: unknown }).cluster
 }
 
 /** Publishes the anchor again. Returns its sequence, which is behind everything confirmed so far. */

@@ -97,7 +97,7 @@ export class ProcessSlots {
     this.#lowLimit = new LowLimit(slots.most)
     this.#all = new Pool(() => slots.limit)
     slots.onMore(() => this.#offer())
-    this.#low = new Pool(() => this.#lowLimit.slots)
+    this.#low = new Pool(() => Math.min(this.#lowLimit.slots, mostLow(slots.limit)))
   }
 
   /** Whether tokens wait for a slot of the process. */
@@ -286,6 +286,9 @@ export class TakeLimit {
   }
 }
 
+/** A change has a slot that no low work takes, if there are two. */
+const mostLow = (slots: number): number => Math.max(1, Math.min(slots - 1, Math.ceil((slots * 3) / 4)))
+
 /** A key that is taken within this time shows that more runs at once do not make each other slower. */
 const QUICK_MS = 50
 /** A key that takes this many times longer shows that they do. */
@@ -311,7 +314,7 @@ export class LowLimit {
   /** `slots`: those of the process. */
   constructor(slots: number) {
     this.#least = Math.max(1, Math.floor(slots / 64))
-    this.#most = Math.max(1, Math.min(slots - 1, Math.ceil((slots * 3) / 4)))
+    this.#most = mostLow(slots)
     this.#slots = this.#least
   }
 

@@ -144,7 +144,8 @@ describe('an outage of the API server', () => {
       if (at.found !== undefined) throw at.found
       return {} as never
     }
-    return { at, gate: new Gate(1, new Outage({ get, host: 'api:6443' }, () => 0, notReadyMs)) }
+    const outage = new Outage({ get, host: 'api:6443' }, () => 0, notReadyMs)
+    return { at, outage, gate: new Gate(1, outage) }
   }
   const failureOf = (gate: Gate, error: Error) =>
     gate.run(of('read'), () => Promise.reject(error)).catch((failure: unknown) => failure)
@@ -161,6 +162,15 @@ describe('an outage of the API server', () => {
     const failure = await failureOf(gateAt(found).gate, error)
     expect(failure).toBeInstanceOf(ApiServerAwayError)
     expect(failure).toMatchObject({ message: `the API server is away: ${message}`, cause: error })
+  })
+
+  it('ends with the dispatcher: nobody looks for the API server of a cluster that was removed', async () => {
+    const { gate, at, outage } = gateAt(GONE)
+    await failureOf(gate, broken(false))
+    expect(outage.isPresent).toBe(true)
+    outage.end()
+    await turn()
+    expect([outage.isPresent, at.looks]).toEqual([false, 1])
   })
 
   it.each([

@@ -1,92 +1,72 @@
 import { describe, expect, it } from 'vitest'
-import type { BridgeStatus, ResourceStatus } from '#bridge'
+import { ApiConnectionError, ApiError } from '#kube'
 import { Breaker } from '../../cli/process/breaker.ts'
 
-const request = { method: 'GET', host: 'east:6443', path: '/api', code: '<error>', isUnanswered: true }
+const SILENT = new ApiConnectionError('GET /: no whole answer', { server: 'east:6443', wasSent: true })
+const refusal = (code: number) => new ApiError('GET /', { apiVersion: 'v1', kind: 'Status', code })
 
-function watched() {
-  let at = 0
-  const reasons: string[] = []
-  const breaker = new Breaker(
-    ({ message }) => void reasons.push(message),
-    () => at,
-  )
-  return { breaker, reasons, after: (seconds: number) => (at += seconds * 1000) }
+/** The end of each of these probes: `left` for one whose failure leaves the cluster. */
+async function judged(breaker: Breaker, ...errors: (Error | undefined)[]): Promise<string[]> {
+  const ends: string[] = []
+  for (const error of errors) {
+    const probe = async () => {
+      if (error !== undefined) throw error
+      return 'uid'
+    }
+    ends.push(await breaker.judge(probe).then(String, () => 'left'))
+  }
+  return ends
 }
 
-const resource = (of: Partial<ResourceStatus>): BridgeStatus => ({
-  resources: [
-    {
-      resource: 'pods.v1',
-      namespace: undefined,
-      phase: 'watching',
-      since: new Date(0),
-      synced: true,
-      covers: [],
-      resourceVersion: '1',
-      latestResourceVersion: '1',
-      heldBackSince: undefined,
-      lastEventAt: undefined,
-      open: true,
-      unansweredSince: undefined,
-      heardAt: new Date(0),
-      failingSince: undefined,
-      unconfirmed: 0,
-      failure: undefined,
-      ...of,
-    },
-  ],
-  orphans: [],
-  paused: [],
-  refused: [],
-})
-
 describe('a breaker of a cluster', () => {
-  it('opens at the third request within 30 s that is not answered', () => {
-    const { breaker, reasons, after } = watched()
-    for (const pause of [0, 14, 15]) {
-      expect(reasons).toEqual([])
-      after(pause)
-      breaker.requested(request)
+  it.each([
+    ['is not answered', SILENT],
+    ['has no connection', new ApiConnectionError('refused', { server: 'east:6443', wasSent: false })],
+    ['is answered that the server cannot serve', refusal(503)],
+    ['is answered that the credential is not accepted', refusal(401)],
+  ])('opens at the third probe in a row that %s', async (_what, error) => {
+    expect(await judged(new Breaker(), error, error, undefined, error, error, error)).toEqual([
+      'undefined',
+      'undefined',
+      'uid',
+      'undefined',
+      'undefined',
+      'left',
+    ])
+  })
+
+  it.each([403, 404, 429])('stays closed for a probe that is refused with %d', async (code) => {
+    expect(await judged(new Breaker(), ...Array.from({ length: 9 }, () => refusal(code)))).not.toContain('left')
+  })
+
+  it('stays closed while any other request is answered, however many are not', async () => {
+    const breaker = new Breaker()
+    for (let round = 0; round < 20; round++) {
+      for (let count = 0; count < 100; count++) breaker.requested({ code: '<error>' })
+      breaker.requested({ code: ['200', '403', '404', '409', '422', '429'][round % 6] ?? '200' })
+      expect(await judged(breaker, SILENT)).toEqual(['undefined'])
     }
-    expect(reasons).toEqual(['3 requests failed within 30 s: GET /api was not answered'])
   })
 
-  it('stays closed for failures that are further apart, and for answers of any kind but 401', () => {
-    const { breaker, reasons, after } = watched()
-    for (const pause of [0, 15, 16, 15, 16]) {
-      after(pause)
-      breaker.requested(request)
-      for (const code of ['200', '403', '500', '503']) breaker.requested({ ...request, code, isUnanswered: false })
-      // Given up by this process.
-      breaker.requested({ ...request, isUnanswered: false })
+  it('opens although requests are answered by errors of the server, or by a refused credential', async () => {
+    const breaker = new Breaker()
+    const ends: string[] = []
+    for (const code of ['500', '401', '504']) {
+      breaker.requested({ code })
+      ends.push(...(await judged(breaker, SILENT)))
     }
-    expect(reasons).toEqual([])
+    expect(ends.at(-1)).toBe('left')
   })
 
-  it('opens when the credential is refused', () => {
-    const { breaker, reasons } = watched()
-    for (let count = 0; count < 3; count++) breaker.requested({ ...request, code: '401', isUnanswered: false })
-    expect(reasons).toEqual([expect.stringContaining('does not accept the credential')])
-  })
-
-  it.each<[string, boolean, Partial<ResourceStatus>]>([
-    ['a silent watch opens it', true, {}],
-    [
-      'a watch that cannot be opened again opens it',
-      true,
-      { phase: 'waiting', failure: { kind: 'unreachable', message: '' } },
-    ],
-    ['a watch that waits for NATS does not', false, { heldBackSince: new Date(0) }],
-    ['a list that takes long does not', false, { phase: 'listing' }],
-    ['a missing permission does not', false, { failure: { kind: 'forbidden', message: '' } }],
-  ])('%s', (_law, opens, of) => {
-    const { breaker, reasons, after } = watched()
-    after(74)
-    breaker.watched(resource(of))
-    expect(reasons).toEqual([])
-    after(2)
-    breaker.watched(resource(of))
-    expect(reasons.length > 0).toBe(opens)
+  it('probes on a connection of its own after a failure, because requests that hang may hold all others', async () => {
+    const breaker = new Breaker()
+    const alone: boolean[] = []
+    const probe = async (how: { alone: boolean }) => {
+      alone.push(how.alone)
+      throw SILENT
+    }
+    await breaker.judge(probe)
+    await breaker.judge(probe)
+    expect(alone).toEqual([false, true])
   })
 })

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { clustersIn, configOf } from '../../cli/process/clusters.ts'
+import { ClustersFile, clustersIn, configOf } from '../../cli/process/clusters.ts'
 import { readConfig } from '../../cli/process/config.ts'
 
 const FILE = '/etc/fairlead/clusters.yaml'
@@ -24,9 +24,30 @@ describe('the file of clusters', () => {
     ['clusters: [{ name: a, kubeconfig: k }, { name: a, kubeconfig: l, prefix: b }]', 'two have the name "a"'],
     ['clusters: [{ name: a, kubeconfig: k }, { name: b, kubeconfig: l, prefix: a }]', 'two have the prefix "a"'],
     ['clusters: [', 'are not YAML'],
+    ['clusters: [{ name: a, kubeconfig: k, prefix: trigger }]', "trigger is a name of Fairlead's own subjects"],
+    ['clusters: [{ name: dead, kubeconfig: k }]', 'give dead another prefix'],
   ])('%j is refused, and the message says what is wrong', (text, message) => {
     expect(() => listed(text)).toThrow(message)
     expect(() => listed(text)).toThrow(FILE)
+  })
+
+  it('that is broken is not shown: it may be a kubeconfig by mistake', () => {
+    const text = 'users:\n- user: { token: secret }\n  name: [x'
+    expect(() => listed(text)).toThrow(/are not YAML: [^\n]*$/)
+    expect(() => listed(text)).not.toThrow('secret')
+  })
+
+  it('counts when it was read twice alike: half of it is a valid file without the other clusters', () => {
+    const half = 'clusters:\n- { name: a, kubeconfig: k }\n'
+    const whole = `${half}- { name: b, kubeconfig: l }\n`
+    const file = new ClustersFile(FILE, listed(whole))
+    const names = (text: string) => file.read(text).map(({ name }) => name)
+    for (const text of [whole, whole, half, whole, whole, '', whole]) expect(names(text)).toEqual(['a', 'b'])
+    expect([half, half, half].map(names)).toEqual([['a', 'b'], ['a'], ['a']])
+    expect(names('clusters: [')).toEqual(['a'])
+    expect(() => names('clusters: [')).toThrow('are not YAML')
+    expect(names('clusters: [')).toEqual(['a'])
+    expect([whole, whole].map(names)).toEqual([['a'], ['a', 'b']])
   })
 
   it('gives each cluster streams of its own, also in a shard', () => {

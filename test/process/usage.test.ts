@@ -314,6 +314,18 @@ describe('the store', () => {
     expect(cpuOf('2026-01-31T23')).toBe(12)
   })
 
+  it('stores what is left at its end, and nothing after it: a process may serve its cluster again', async () => {
+    const { store, run, cpuOf, writes, warn, away } = stored()
+    run(5)
+    await store.end()
+    expect(cpuOf('2026-01-31T22')).toBe(5)
+    const before = writes()
+    away(true)
+    run(7)
+    await vi.advanceTimersByTimeAsync(7_200_000)
+    expect([writes(), warn.mock.calls, vi.getTimerCount()]).toEqual([before, [], 0])
+  })
+
   it('tells metrics what was used since the start, also after it was stored', async () => {
     const { store, run } = stored()
     run(5)

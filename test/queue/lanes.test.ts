@@ -391,6 +391,20 @@ describe('the limit of takes', () => {
 })
 
 describe('the limit of low work', () => {
+  it('leaves a quarter of the slots that the queue has of the process to changes', () => {
+    const slots = new ProcessSlots({ ...fixedSlots(100), most: 1000 }, outbox)
+    const all = Array.from({ length: 4 }, () => worker({ low: { ...NONE, backlog: 500 } }))
+    for (const [nth, one] of all.entries()) {
+      slots.join(one)
+      for (let take = 0; take < 1000; take++)
+        slots.took(one, { from: nth * 1000 + take, to: nth * 1000 + take, leaseMs: 5000 })
+      const { low } = slots.free(50, one)
+      one.low = { ...NONE, busy: low, backlog: 500 }
+      slots.changed(one)
+    }
+    expect(all.reduce((sum, { low }) => sum + low.busy, 0)).toBe(75)
+  })
+
   /** A key is taken by two messages of four. NATS does one after the other, for all runs in progress. */
   const limitAt = (runsPerSecond: number, wayMs = 0): number => {
     const limit = new LowLimit(1000)
