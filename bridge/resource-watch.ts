@@ -1,7 +1,7 @@
 import { setTimeout } from 'node:timers'
 import { apiVersionOf, type KubeObject, type ResourceRef, resourceName } from '#contracts'
-import { keyOf } from '#events'
-import { resourcePath, type WatchEvent } from '#kube'
+import { compareVersions, keyOf } from '#events'
+import { METADATA_ONLY_LIST, resourcePath, type WatchEvent } from '#kube'
 import { doubling, pause, retry, unlessAborted } from '#primitives'
 import { ChangePipeline, type ReadContext, type Semaphore } from './change-pipeline.ts'
 import { WatchHealth } from './health.ts'
@@ -12,7 +12,16 @@ import { ofKind, type RelistPlan, watchQuery } from './relist.ts'
 import type { Routes } from './routing.ts'
 import type { BridgeDeps, ResourceStatus } from './types.ts'
 import { type StreamContinuity, WatchProgress } from './watch-progress.ts'
-import { classify, type Input, type Listing, type Relist, type State, step, type Watching } from './watch-state.ts'
+import {
+  classify,
+  type Input,
+  type Listing,
+  type Relist,
+  RestoredError,
+  type State,
+  step,
+  type Watching,
+} from './watch-state.ts'
 
 export interface ResourceWatchDeps extends Pick<BridgeDeps, 'kube' | 'events' | 'log' | 'observer' | 'silenceSeconds'> {
   publisher: Publisher
@@ -135,6 +144,7 @@ export class ResourceWatch {
       const input = await this.#perform(this.#state, signal).catch((error: unknown) => {
         if (!signal.aborted) throw error
       })
+      if (input?.type === 'listed') this.#watching.given(input.resourceVersion)
       if (input) this.#enter(step(this.#state, input, this.#deps.random()))
     }
     await this.#endBeside()
@@ -320,7 +330,7 @@ export class ListingPhase {
   }
 }
 
-export interface WatchingDeps extends Pick<BridgeDeps, 'kube' | 'observer' | 'silenceSeconds'> {
+export interface WatchingDeps extends Pick<BridgeDeps, 'kube' | 'observer' | 'silenceSeconds' | 'log'> {
   routes: () => Routes
   handler?: ResourceEventHandler
   pipeline: ChangePipeline
@@ -345,6 +355,8 @@ export class WatchingPhase {
   readonly #deps: WatchingDeps
   #lastEventAt: Date | undefined
   #selection: Selection | undefined
+  /** The last position that the server has given, if no watch has failed since then. */
+  #given: string | undefined
 
   constructor(ref: ResourceRef, namespace: string | undefined, deps: WatchingDeps) {
     this.#ref = ref
@@ -361,6 +373,11 @@ export class WatchingPhase {
     return this.#selection
   }
 
+  /** Notes the position of a list, from which a watch continues without a question. */
+  given(resourceVersion: string): void {
+    this.#given = resourceVersion
+  }
+
   async run(state: Watching, signal: AbortSignal): Promise<Input> {
     const { kube, health, silenceSeconds = SILENCE_SECONDS, onBytes, random } = this.#deps
     const began = performance.now()
@@ -371,6 +388,7 @@ export class WatchingPhase {
     const openMs = () => performance.now() - began
     health.asked()
     try {
+      if (resourceVersion !== this.#given) await this.#requireReached(resourceVersion, signal)
       const changes = kube.watch<KubeObject>(this.#path, {
         ...watchQuery(selection),
         resourceVersion,
@@ -383,15 +401,34 @@ export class WatchingPhase {
       for await (const event of changes) {
         events++
         resourceVersion = event.object.metadata.resourceVersion ?? resourceVersion
+        this.#given = resourceVersion
         await this.#take(event, resourceVersion, selection)
       }
+      // Its connection may have outlived the server.
+      if (events === 0) this.#given = undefined
       return { type: 'ended', resourceVersion, events, openMs: openMs() }
     } catch (error) {
       if (signal.aborted) return { type: 'ended', resourceVersion, events: 1, openMs: openMs() }
+      this.#given = undefined
       return { type: 'failed', failure: classify(error), resourceVersion, openMs: openMs() }
     } finally {
       health.closed()
       this.#selection = undefined
+    }
+  }
+
+  /**
+   * Throws if the server has not reached the position that a watch has come to: it was restored from a backup. It would
+   * accept the watch all the same, and send nothing until it has reached the position again (Kubernetes 1.36).
+   */
+  async #requireReached(position: string, signal: AbortSignal): Promise<void> {
+    const { kube, log } = this.#deps
+    for await (const page of kube.list(this.#path, { limit: 1, accept: METADATA_ONLY_LIST, signal })) {
+      const { resourceVersion } = page
+      if ((compareVersions(resourceVersion, position) ?? 0) >= 0) return
+      const about = { resource: resourceName(this.#ref), resourceVersion, before: position }
+      log.warn(about, 'the API server was restored from a backup: everything is listed again')
+      throw new RestoredError(`the API server has resourceVersion ${resourceVersion}, and had ${position} before`)
     }
   }
 

@@ -183,6 +183,11 @@ export class UnwatchableError extends Error {
   override readonly name = 'UnwatchableError'
 }
 
+/** The history of the API server ends before the position of a watch. */
+export class RestoredError extends Error {
+  override readonly name = 'RestoredError'
+}
+
 export function classify(error: unknown): Failure {
   const message = error instanceof Error ? error.message : String(error)
   const retryAfterSeconds = error instanceof ApiError ? error.retryAfterSeconds : undefined
@@ -194,7 +199,7 @@ export function classify(error: unknown): Failure {
 }
 
 function kindOf(error: unknown): FailureKind {
-  if (isExpired(error) || isTooLarge(error)) return 'expired'
+  if (isExpired(error) || isTooLarge(error) || error instanceof RestoredError) return 'expired'
   if (error instanceof ApiConnectionError) return 'unreachable'
   if (isForbidden(error) || isUnauthorized(error)) return 'forbidden'
   if (isNotFound(error)) return 'absent'

@@ -16,6 +16,7 @@ import {
   map,
   page,
   type Script,
+  type ScriptedApiOptions,
   startScriptedApi,
 } from './scripted-api.ts'
 import { startBridge, stored, until } from './world.ts'
@@ -34,8 +35,8 @@ afterAll(() => nats?.stop())
 
 type Scene = Awaited<ReturnType<typeof begin>>
 
-async function begin(script: Script, observer: BridgeObserver = {}) {
-  const api = await startScriptedApi(script)
+async function begin(script: Script, observer: BridgeObserver = {}, options: ScriptedApiOptions = {}) {
+  const api = await startScriptedApi(script, options)
   const bridge = await startBridge(api.kube, nats.url, { prefix: `r${++number}`, observer })
   return {
     ...bridge,
@@ -248,6 +249,19 @@ describe.concurrent('a watch', () => {
       expect(scene.relists.at(-1)).toMatchObject({ because: 'expired', deleted: 1 })
     },
   )
+
+  it('that breaks is not opened on a server that is behind it, because it was restored: it is listed', async () => {
+    const script: Script = ({ kind, number }, response) => {
+      if (kind === 'watch') return number === 1 ? void response.destroy() : hold(response)
+      const objects = number === 1 ? [map('a', 7), map('b', 8)] : [map('a', 5)]
+      return void response.write(objects.map((one) => line('ADDED', one)).join('') + end(number === 1 ? 10 : 6))
+    }
+    await using scene = await begin(script, {}, { reached: () => 6 })
+    await until(async () => scene.watches().length === 2, { what: 'it is watched again' })
+    expect(scene.watches()).toEqual(['10', '6'])
+    expect(scene.relists.at(-1)).toMatchObject({ because: 'expired', deleted: 1 })
+    expect(await scene.content()).toEqual({ a: '5', b: 'deleted' })
+  })
 
   it('takes nothing older, and nothing twice', async () => {
     const again = [line('MODIFIED', map('a', 20)), line('MODIFIED', map('a', 20)), line('MODIFIED', map('a', 15))]

@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { KubeObject } from '#contracts'
-import { createKubeClient, type KubeClient } from '#kube'
+import { createKubeClient, type KubeClient, METADATA_ONLY_LIST } from '#kube'
 import { json, type ScriptedServer, startScriptedServer } from '../kube/scripted-server.ts'
 import { configMaps, reconcilerObject } from './objects.ts'
 
@@ -20,17 +20,27 @@ export interface ScriptedApi extends AsyncDisposable {
   asked: Asked[]
 }
 
+export interface ScriptedApiOptions {
+  reconcilers?: () => boolean
+  reached?: () => number
+}
+
+/** Later than the positions of all scripts. */
+const LATER = 1_000_000
+
 /**
  * Starts an API server with one Reconciler for ConfigMaps. The watch reports the Reconciler while `reconcilers` is
- * true; the script answers requests for ConfigMaps.
+ * true; the script answers requests for ConfigMaps. A bridge that asks how far the server has come is told `reached`.
  */
 export async function startScriptedApi(
   script: Script,
-  { reconcilers = () => true }: { reconcilers?: () => boolean } = {},
+  { reconcilers = () => true, reached = () => LATER }: ScriptedApiOptions = {},
 ): Promise<ScriptedApi> {
   const asked: Asked[] = []
   const server: ScriptedServer = await startScriptedServer((request, response) => {
-    const { pathname } = new URL(request.url ?? '', 'https://x')
+    const { pathname, searchParams } = new URL(request.url ?? '', 'https://x')
+    if (searchParams.get('limit') === '1' && request.headers.accept === METADATA_ONLY_LIST)
+      return json(response, 200, page(pathname === '/api/v1/configmaps' ? reached() : LATER, []))
     if (pathname === '/api/v1/configmaps') {
       const ask = askedIn(request)
       asked.push(ask)
