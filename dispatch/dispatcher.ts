@@ -110,11 +110,15 @@ export interface Dispatcher extends Runnable {
   calls(): FunctionCall[]
   /** Returns the names of the Reconcilers that are served now. */
   serving(): string[]
+  /** Returns why requests to the API server wait, or that they take long. Undefined: neither. */
+  trouble(): string | undefined
 }
 
 export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   return new LiveDispatcher(deps)
 }
+
+const TROUBLE_EVERY_MS = 5000
 
 class LiveDispatcher implements Dispatcher {
   readonly #deps: DispatcherDeps
@@ -157,6 +161,7 @@ class LiveDispatcher implements Dispatcher {
     await Promise.all([
       this.#keepFollowing(signal, () => this.#followReconcilers(signal)),
       this.#keepFollowing(signal, () => this.#followCursors(signal)),
+      repeat(this.#tellTrouble(), { signal, everyMs: TROUBLE_EVERY_MS, failed: () => undefined }),
     ])
     await Promise.all([...this.#lifecycles.values()].map((lifecycle) => lifecycle.stop(graceMs)))
     forget()
@@ -187,6 +192,22 @@ class LiveDispatcher implements Dispatcher {
 
   serving(): string[] {
     return [...this.#lifecycles].filter(([, { worker }]) => worker !== undefined).map(([name]) => name)
+  }
+
+  trouble(): string | undefined {
+    return this.#runDeps.gate.trouble
+  }
+
+  /** Returns a look that logs the beginning and the end of a trouble. */
+  #tellTrouble(): () => Promise<void> {
+    let told = false
+    return async () => {
+      const trouble = this.trouble()
+      if (told === (trouble !== undefined)) return
+      told = !told
+      if (told) this.#deps.log.warn({ because: trouble }, 'runs wait for the API server')
+      else this.#deps.log.info({}, 'runs no longer wait for the API server')
+    }
   }
 
   #lifecycleOf(name: string): ReconcilerLifecycle {

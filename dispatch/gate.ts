@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ApiConnectionError, ApiError, type KubeClient } from '#kube'
 import { pause } from '#primitives'
-import { SERVER_AWAY } from '#reconcile'
+import { SERVER_AWAY, STORE_FULL } from '#reconcile'
 
 /** The order of one reconciler's writes. Lower values go first. */
 export const PRIORITY = { create: 0, delete: 1, status: 2 } as const
@@ -47,6 +47,7 @@ export class Gate {
     write: new FairQueue(),
     event: new FairQueue(),
   }
+  readonly #pace = new Pace()
   #inFlight = 0
   #turn = 0
 
@@ -68,6 +69,11 @@ export class Gate {
     return FALLBACK.reduce((sum, one) => sum + this.#waiting[one].size, 0)
   }
 
+  /** Why requests wait, or that they take long. Undefined: neither. */
+  get trouble(): string | undefined {
+    return this.#outage?.why ?? this.#pace.trouble
+  }
+
   /** Rejects with the signal's reason if the signal is aborted before the request begins. */
   async run<T>(
     caller: Caller,
@@ -78,11 +84,15 @@ export class Gate {
     if (this.#outage?.isPresent) await this.#outage.over(signal)
     if (unwanted?.aborted) return DROPPED
     if ((await this.#admission(caller, signal, unwanted)) === DROPPED) return DROPPED
+    const began = performance.now()
     try {
-      return await request()
+      const answer = await request()
+      if (typeof caller.kind === 'number') this.#outage?.wrote()
+      return answer
     } catch (error) {
       throw this.#outage === undefined ? error : await this.#outage.judge(error)
     } finally {
+      this.#pace.note(performance.now() - began)
       this.#requested(caller)
       this.#inFlight--
       this.#admit()
@@ -127,6 +137,28 @@ export class Gate {
     if (whose === undefined) return undefined
     this.#turn = (this.#turn + 1) % CYCLE.length
     return this.#waiting[whose].take()
+  }
+}
+
+/** Half of the last requests took longer than this: the server is overloaded or far away, or a webhook of it is slow. */
+const SLOW_MS = 1000
+/** So many requests are judged, if they have ended within this time. */
+const JUDGED = { requests: 16, withinMs: 60_000 }
+
+/** How long the last requests took. */
+class Pace {
+  #last: { at: number; ms: number }[] = []
+
+  note(ms: number): void {
+    this.#last = [...this.#last, { at: performance.now(), ms }].slice(-JUDGED.requests)
+  }
+
+  get trouble(): string | undefined {
+    const since = performance.now() - JUDGED.withinMs
+    const recent = this.#last.flatMap(({ at, ms }) => (at > since ? [ms] : [])).toSorted((a, b) => a - b)
+    const median = recent[recent.length >> 1] ?? 0
+    if (recent.length < JUDGED.requests || median < SLOW_MS) return undefined
+    return `the API server is slow: half of the last ${JUDGED.requests} requests took longer than ${(median / 1000).toFixed(1)} s`
   }
 }
 
@@ -191,6 +223,8 @@ const PAUSE_MS = { first: 250, most: 2000 }
  * a proxy may answer the look itself.
  */
 const NOT_READY_MS = 60_000
+/** The pause between two tries of an API server whose store is full. */
+const FULL_PAUSE_MS = 10_000
 /** How long a run waits for the API server. Then its key waits in the queue, and its next run observes again. */
 const PATIENCE_MS = 30_000
 
@@ -200,11 +234,11 @@ const PATIENCE_MS = 30_000
  */
 type Found = { state: 'ready' } | { state: 'not ready' | 'away'; why: string }
 
-/** The API server does not answer, or is not ready, so the request and its run are not the cause. */
+/** The API server does not answer, is not ready or cannot write, so the request and its run are not the cause. */
 export class ApiServerAwayError extends ApiConnectionError {
   override readonly name = 'ApiServerAwayError'
-  constructor(why: string, options: ErrorOptions & { server: string; wasSent: boolean }) {
-    super(SERVER_AWAY + why, options)
+  constructor(why: string, options: ErrorOptions & { server: string; wasSent: boolean; isFull?: boolean }) {
+    super((options.isFull === true ? STORE_FULL : SERVER_AWAY) + why, options)
   }
 }
 
@@ -221,6 +255,8 @@ export class Outage {
   #looking: Promise<Found> | undefined
   /** The outage at present. Resolves when it is over. */
   #present: { why: string; over: Promise<void> } | undefined
+  /** Its store is full: it answers reads and refuses writes. Requests are sent again at that time, and find out. */
+  #full: { why: string; retryAt: number } | undefined
   /** It has reported for long that it is not ready, so that it probably serves all the same. */
   #servesUnready = false
   readonly #ended = new AbortController()
@@ -232,14 +268,25 @@ export class Outage {
   }
 
   get isPresent(): boolean {
-    return this.#present !== undefined
+    return this.#present !== undefined || this.#full !== undefined
+  }
+
+  get why(): string | undefined {
+    if (this.#present !== undefined) return SERVER_AWAY + this.#present.why
+    return this.#full && STORE_FULL + this.#full.why
+  }
+
+  /** Notes that the API server has written something. */
+  wrote(): void {
+    this.#full = undefined
   }
 
   /**
-   * Resolves when the API server is not known to be away. Rejects with an ApiServerAwayError after a while, and at once
+   * Resolves when the API server is not known to be away, or is to be tried again. Rejects with an ApiServerAwayError after a while, and at once
    * for a caller without a signal, because that caller may be about to end with its process.
    */
   async over(signal: AbortSignal | undefined): Promise<void> {
+    if (this.#full !== undefined) await this.#untilTried(this.#full, signal)
     const present = this.#present
     if (present === undefined) return
     if (signal !== undefined) {
@@ -255,9 +302,29 @@ export class Outage {
       throw new ApiServerAwayError(this.#present.why, { server: this.#kube.host, wasSent: false })
   }
 
+  async #untilTried(
+    { why, retryAt }: { why: string; retryAt: number },
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
+    if (signal === undefined)
+      throw new ApiServerAwayError(why, { server: this.#kube.host, wasSent: false, isFull: true })
+    await pause(Math.max(0, retryAt - performance.now()), signal)
+    signal.throwIfAborted()
+  }
+
   /** Returns the error to throw for a request that has failed. */
   async judge(error: unknown): Promise<unknown> {
     if (!mayBeAway(error)) return error
+    if (isOfFullStore(error)) {
+      const why = `${this.#kube.host} has no space left (${NO_SPACE})`
+      this.#full = { why, retryAt: performance.now() + FULL_PAUSE_MS * (0.5 + this.#random()) }
+      return new ApiServerAwayError(error.message, {
+        cause: error,
+        server: this.#kube.host,
+        wasSent: true,
+        isFull: true,
+      })
+    }
     if (this.#present === undefined && !(await this.#begins()) && !isUnsent(error)) return error
     const wasSent = error instanceof ApiError || error.wasSent
     return new ApiServerAwayError(error.message, { cause: error, server: this.#kube.host, wasSent })
@@ -323,6 +390,12 @@ export class Outage {
 const mayBeAway = (error: unknown): error is ApiConnectionError | ApiError =>
   error instanceof ApiConnectionError ||
   (error instanceof ApiError && (error.code === 401 || error.code === 403 || error.code >= 500))
+
+/** The words of etcd that has reached its quota (etcd 3.6). The API server passes them on (Kubernetes 1.36). */
+const NO_SPACE = 'etcdserver: mvcc: database space exceeded'
+
+const isOfFullStore = (error: ApiConnectionError | ApiError): boolean =>
+  error instanceof ApiError && error.message.includes(NO_SPACE)
 
 /** Whether there was no connection for the request, so that it cannot be the cause: of two API servers, one may be away. */
 const isUnsent = (error: unknown): boolean => error instanceof ApiConnectionError && !error.wasSent

@@ -87,6 +87,8 @@ export const ENDED_PROCESS = 'the function ended its process: '
 export const NOT_CALLED = 'the function is not called yet: '
 /** This begins the message of a run whose request was not handled, because the API server is away. */
 export const SERVER_AWAY = 'the API server is away: '
+/** This begins it while the API server answers, and refuses every write. */
+export const STORE_FULL = 'the API server cannot write, because its store is full: '
 
 /** The function did not return in time. */
 export class RunTimeoutError extends Error {

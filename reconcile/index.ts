@@ -18,6 +18,7 @@ export {
   RefusedError,
   RunTimeoutError,
   SERVER_AWAY,
+  STORE_FULL,
   TooMuchStateError,
   UnsettledError,
 } from './errors.ts'

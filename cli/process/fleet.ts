@@ -90,10 +90,11 @@ export class Fleet implements Runnable {
   /** The state of each cluster, one a line. */
   lines(): string[] {
     return Array.from(this.#kept, ([name, { cluster }]) => {
-      const { state, since, reason } = cluster.status
+      const { status, served } = cluster
+      const { state, since, reason } = status
       const found =
-        state === 'Up'
-          ? (cluster.served?.runtime.troubles() ?? [])
+        state === 'Up' && served !== undefined
+          ? troublesOf(served)
           : [oneLine(reason ?? 'not served yet', REASON_CHARS)]
       return `cluster ${name}: ${state} since ${since.toISOString()}${found.length > 0 ? `: ${found.join('; ')}` : ''}`
     })
@@ -206,4 +207,9 @@ export class Fleet implements Runnable {
     gauge('fairlead_cluster_up', '1 while the cluster is served', ({ status }) => Number(status.state === 'Up'))
     gauge('fairlead_cluster_away_seconds', 'Time since which the cluster is not served', awaySeconds)
   }
+}
+
+function troublesOf({ runtime }: ServedCluster): string[] {
+  const waits = runtime.dispatcher?.trouble()
+  return [...runtime.troubles(), ...(waits === undefined ? [] : [waits])]
 }

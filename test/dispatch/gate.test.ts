@@ -201,6 +201,23 @@ describe('an outage of the API server', () => {
     )
   })
 
+  it('is that etcd has no space: requests wait, and the error of one is not told to another, until something is written', async () => {
+    const { gate, at, outage } = gateAt(READY)
+    const failure = await failureOf(gate, answer(500, 'etcdserver: mvcc: database space exceeded'))
+    expect(failure).toMatchObject({
+      name: 'ApiServerAwayError',
+      message:
+        'the API server cannot write, because its store is full: PATCH /x: etcdserver: mvcc: database space exceeded (500)',
+    })
+    const why =
+      'the API server cannot write, because its store is full: api:6443 has no space left (etcdserver: mvcc: database space exceeded)'
+    expect(gate.trouble).toBe(why)
+    await expect(gate.run(of('read'), async () => 'sent')).rejects.toThrow(why)
+    outage.wrote()
+    await expect(gate.run(of('read'), async () => 'sent')).resolves.toBe('sent')
+    expect([gate.trouble, at.looks]).toEqual([undefined, 0])
+  })
+
   it('ends after a while if the API server answers, but never reports that it is ready; its errors then stay as they are', async () => {
     const { gate, at } = gateAt(UNREADY, 500)
     expect(await failureOf(gate, broken(true))).toBeInstanceOf(ApiServerAwayError)

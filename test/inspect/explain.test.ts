@@ -279,6 +279,20 @@ const SITUATIONS: Record<string, Row> = {
     'ApiServerAway',
     'kubectl get --raw /readyz',
   ],
+  'etcd of the API server has no space': [
+    one({
+      rows: [
+        row({
+          state: 'waiting',
+          reason: 'Error',
+          until: ahead(2),
+          error: 'the API server cannot write, because its store is full: no space',
+        }),
+      ],
+    }),
+    'StoreFull',
+    'etcdctl alarm list',
+  ],
   'its last runs failed': [
     one({ rows: [row({ state: 'waiting', reason: 'Error', attempt: 7, until: ahead(12), error: 'no route' })] }),
     'Retrying',

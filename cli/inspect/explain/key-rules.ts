@@ -1,5 +1,5 @@
 import { duration } from '#process/exit'
-import { BLOCKED_AT, CONTESTED, NOT_CALLED, SERVER_AWAY } from '#reconcile'
+import { BLOCKED_AT, CONTESTED, NOT_CALLED, SERVER_AWAY, STORE_FULL } from '#reconcile'
 import { isCutShort, type Row } from '../keys.ts'
 import { deniedIn, INSTALL, isSelected, lasting, specOf } from './reconciler-rules.ts'
 import {
@@ -181,6 +181,15 @@ function waiting(
       ),
     ]
   const error = row.error === undefined ? '' : `: ${row.error}`
+  if (row.error?.startsWith(STORE_FULL))
+    return [
+      finding(
+        'StoreFull',
+        'problem',
+        `its last run could not write, the next try is in ${left}${error}`,
+        step('Make room in etcd, or raise its quota, and end its alarm NOSPACE.', 'etcdctl alarm list'),
+      ),
+    ]
   if (row.error?.startsWith(SERVER_AWAY))
     return [
       finding(
