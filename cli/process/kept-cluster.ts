@@ -21,7 +21,7 @@ export interface ClusterStatus {
 
 export interface KeptClusterDeps {
   open: (hooks: Pick<ServeTerms, 'onRequest' | 'lost' | 'admit'>) => Promise<ServedCluster>
-  /** Notes the UID of the cluster until it is disposed. Throws if another one of this process has it. */
+  /** Notes the UID of the cluster until it is disposed. Throws if another entry has it. */
   claim: (uid: string) => Disposable
   /** Returns what the connection is made of, without tokens, which are renewed while it is open. */
   access: () => Promise<unknown>
@@ -52,6 +52,8 @@ export class KeptCluster implements Runnable {
   readonly #deps: KeptClusterDeps
   #status: ClusterStatus = { state: 'Starting', since: new Date() }
   #served: ServedCluster | undefined
+  /** The cluster that was served last. While it is away, no copy of it is served in its place. */
+  #claimed: { id: string; claim: DisposableStack } | undefined
   #openedAt = Number.POSITIVE_INFINITY
   #calls: ReturnType<Dispatcher['calls']> = []
 
@@ -75,6 +77,10 @@ export class KeptCluster implements Runnable {
 
   /** Resolves when the signal is aborted and everything has ended. Each other end is followed by a probe. */
   async run(signal: AbortSignal, graceMs: number): Promise<void> {
+    await this.#keep(signal, graceMs).finally(() => this.#claimed?.claim.dispose())
+  }
+
+  async #keep(signal: AbortSignal, graceMs: number): Promise<void> {
     const { random = Math.random } = this.#deps
     let pauseMs = doubling(FIRST_PAUSE_MS, LAST_PAUSE_MS)
     while (!signal.aborted) {
@@ -115,10 +121,14 @@ export class KeptCluster implements Runnable {
       id = await probe(kube)
       // Nobody would give the claim of a cluster back that was left meanwhile.
       stop.throwIfAborted()
-      claims.use(this.#deps.claim(id))
+      if (id !== this.#claimed?.id) claims.use(this.#deps.claim(id))
     }
     await using served = await this.#opened({ onRequest: breaker.requested, lost: leave, admit }, stop)
     this.#served = served
+    if (id !== this.#claimed?.id) {
+      this.#claimed?.claim.dispose()
+      this.#claimed = { id, claim: claims.move() }
+    }
     this.#openedAt = performance.now()
     this.#set({ state: 'Up' })
     const { runtime, kube } = served

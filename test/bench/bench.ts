@@ -42,6 +42,10 @@ process.exitCode = await runProgram(
         command: ['node', 'test/bench/webhooks/webhooks.ts'],
       },
       clusters: { does: 'many clusters while nothing happens', command: ['node', 'test/bench/clusters.ts'] },
+      'clusters-away': {
+        does: 'edits in one cluster while another one is away with 2,000 due keys',
+        command: ['node', 'test/bench/clusters-away.ts'],
+      },
       machines: { does: 'dispatchers with a part of a core each', command: ['node', 'test/bench/machines.ts'] },
       'etcd-backup': { does: 'snapshots of etcd, to S3 and back', command: ['node', 'test/bench/etcd-backup.ts'] },
       peers: { does: 'the queue beside other queues', command: ['node', 'test/bench/peers/peers.ts'] },

@@ -5,7 +5,6 @@ import { fileURLToPath } from 'node:url'
 import { parse, stringify } from 'yaml'
 import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
 import type { Cluster, Nats } from '#lab'
-import { borrowCluster } from '../support/borrowed.ts'
 import { type FairleadProcess, type LogLine, startFairlead } from '../support/fairlead.ts'
 import { shortTempDir, startTestNats } from '../support/servers.ts'
 import { until } from '../support/wait.ts'
@@ -70,10 +69,15 @@ export class Site {
   }
 }
 
+type Start = () => Promise<Cluster & AsyncDisposable>
+
+/** Outside of vitest there is nobody to borrow from. */
+const borrowed: Start = async () => (await import('../support/borrowed.ts')).borrowCluster()
+
 /** Several API servers, one nats-server, and a file that lists the clusters. */
-export async function startSites<const Name extends string>(names: readonly Name[]) {
+export async function startSites<const Name extends string>(names: readonly Name[], start = borrowed) {
   await using starting = new AsyncDisposableStack()
-  const clusters = await Promise.all(names.map(() => borrowCluster()))
+  const clusters = await Promise.all(names.map(() => start()))
   for (const cluster of clusters) starting.use(cluster)
   const nats: Nats = starting.use(await startTestNats())
   const dir = await shortTempDir()
@@ -106,10 +110,10 @@ export async function startSites<const Name extends string>(names: readonly Name
       await writeFile(`${file}.new`, stringify({ clusters }))
       await rename(`${file}.new`, file)
     },
-    async up(): Promise<Served> {
+    async up(env: Record<string, string> = {}): Promise<Served> {
       const port = await freePort()
       const args = ['up', '--install', '-f', MODULE, '--clusters', file, '--listen', `127.0.0.1:${port}`]
-      return new Served(startFairlead(args, { NATS_URL: nats.url, FAIRLEAD_LEASE_SECONDS: '3' }), port)
+      return new Served(startFairlead(args, { NATS_URL: nats.url, FAIRLEAD_LEASE_SECONDS: '3', ...env }), port)
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   }

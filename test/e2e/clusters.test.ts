@@ -1,20 +1,13 @@
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { until } from '../support/wait.ts'
-import { changedKubeConfig, type Served, type Site, startSites } from './clusters-world.ts'
+import { changedKubeConfig, type Site, startSites } from './clusters-world.ts'
 
 let sites: Awaited<ReturnType<typeof startSites<'a' | 'b'>>>
 beforeAll(async () => {
   sites = await startSites(['a', 'b'])
 })
 afterAll(() => sites?.[Symbol.asyncDispose]())
-
-const KEYS = 30
-const EDITS = 8
-/** Less than a request to a frozen API server waits: 30 s. */
-const UNDISTURBED_MS = 20_000
-
-const named = (prefix: string, count: number) => Array.from({ length: count }, (_, index) => `${prefix}-${index}`)
 
 const settled = (site: Site, names: readonly string[]) =>
   until(async () => {
@@ -25,12 +18,6 @@ const settled = (site: Site, names: readonly string[]) =>
         maps.includes(name) && items.some((one) => one.metadata.name === name && one.status?.size === one.spec.size),
     )
   })
-
-/** Edits one Item again and again: its status follows each time, as if there were no other cluster. */
-async function expectFollowed(site: Site, name: string, first: number): Promise<void> {
-  for (let size = first; size < first + EDITS; size++)
-    expect(await site.edit(name, size), `edit ${size}`).toBeLessThan(UNDISTURBED_MS)
-}
 
 describe('one process serves several clusters', () => {
   it('each from streams of its own, and begins without those that do not answer or refuse', async () => {
@@ -84,50 +71,4 @@ describe('one process serves several clusters', () => {
     const [{ status } = {}] = await b.items()
     expect(status?.size).toBe(3)
   })
-
-  it('and none slows another: keys of one that is frozen or killed wait, and all of them run when it is back', async () => {
-    const [a, b] = [sites.site('a'), sites.site('b')]
-    await sites.list([
-      { name: 'a', kubeconfig: a.cluster.kubeconfig, prefix: 'frozen' },
-      { name: 'b', kubeconfig: b.cluster.kubeconfig },
-    ])
-    await using up = await sites.up()
-    await Promise.all([up.entered('a', 'Up'), up.entered('b', 'Up')])
-    const names = named('key', KEYS)
-    // Each of them has to write every few seconds.
-    await Promise.all(names.map((name) => a.create(name, { size: 1, everySeconds: 3 })))
-    await b.create('edited', { size: 0 })
-    await Promise.all([settled(a, names), settled(b, ['edited'])])
-    await expectFollowed(b, 'edited', 100)
-
-    a.signal('SIGSTOP')
-    await expectFollowed(b, 'edited', 200)
-    await up.entered('a', 'Away')
-    await expectFollowed(b, 'edited', 300)
-    a.signal('SIGCONT')
-    await up.entered('a', 'Up', 2)
-    await expectWaited(up, a, names, 1)
-
-    await a.cluster.processes.kill('kube-apiserver')
-    await up.entered('a', 'Away', 2)
-    await expectFollowed(b, 'edited', 400)
-    await a.cluster.recover()
-    await up.entered('a', 'Up', 3)
-    await expectWaited(up, a, names, 2)
-    expect([up.doubled('a'), up.doubled('b')]).toEqual([[], []])
-    expect((await a.maps()).filter((name) => name.startsWith('key')).toSorted()).toEqual(names.toSorted())
-  })
 })
-
-/** No run began from the nth moment at which the cluster was away until it was back, and then each key ran. */
-async function expectWaited(up: Served, site: Site, names: readonly string[], nth: number): Promise<void> {
-  const enteredAt = (state: string, count: number) =>
-    up.process.logs.flatMap(({ msg, cluster, state: entered }, index) =>
-      msg === 'cluster' && cluster === 'a' && entered === state ? [index] : [],
-    )[count - 1] ?? Number.NaN
-  const [away, back] = [enteredAt('Away', nth), enteredAt('Up', nth + 1)]
-  const begun = () => up.steps('a').filter(({ step }) => step === 'started')
-  expect(begun().filter(({ index }) => index > away && index < back)).toEqual([])
-  await until(() => new Set(begun().flatMap(({ key, index }) => (index > back ? [key] : []))).size >= names.length)
-  await settled(site, names)
-}

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Finish } from '#queue'
-import { startLossyProxy } from './lossy-proxy.ts'
+import { startLossyProxy } from '../support/lossy-proxy.ts'
 import {
   DONE,
   entriesOf,

@@ -4,7 +4,7 @@ import type { JetStream } from '#nats'
 import type { Lease, QueueOptions } from '#queue'
 import { RunPermits } from '../../streams/queue/run-rate.ts'
 import { Names } from '../../streams/queue/wire.ts'
-import { startLossyProxy } from './lossy-proxy.ts'
+import { startLossyProxy } from '../support/lossy-proxy.ts'
 import {
   DONE,
   entriesOf,

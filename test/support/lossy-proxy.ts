@@ -10,6 +10,10 @@ export interface LossyProxy extends AsyncDisposable {
   delay(ms: number): void
   /** From now on so many bytes of requests go on in a second, one after the other. */
   narrow(bytesPerSecond: number): void
+  /** While it hangs, connections stay open and new ones are accepted, and nothing passes. Afterwards all of them are cut. */
+  hang(isHanging: boolean): void
+  /** The connections that were accepted so far. */
+  readonly accepted: number
 }
 
 /** Long enough for the server to apply what reached it. */
@@ -21,7 +25,9 @@ const PART_BYTES = 4096
 /** A TCP proxy in front of a server, for answers that never come or come late. Each way takes `delayMs`. */
 export async function startLossyProxy(target: string, { delayMs: firstDelayMs = 0 } = {}): Promise<LossyProxy> {
   let delayMs = firstDelayMs
-  const { hostname, port } = new URL(target)
+  let isHung = false
+  let accepted = 0
+  const { protocol, hostname, port } = new URL(target)
   let bytesPerSecond = Number.POSITIVE_INFINITY
   let losing: 'requests' | 'answers' | undefined
   let cutting: NodeJS.Timeout | undefined
@@ -30,6 +36,7 @@ export async function startLossyProxy(target: string, { delayMs: firstDelayMs = 
     sockets.add(from)
     let inOrder: Promise<void> | undefined
     from.on('data', (chunk) => {
+      if (isHung) return
       if (losing === what) cutting ??= setTimeout(cut, CUT_AFTER_MS)
       else if (what === 'requests' && bytesPerSecond < Number.POSITIVE_INFINITY) inOrder = pass(chunk, to, inOrder)
       else if (delayMs === 0 && inOrder === undefined) to.write(chunk)
@@ -49,6 +56,7 @@ export async function startLossyProxy(target: string, { delayMs: firstDelayMs = 
     }
   }
   const server = createServer((client) => {
+    accepted++
     const upstream = connect(Number(port), hostname)
     forward(client, upstream, 'requests')
     forward(upstream, client, 'answers')
@@ -61,7 +69,7 @@ export async function startLossyProxy(target: string, { delayMs: firstDelayMs = 
     for (const socket of sockets) socket.destroy()
   }
   return {
-    url: `nats://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: `${protocol}//127.0.0.1:${(server.address() as AddressInfo).port}`,
     lose(what) {
       losing = what
     },
@@ -70,6 +78,13 @@ export async function startLossyProxy(target: string, { delayMs: firstDelayMs = 
     },
     narrow(limit) {
       bytesPerSecond = limit
+    },
+    hang(isHanging) {
+      isHung = isHanging
+      if (!isHung) cut()
+    },
+    get accepted() {
+      return accepted
     },
     async [Symbol.asyncDispose]() {
       cut()
