@@ -370,6 +370,8 @@ export class Outage {
         (): Found => ({ state: 'ready' }),
         (error: unknown): Found => {
           if (error instanceof ApiConnectionError) return { state: 'away', why: error.message }
+          // Nobody may do anything until the credential is renewed.
+          if (error instanceof ApiError && error.code === 401) return { state: 'away', why: error.message }
           if (!(error instanceof ApiError) || error.code < 500) return { state: 'ready' }
           const failed = [...error.said.matchAll(/^\[-\](\S+) failed/gm)].map(([, check = '']) => check)
           const why = `${this.#kube.host} is not ready${failed.length === 0 ? '' : ` (${failed.join(', ')})`}`

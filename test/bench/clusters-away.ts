@@ -9,19 +9,19 @@ import { fairlead } from '../support/fairlead.ts'
 import { startLossyProxy } from '../support/lossy-proxy.ts'
 import { startTestCluster } from '../support/servers.ts'
 import { until } from '../support/wait.ts'
-import { quantile } from './median.ts'
+import { percentiles, quantile } from './median.ts'
 import { chosen } from './results.ts'
 
 /**
  * `npm run bench clusters-away`: whether edits in one cluster are followed as fast as before while another one, of the same
- * process, is away with many due keys. Exits with 1 if they are not.
+ * process, is away with many due keys. Exits with 1 if they are not. MEASURED_OPTIONS are NODE_OPTIONS of this process.
  */
 const STATES = ['frozen', 'hung', 'refused', 'slow', 'full', 'restored', 'cloned'] as const
 const EDITED = 20
 /** An edit, of each object once in a second. */
 const EDIT_EVERY_MS = 50
 /** Until it is noticed that an API server hangs, and some time after. */
-const SECONDS = { quiet: 30, frozen: 40, hung: 40, refused: 15, slow: 20, full: 20, restored: 15, cloned: 15 }
+const SECONDS = { quiet: 15, frozen: 40, hung: 40, refused: 15, slow: 20, full: 20, restored: 15, cloned: 15 }
 /** Of each way. */
 const SLOW_MS = 1000
 const GOAL = { times: 1.5, plusMs: 50 }
@@ -48,7 +48,11 @@ const listed: Listed[] = [
   { name: 'c', kubeconfig: c.cluster.kubeconfig },
 ]
 await sites.list(listed)
-await using up = await sites.up({ LOG_LEVEL: 'info' })
+await using up = await sites.up({
+  LOG_LEVEL: 'info',
+  FAIRLEAD_LEASE_SECONDS: '5',
+  NODE_OPTIONS: process.env['MEASURED_OPTIONS'] ?? '',
+})
 await Promise.all(listed.map(({ name }) => up.entered(name, 'Up')))
 const due = Array.from({ length: Number(keys) }, (_, index) => `key-${index}`)
 const edited = Array.from({ length: EDITED }, (_, index) => `edited-${index}`)
@@ -59,10 +63,7 @@ let size = 0
 await edits(5)
 
 const rows: Record<string, Record<string, string | number>> = {}
-const quiet = await edits(SECONDS.quiet)
-const limit = GOAL.times * quantile(quiet, 0.99) + GOAL.plusMs
 let isMissed = false
-note('quiet', quiet)
 
 /** What makes a cluster so, and what makes it good again. */
 const faults: Record<(typeof STATES)[number], () => Promise<() => Promise<unknown>>> = {
@@ -105,33 +106,33 @@ const faults: Record<(typeof STATES)[number], () => Promise<() => Promise<unknow
 }
 
 for (const state of wanted) {
+  // What else uses the machine changes from minute to minute.
+  const quiet = await edits(SECONDS.quiet)
   const end = await faults[state]()
   const since = Date.now()
-  const made = fairlead(
+  const { code, stderr } = await fairlead(
     ['--clusters', sites.file, '--cluster', 'a', 'queue', 'retry', 'item', '--all', '--state', 'waiting'],
     { NATS_URL: sites.nats.url },
   )
-  const { code, stderr } = await made
   if (code !== 0) throw new Error(stderr)
-  note(state, await edits(SECONDS[state]))
+  note(state, quiet, await edits(SECONDS[state]))
   await end()
   await untilWritten(a, due.length, since)
 }
-console.log(
-  `the goal is a p99 of ${GOAL.times} x quiet + ${GOAL.plusMs} ms = ${limit.toFixed(0)} ms: ${isMissed ? 'missed' : 'met'}`,
-)
+console.log(`the goal is a p99 of ${GOAL.times} x quiet + ${GOAL.plusMs} ms: ${isMissed ? 'missed' : 'met'}`)
 process.exit(isMissed ? 1 : 0)
 
-function note(state: string, times: readonly number[]): void {
-  const p99 = quantile(times, 0.99)
-  isMissed ||= p99 > limit
-  const ms = (share: number) => Number(quantile(times, share).toFixed(0))
+function note(state: string, quiet: readonly number[], times: readonly number[]): void {
+  const limit = GOAL.times * quantile(quiet, 0.99) + GOAL.plusMs
+  const isMet = quantile(times, 0.99) <= limit
+  isMissed ||= !isMet
   rows[state] = {
+    'quiet before, p50 / p99, ms': percentiles(quiet, 0),
+    'then, p50 / p99, ms': percentiles(times, 0),
+    'most, ms': Math.max(...times).toFixed(0),
     edits: times.length,
-    'p50, ms': ms(0.5),
-    'p99, ms': ms(0.99),
-    'most, ms': ms(1),
-    goal: p99 > limit ? 'missed' : 'met',
+    'limit of p99, ms': limit.toFixed(0),
+    goal: isMet ? 'met' : 'missed',
   }
   console.table(rows)
 }

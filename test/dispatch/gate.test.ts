@@ -155,6 +155,7 @@ describe('an outage of the API server', () => {
     ['the answer breaks off', broken(true), GONE, 'PATCH /x: broken'],
     ['it starts, and has not read who may do what', answer(403, 'not yet'), UNREADY, 'PATCH /x: not yet (403)'],
     ['it starts, and does not know the token', answer(401, 'who?'), UNREADY, 'PATCH /x: who? (401)'],
+    ['it does not accept the credential', answer(401, 'who?'), answer(401, 'who?'), 'PATCH /x: who? (401)'],
     ['it starts, and does not serve all', answer(503, 'try again'), UNREADY, 'PATCH /x: try again (503)'],
     ['it has lost etcd', answer(500, 'etcdserver: timed out'), WITHOUT_ETCD, 'PATCH /x: etcdserver: timed out (500)'],
     ['of two API servers, one refuses connections', broken(false), READY, 'PATCH /x: broken'],
