@@ -108,7 +108,7 @@ export function resourceOf(watch: Watch, definitions: readonly CustomResourceDef
   const { group, version, kind } = watch
   const given = definitions.find(({ spec }) => spec.group === group && spec.names.kind === kind)
   const plural = given?.spec.names.plural ?? pluralOf(kind)
-  const made = resource({ group, version, kind, plural, spec: z.looseObject({}), status })
+  const made = ofOperators(resource({ group, version, kind, plural, spec: z.looseObject({}), status }))
   if (given === undefined) return made
   const where = `the definition ${given.metadata.name}`
   const [only, ...others] = given.spec.versions
@@ -125,6 +125,18 @@ export function resourceOf(watch: Watch, definitions: readonly CustomResourceDef
       `${where} cannot store the status of a release: give it subresources.status, and status x-kubernetes-preserve-unknown-fields: true`,
     )
   return Object.freeze({ ...made, crd: () => given })
+}
+
+/** Returns the resource with a reason for the conditions that have none: operator-sdk writes `Initialized` so. */
+function ofOperators(made: ReleaseResource): ReleaseResource {
+  const complete = (object: KubeObject): KubeObject => {
+    const { conditions, ...others } = (object.status ?? {}) as { conditions?: { type: string }[] }
+    return Array.isArray(conditions)
+      ? { ...object, status: { ...others, conditions: conditions.map((one) => ({ reason: one.type, ...one })) } }
+      : object
+  }
+  const parse = (object: KubeObject) => made.parse(complete(object))
+  return Object.freeze({ ...made, parse, parseValid: (object: KubeObject) => made.parseValid(complete(object)) })
 }
 
 /** Reads CustomResourceDefinitions: those of a file, or of the YAML files in a folder. */

@@ -193,6 +193,7 @@ async function helmOperator(spec: object, ...action: string[]): Promise<void> {
   for (const what of secrets.trim().split('\n')) await patch(what, { metadata: { ownerReferences } })
   const { stdout: manifest } = await run(helm, ['get', 'manifest', 'a', '--namespace', 'default'])
   const conditions = [
+    { type: 'Initialized', status: 'True', lastTransitionTime: new Date().toISOString() },
     { type: 'Deployed', status: 'True', reason: 'InstallSuccessful', lastTransitionTime: new Date().toISOString() },
   ]
   await patch('web/a', { status: { conditions, deployedRelease: { name: 'a', manifest } } }, '--subresource=status')

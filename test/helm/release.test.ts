@@ -68,6 +68,17 @@ describe('a release', () => {
     expect(conditionsIn(world.object)).toContain('Deployed True UpgradeSuccessful a has 2 replicas.')
   })
 
+  it('is served although operator-sdk has left a condition without a reason, and goes when it is deleted', async () => {
+    const lastTransitionTime = '2030-01-01T00:00:00Z'
+    const status = { conditions: [{ type: 'Initialized', status: 'True', lastTransitionTime }] }
+    const world = await installed(await functionOf(WEB), { ...web(), status })
+    expect(conditionsIn(world.object)).toContain('Initialized True Initialized')
+    expect(world.list(ConfigMap)).toHaveLength(1)
+    world.delete()
+    await world.runUntilIdle()
+    expect(world.object).toBeUndefined()
+  })
+
   it('loses an object that the chart makes no longer, and one that others change is set back', async () => {
     const files = { ...WEB, 'templates/config.yaml': `{{ if .Values.text }}${WEB['templates/config.yaml']}{{ end }}` }
     const world = await installed(await functionOf(files), web())
