@@ -128,13 +128,14 @@ async function decide(asked: Asked, { primary, hasStatus }: Declared) {
   const answer = rolled?.answer ?? (await ask(object))
   const shown = hasStatus ? shownOf(statusOutcome(hookName, answer.status ?? {}, object.status), rolled?.condition) : {}
   // The finalizer goes before the children are managed: garbage collection deletes them.
-  if (hookName === 'finalize' && answer.finalized) return shown
+  const told = { ...shown, ...(answer.events.length > 0 && { events: answer.events }) }
+  if (hookName === 'finalize' && answer.finalized) return told
   const wanted = rolled ? answer.objects : complete(answer.objects)
   const { apply, again } = appliesOf(asked, wanted)
   const seconds = soonest(answer.resyncAfterSeconds, again)
   return {
     ...(!isCollected(object) && { apply: [...(rolled?.revisions ?? []), ...apply] }),
-    ...shown,
+    ...told,
     ...(hookName === 'finalize' && { requeueAfter: TEN_YEARS_S }),
     ...(seconds > 0 && { requeueAfter: seconds }),
   }

@@ -13,7 +13,7 @@ import {
 import { type Hook, notOffered, type ResourceRule } from './controller.ts'
 import { RELATED, type RelatedGroup } from './customize.ts'
 import type { HookName } from './hook.ts'
-import { type Group, soonest, TEN_YEARS_S } from './protocol.ts'
+import { type Group, soonest, TEN_YEARS_S, withoutNull } from './protocol.ts'
 import { calmSeconds, differs, withLastApplied } from './recreate.ts'
 
 /** The kinds of the API server, with which a controller names resources. */
@@ -345,11 +345,11 @@ export function appliesOf(
     const { method = '', marked = [] } =
       groups.find((other) => other.apiVersion === one.apiVersion && other.kind === one.kind) ?? {}
     if (!method.endsWith('Recreate'))
-      return { apply: method === 'RollingInPlace' ? withLastApplied(one) : one, again: 0 }
+      return { apply: withoutNull(method === 'RollingInPlace' ? withLastApplied(one) : one), again: 0 }
     const there = marked.find((other) => placeOf(other) === placeOf(one))
     const isOther = there !== undefined && there.metadata.deletionTimestamp === undefined && differs(there, one)
     const again = isOther ? calmSeconds(there, one, now) : 0
-    return { apply: isOther && again === 0 ? [] : withLastApplied(one), again }
+    return { apply: isOther && again === 0 ? [] : withoutNull(withLastApplied(one)), again }
   })
   return { apply: all.flatMap(({ apply }) => apply), again: soonest(...all.map(({ again }) => again)) }
 }

@@ -91,8 +91,11 @@ async function decide(asked: Asked, { primary }: Declared) {
   if (answer.status !== undefined)
     throw new Error(`the ${hookName} hook answered with a status, which a DecoratorController is not offered to write`)
   const kept = { labels: answer.labels, annotations: answer.annotations }
-  const metadata = kept.labels || kept.annotations ? { metadata: kept } : {}
-  if (hookName === 'finalize' && answer.finalized) return metadata
+  const told = {
+    ...((kept.labels || kept.annotations) && { metadata: kept }),
+    ...(answer.events.length > 0 && { events: answer.events }),
+  }
+  if (hookName === 'finalize' && answer.finalized) return told
   const annotated = answer.objects.map((one) => {
     const annotations = { ...one.metadata.annotations, [OF_DECORATOR]: present.metadata.name }
     return { ...one, metadata: { ...one.metadata, annotations } }
@@ -102,7 +105,7 @@ async function decide(asked: Asked, { primary }: Declared) {
   const seconds = soonest(answer.resyncAfterSeconds, again)
   return {
     ...(!isCollected(object) && { apply }),
-    ...metadata,
+    ...told,
     ...(hookName === 'finalize' && { requeueAfter: TEN_YEARS_S }),
     ...(seconds > 0 && { requeueAfter: seconds }),
   }

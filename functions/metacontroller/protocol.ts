@@ -1,4 +1,4 @@
-import type { KubeObject } from 'fairlead'
+import type { EventReport, KubeObject } from 'fairlead'
 import type { Hook } from './controller.ts'
 import type { HookName } from './hook.ts'
 
@@ -35,7 +35,9 @@ interface AnswerFields {
   others: readonly string[]
 }
 
-const FIELDS = ['status', 'resyncAfterSeconds', 'finalized']
+/** Of Fairlead: Events that the object gets. Nothing else follows from it. */
+const EVENTS = 'events'
+const FIELDS = ['status', 'resyncAfterSeconds', 'finalized', EVENTS]
 export const COMPOSITE_FIELDS: AnswerFields = { objects: 'children', others: FIELDS }
 export const DECORATOR_FIELDS: AnswerFields = { objects: 'attachments', others: ['labels', 'annotations', ...FIELDS] }
 
@@ -49,6 +51,7 @@ export interface HookAnswer {
   /** 0: none. */
   resyncAfterSeconds: number
   finalized: boolean
+  events: EventReport[]
 }
 
 /**
@@ -86,6 +89,7 @@ export function answerOf(name: HookName, hook: Hook, text: string, fields: Answe
     annotations: fields.others.includes('annotations') ? texts('annotations') : undefined,
     resyncAfterSeconds: Math.min(TEN_YEARS_S, Math.max(0, given('resyncAfterSeconds', isNumber, 'number') ?? 0)),
     finalized: given('finalized', isBoolean, 'boolean') === true,
+    events: (given(EVENTS, isList, 'list') ?? []) as EventReport[],
   }
 }
 
@@ -122,7 +126,7 @@ function answerIn(
   const known = [objects, ...others]
   const answer = recordIn(text, hook, known, refuse)
   const unknown = Object.keys(answer).filter((field) => !known.includes(field))
-  if (unknown.length === Object.keys(answer).length)
+  if (Object.keys(answer).every((field) => field === EVENTS || unknown.includes(field)))
     return refuse(`without any field that is known (${known.join(', ')}), which would delete all ${objects}`)
   if (unknown.length > 0 && answer[objects] === undefined)
     return refuse(`with ${JSON.stringify(unknown[0])} and without "${objects}", which would delete all ${objects}`)
@@ -135,11 +139,11 @@ const isBoolean = (value: unknown): value is boolean => typeof value === 'boolea
 const isTextMap = (value: unknown): value is Record<string, string | null> =>
   isRecord(value) && Object.values(value).every((one) => one === null || typeof one === 'string')
 
-/** Leaves out what means nothing, as `null` in metadata, and the fields that an outcome of Fairlead has beside an object. */
+/** Leaves out an empty namespace, and the fields that an outcome of Fairlead has beside an object. */
 function asObject(value: unknown): KubeObject | undefined {
   if (!isRecord(value) || !isRecord(value['metadata'])) return undefined
   const { stage: _, retain: __, metadata: given, ...content } = value
-  const isGiven = ([field, one]: [string, unknown]) => one !== null && (field !== 'namespace' || one !== '')
+  const isGiven = ([field, one]: [string, unknown]) => field !== 'namespace' || (one !== null && one !== '')
   const metadata: Record<string, unknown> = Object.fromEntries(Object.entries(given).filter(isGiven))
   const { apiVersion, kind } = content
   const texts = [apiVersion, kind, metadata['name']]
@@ -148,6 +152,14 @@ function asObject(value: unknown): KubeObject | undefined {
   const areTexts = maps.every((map) => isRecord(map) && Object.values(map).every((one) => typeof one === 'string'))
   return areTexts ? ({ ...content, metadata } as unknown as KubeObject) : undefined
 }
+
+/** Leaves out `null` in metadata, which means nothing. */
+export const withoutNull = ({ metadata, ...content }: KubeObject): KubeObject => ({
+  ...content,
+  metadata: Object.fromEntries(
+    Object.entries(metadata).filter(([, value]) => value !== null),
+  ) as unknown as KubeObject['metadata'],
+})
 
 /** Returns a field that the object in the text has twice. `JSON.parse` takes the last one, and does not tell. */
 function repeatedField(text: string): string | undefined {

@@ -8,8 +8,21 @@ export const LAST_APPLIED = 'metacontroller.k8s.io/last-applied-configuration'
 /** Returns the child with what it is made of, so that a field that goes is noticed. A Secret does not get its contents there. */
 export function withLastApplied(child: KubeObject): KubeObject {
   if (child.kind === 'Secret' && child.apiVersion === 'v1') return child
-  const annotations = { ...child.metadata.annotations, [LAST_APPLIED]: JSON.stringify(child) }
+  const annotations = { ...child.metadata.annotations, [LAST_APPLIED]: textInGo(child) }
   return { ...child, metadata: { ...child.metadata, annotations } }
+}
+
+/** Returns JSON as Go writes it. Metacontroller compares the text, and would recreate a child with another one. */
+function textInGo(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(textInGo).join(',')}]`
+  if (isRecord(value)) {
+    const fields = Object.keys(value).sort()
+    return `{${fields.map((field) => `${textInGo(field)}:${textInGo(value[field])}`).join(',')}}`
+  }
+  return JSON.stringify(value).replace(
+    /[<>&\u2028\u2029]/g,
+    (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  )
 }
 
 /**

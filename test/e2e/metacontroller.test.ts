@@ -446,7 +446,10 @@ it('a changed webhook counts at once; other children count when they are install
   const { hooks } = controllerSpec()
   const moved = { ...hooks, sync: { webhook: { url: `${hook.url}/moved` } } }
   await world.kube.patch(path, { spec: { hooks: moved } }, 'merge')
-  await until(() => hook.received.some(({ url, body }) => url === '/moved' && body.includes('"korat"')))
+  const asked = () => hook.received.filter(({ url, body }) => url === '/moved' && body.includes('"korat"'))
+  await until(() => asked().length > 0)
+  await world.kube.patch(path, { metadata: { annotations: { image: 'registry.example.com/cats:2' } } }, 'merge')
+  await until(() => asked().some(({ body }) => body.includes('cats:2')), { what: 'another image runs all parents' })
   const childResources = [{ ...CONFIG_MAPS, updateStrategy: { method: 'Recreate' } }]
   await world.kube.patch(path, { spec: { childResources } }, 'merge')
   await untilTold('catset-controller', 'ControllerChanged')

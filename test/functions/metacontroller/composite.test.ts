@@ -113,6 +113,13 @@ describe('what an answer does', () => {
     expect((await answered(answer)).requeueAfterSeconds).toBe(seconds)
   })
 
+  it('gives its events to the parent, and from them alone nothing follows', async () => {
+    const events = [{ type: 'Warning', reason: 'Hungry', message: 'no fish' }]
+    expect(await answered({ children: [configMap('tom')], events })).toMatchObject({ apply: [{}], events })
+    await expect(answered({ events })).rejects.toThrow('would delete all children')
+    await expect(answered({ children: [], events: [{ reason: 'no word' }] })).rejects.toThrow('events')
+  })
+
   it('replaces the status, with its conditions, and leaves those of Fairlead', async () => {
     const conditions = ['Old', 'Ready', 'Reconciled'].map((type) => ({ type, status: 'True', reason: 'R' }))
     const parent = parentOf({ status: { replicas: 1, gone: true, conditions } })

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { composite } from '#functions/metacontroller'
-import { type KubeObject, Pod, toInvoke } from '#sdk'
+import { ConfigMap, type KubeObject, Pod, toInvoke } from '#sdk'
 import { type Simulation, simulate } from '#testing'
 import { CONFIG_MAPS, childOf, configMap, controllerOf, parentOf, SERVED, startHook } from './hooks.ts'
 
@@ -60,6 +60,21 @@ it.each([
   const [first, last] = await uids(before, answer, edit)
   expect(first).toBeDefined()
   expect(first !== last).toBe(isRecreated)
+})
+
+it('the annotation of the last answer is the text that Metacontroller writes: it recreates nothing after the way back', async () => {
+  const data = { 'b.txt': '<a> & \u2028', 9: 'nine', 10: 'ten', A: 'capital' }
+  await using hook = await startHook({
+    children: [{ ...configMap('tom', { creationTimestamp: null }), kind: 'ConfigMap', data, status: {} }],
+  })
+  const childResources = [{ ...CONFIG_MAPS, updateStrategy: { method: 'Recreate' } }]
+  const controller = controllerOf(hook.url, { childResources })
+  const world = simulate(composite(controller, SERVED), { objects: [parentOf(), controller] })
+  await world.runUntilIdle()
+  const [{ metadata }] = world.list(ConfigMap) as [KubeObject]
+  expect(metadata.annotations?.['metacontroller.k8s.io/last-applied-configuration']).toBe(
+    String.raw`{"apiVersion":"v1","data":{"10":"ten","9":"nine","A":"capital","b.txt":"\u003ca\u003e \u0026 \u2028"},"kind":"ConfigMap","metadata":{"creationTimestamp":null,"labels":{"controller-uid":"CatSet/cats#1"},"name":"tom","namespace":"zoo"},"status":{}}`,
+  )
 })
 
 it('a child whose value the API server stores in another form is recreated once a minute at most', async () => {
