@@ -50,6 +50,10 @@ process.exitCode = await runProgram(
         does: 'a new version of 10,000 objects, step by step, while webhooks, certificates and the API server change',
         command: ['node', 'test/soak/webhooks.ts'],
       },
+      adapters: {
+        does: 'objects change hands between Metacontroller or helm-operator and Fairlead, and back, under load',
+        command: ['node', 'test/soak/adapters.ts'],
+      },
       bridge: { does: '1,000 changes a second', command: ['node', 'test/bench/bridge-steady.ts'] },
     },
     byDefault: ['queue'],
