@@ -137,7 +137,7 @@ export class KeptCluster implements Runnable {
       if (now !== undefined && now !== id)
         throw new ReopenError(`another cluster answers: its namespace kube-system has UID ${now}, not ${id}`)
     }
-    const follow = this.#followAccess(access)
+    const follow = this.#followAccess(access, stop)
     try {
       const often = { signal: stop, everyMs: LOOK_EVERY_MS, failed: leave }
       const running = [runtime.run(stop, graceMs), repeat(look, often), repeat(follow, often)]
@@ -157,10 +157,10 @@ export class KeptCluster implements Runnable {
    * Returns a look at the kubeconfig, which rejects when it was changed. A change that is there for one look only does not
    * count: a file that is being written may show a part of itself.
    */
-  #followAccess(access: unknown): () => Promise<void> {
+  #followAccess(access: unknown, signal: AbortSignal): () => Promise<void> {
     let seen = access
     return async () => {
-      const now = await this.#deps.access().catch(() => access)
+      const now = await unlessAborted(this.#deps.access(), signal).catch(() => access)
       const isChanged = !isDeepStrictEqual(now, access) && isDeepStrictEqual(now, seen)
       seen = now
       if (isChanged) throw new ReopenError('its kubeconfig has changed')
