@@ -65,6 +65,7 @@ export const rooms: Record<string, string[]> = {
     'sdk',
     'spec',
   ],
+  'cli/agent': ['bridge', 'contracts', 'install/rbac', 'kube', 'nats', 'primitives', 'process/agent-wire', 'spec'],
   'cli/inspect': [
     'contracts',
     'events',

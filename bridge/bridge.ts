@@ -152,6 +152,10 @@ class WatchingBridge implements Bridge {
     this.#ended.abort()
   }
 
+  reconcilers(): readonly Reconciler[] | undefined {
+    return this.#registry.isComplete ? this.#registry.served : undefined
+  }
+
   status(): BridgeStatus {
     return {
       // Before the first routing it is not known which other resources have to be watched.

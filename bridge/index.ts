@@ -7,6 +7,7 @@ export type {
   BridgeObserver,
   BridgeStatus,
   ChangeTracer,
+  DeclaredReconciler,
   Echo,
   OrphanStatus,
   OwnWrites,

@@ -2,6 +2,7 @@ import type { KubeObject, ResourceRef, RunLog, Runnable } from '#contracts'
 import type { EventStore, PutResult, TakeTrigger, Verb } from '#events'
 import type { KubeClient } from '#kube'
 import type { Safety, WorkQueue } from '#queue'
+import type { ReconcilerSpec } from '#spec'
 import type { FailureKind, Relist, State } from './watch-state.ts'
 
 /** Marks in WORK, each behind the keys that this process enqueued before it. */
@@ -186,11 +187,19 @@ export interface BridgeStatus {
   refused: { name: string; reason: string; message: string }[]
 }
 
+/** `spec` is the same value until the Reconciler says something else. */
+export interface DeclaredReconciler {
+  name: string
+  spec: ReconcilerSpec
+}
+
 /**
  * Reads no more after the signal. Changes that were read have the grace to be confirmed by NATS, 1.5 s at most. Then
  * the cursors are written. The next start reads unconfirmed changes again.
  */
 export interface Bridge extends Runnable {
   status(): BridgeStatus
+  /** The Reconcilers of this shard that are valid. Undefined until they have been listed. */
+  reconcilers(): readonly DeclaredReconciler[] | undefined
   readonly orphanedKeys: OrphanedKeys
 }

@@ -1,26 +1,26 @@
-import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
+import type { IncomingHttpHeaders } from 'node:http'
 import { unlessAborted } from '#primitives'
 import { AnswerTooLargeError, ApiAnswerError, ApiError } from './errors.ts'
-import type { Call, Transport } from './transport.ts'
-import type { KubeClientOptions, KubeRequest, Query, Status } from './types.ts'
+import type { Call, HttpAnswer, Transport } from './transport.ts'
+import type { Answer, ClientOptions, KubeRequest, Query, Status } from './types.ts'
 
 /** Sends requests with the credentials, and repeats a request once with new ones after a 401. */
 export interface Caller {
   readonly host: string
   /** The source of the credentials, for messages. */
   readonly origin: string | undefined
-  send<T extends { code: number }>(call: KubeRequest, use: (answer: IncomingMessage) => Promise<T>): Promise<T>
+  send<T extends { code: number }>(call: KubeRequest, use: (answer: HttpAnswer) => Promise<T>): Promise<T>
 }
 
 const DEFAULT_TIMEOUT_MS = 30_000
 
-export function createCaller(transport: Transport, options: KubeClientOptions): Caller {
+export function createCaller(transport: Transport, options: ClientOptions): Caller {
   const { token: tokenSource, headers, onRequest, userAgent, timeoutMs = DEFAULT_TIMEOUT_MS } = options
   const { host } = transport
 
   const attempt = async <T extends { code: number }>(
     call: KubeRequest,
-    use: (answer: IncomingMessage) => Promise<T>,
+    use: (answer: HttpAnswer) => Promise<T>,
     token: string | undefined,
   ): Promise<T> => {
     const { method, path } = call
@@ -49,9 +49,14 @@ export function createCaller(transport: Transport, options: KubeClientOptions): 
   }
 }
 
-export const sending = (caller: Caller, headers: Record<string, string>): Caller => ({
+export const sending = (
+  caller: Caller,
+  headers: Record<string, string>,
+  mayStart: KubeRequest['mayStart'],
+): Caller => ({
   ...caller,
-  send: (call, use) => caller.send({ ...call, headers: { ...headers, ...call.headers } }, use),
+  send: (call, use) =>
+    caller.send({ ...call, ...(mayStart && { mayStart }), headers: { ...headers, ...call.headers } }, use),
 })
 
 export const titleOf = ({ method, path }: Pick<KubeRequest, 'method' | 'path'>): string => `${method} ${path}`
@@ -60,11 +65,11 @@ interface Defaults {
   userAgent: string
   timeoutMs: number
   token: string | undefined
-  headers: KubeClientOptions['headers']
+  headers: ClientOptions['headers']
 }
 
 function wireCall(call: KubeRequest, { userAgent, timeoutMs, token, headers }: Defaults): Call {
-  const payload = call.body === undefined ? undefined : payloadOf(call.body, call.contentType)
+  const payload = call.text ?? (call.body === undefined ? undefined : payloadOf(call.body, call.contentType))
   return {
     method: call.method,
     title: titleOf(call),
@@ -83,6 +88,7 @@ function wireCall(call: KubeRequest, { userAgent, timeoutMs, token, headers }: D
     payload,
     timeoutMs: call.timeoutMs ?? timeoutMs,
     signal: call.signal,
+    mayStart: call.mayStart,
     alone: call.alone === true,
   }
 }
@@ -138,18 +144,10 @@ function withMarkedKeys(value: unknown): string {
   return `{${fields.join()}}`
 }
 
-/** An answer that was read to its end. */
-export interface Answer {
-  code: number
-  body: string
-  /** The wait that the server asks for in its headers. */
-  retryAfterSeconds: number | undefined
-}
-
 /** The limit of an answer that is not requested in pages. */
 const MAX_BODY_BYTES = 256 * 1024 * 1024
 
-export function readAnswer(answer: IncomingMessage, maxBytes = MAX_BODY_BYTES): Promise<Answer> {
+export function readAnswer(answer: HttpAnswer, maxBytes = MAX_BODY_BYTES): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = []
     let bytes = 0

@@ -1,6 +1,5 @@
 import type { ResourceRef } from '#contracts'
 import {
-  type Answer,
   APPLY_TYPE,
   type Caller,
   createCaller,
@@ -14,6 +13,8 @@ import {
 import { AnswerTooLargeError, ApiAnswerError, ApiError, ApiPathError } from './errors.ts'
 import { createTransport, type Transport } from './transport.ts'
 import type {
+  Answer,
+  ClientOptions,
   DeleteOptions,
   KubeClient,
   KubeClientOptions,
@@ -34,9 +35,12 @@ const PATCH_TYPES: Record<PatchType, string> = {
 }
 
 export function createKubeClient(options: KubeClientOptions): KubeClient {
-  const transport = createTransport(options, options.maxSockets ?? DEFAULT_MAX_SOCKETS)
-  return clientOf(createCaller(transport, options), transport)
+  return createKubeClientOver(createTransport(options, options.maxSockets ?? DEFAULT_MAX_SOCKETS), options)
 }
+
+/** Returns a client whose requests travel in another way than over HTTP from here. Closing it closes the transport. */
+export const createKubeClientOver = (transport: Transport, options: ClientOptions): KubeClient =>
+  clientOf(createCaller(transport, options), transport)
 
 function clientOf(caller: Caller, transport: Transport): KubeClient {
   async function answerTo(call: KubeRequest): Promise<Answer> {
@@ -66,6 +70,7 @@ function clientOf(caller: Caller, transport: Transport): KubeClient {
   const client: KubeClient = {
     host: caller.host,
     request,
+    answerTo: (call) => caller.send(call, (incoming) => readAnswer(incoming, call.maxBytes)),
     text: async (path, textOptions = {}) =>
       (await answerTo({ ...textOptions, method: 'GET', path, accept: 'text/plain, */*' })).body,
     get: (path, { resourceVersion, ...rest } = {}) =>
@@ -81,9 +86,9 @@ function clientOf(caller: Caller, transport: Transport): KubeClient {
     applyStatus: (path, object, applyOptions) => client.apply(`${path}/status`, object, applyOptions),
     delete: (path, deleteOptions = {}) => request(deletion(path, deleteOptions)),
     as: (user) => client.with({ 'impersonate-user': user }),
-    with: (headers) => clientOf(sending(caller, headers), transport),
+    with: (headers, mayStart) => clientOf(sending(caller, headers, mayStart), transport),
     async close() {
-      transport.close()
+      await transport.close()
     },
     [Symbol.asyncDispose]: () => client.close(),
   }

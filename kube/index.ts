@@ -1,5 +1,7 @@
+export { APPLY_TYPE } from './caller.ts'
 export {
   createKubeClient,
+  createKubeClientOver,
   METADATA_ONLY,
   METADATA_ONLY_LIST,
   resourcePath,
@@ -23,6 +25,7 @@ export {
   isUnauthorized,
 } from './errors.ts'
 export { kubeConfigPaths, loadKubeConfig } from './kubeconfig.ts'
+export { deadlineError, type HttpAnswer, type Transport } from './transport.ts'
 export type {
   ApplyOptions,
   Bookmark,

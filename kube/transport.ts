@@ -1,10 +1,14 @@
 import { type ClientRequest, type IncomingMessage, Agent as PlainAgent, request as plainRequest } from 'node:http'
 import { request as secureRequest, Agent as TlsAgent } from 'node:https'
 import type { Socket } from 'node:net'
+import type { Readable } from 'node:stream'
 import { checkServerIdentity, createSecureContext, type PeerCertificate, type SecureContext } from 'node:tls'
 import { ApiAnswerError, ApiConnectionError, ClusterAccessError } from './errors.ts'
 import { sharedLookup } from './lookup.ts'
 import type { ClusterAccess } from './types.ts'
+
+/** The head of an answer, and its body as a stream. */
+export type HttpAnswer = Readable & Pick<IncomingMessage, 'statusCode' | 'headers'>
 
 /** One request, as it is sent. */
 export interface Call extends Exchange {
@@ -19,8 +23,8 @@ export interface Transport {
   /** `host:port`. */
   readonly host: string
   /** Hands the head of the answer to `use`, which reads the body. Rejects with ApiConnectionError or the signal's reason. */
-  send<T>(call: Call, use: (answer: IncomingMessage) => Promise<T>): Promise<T>
-  close(): void
+  send<T>(call: Call, use: (answer: HttpAnswer) => Promise<T>): Promise<T>
+  close(): void | Promise<void>
 }
 
 /** A kube-apiserver closes a connection that is idle for 90 s (Kubernetes 1.36). The client closes it earlier. */
@@ -90,6 +94,7 @@ interface Exchange {
   /** The limit of the time from the start until the answer has been used. */
   timeoutMs: number
   signal?: AbortSignal | undefined
+  mayStart?: (() => number) | undefined
 }
 
 /**
@@ -102,8 +107,8 @@ const KEEPALIVE_AFTER_MS = 15_000
 function exchange<T>(
   request: ClientRequest,
   host: string,
-  { title, payload, timeoutMs, signal }: Exchange,
-  use: (answer: IncomingMessage) => Promise<T>,
+  { title, payload, timeoutMs, signal, mayStart }: Exchange,
+  use: (answer: HttpAnswer) => Promise<T>,
 ): Promise<T> {
   return new Promise((resolve, reject) => {
     let wasSent = false
@@ -126,7 +131,17 @@ function exchange<T>(
       reject(error instanceof ApiAnswerError ? error : connectionError(title, host, error, wasSent))
     }
 
-    request.on('socket', (socket) => whenConnected(socket, () => (wasSent = true)))
+    // Nothing is sent before there is a connection, for which the request may have waited.
+    const begin = () => {
+      try {
+        mayStart?.()
+        wasSent = true
+        request.end(payload)
+      } catch (error) {
+        stop(error)
+      }
+    }
+    request.on('socket', (socket) => whenConnected(socket, begin))
     request.on('error', fail)
     request.on('response', (response) => {
       answer = response
@@ -135,7 +150,6 @@ function exchange<T>(
         resolve(value)
       }, fail)
     })
-    request.end(payload)
   })
 }
 

@@ -33,12 +33,15 @@ export interface ClusterAccess {
   origin?: string | undefined
 }
 
-export interface KubeClientOptions extends ClusterAccess {
+export interface KubeClientOptions extends ClusterAccess, ClientOptions {
+  /** The number of connections for requests. Each watch has a connection of its own in addition. Default 32. */
+  maxSockets?: number | undefined
+}
+
+export interface ClientOptions extends Pick<ClusterAccess, 'token' | 'headers' | 'origin'> {
   userAgent: string
   /** The limit for a request and its complete answer, milliseconds. Watches have their own limit. Default 30000. */
   timeoutMs?: number | undefined
-  /** The number of connections for requests. Each watch has a connection of its own in addition. Default 32. */
-  maxSockets?: number | undefined
   /** Called once for each request that ends. The source of `rest_client_requests_total{code,method,host}`. */
   onRequest?: ((request: RequestReport) => void) | undefined
 }
@@ -61,6 +64,11 @@ export interface RequestOptions {
   timeoutMs?: number | undefined
   /** Additional headers, e.g. `impersonate-user`. */
   headers?: Record<string, string> | undefined
+  /**
+   * Called right before the request is sent. Returns the time within which the API server has to receive it, in milliseconds,
+   * or throws because it is too late. Left out: within the time-out.
+   */
+  mayStart?: (() => number) | undefined
 }
 
 export interface KubeRequest extends RequestOptions {
@@ -69,6 +77,8 @@ export interface KubeRequest extends RequestOptions {
   path: string
   query?: Query | undefined
   body?: unknown
+  /** The body as it is sent, instead of `body`. */
+  text?: string | undefined
   /** Default `application/json`. */
   contentType?: string | undefined
   /** Default `application/json`. */
@@ -77,6 +87,14 @@ export interface KubeRequest extends RequestOptions {
   maxBytes?: number | undefined
   /** Uses a connection of its own, and closes it afterwards. */
   alone?: boolean
+}
+
+/** An answer that was read to its end. */
+export interface Answer {
+  code: number
+  body: string
+  /** The wait that the server asks for in its headers. */
+  retryAfterSeconds: number | undefined
 }
 
 interface Selectors {
@@ -208,6 +226,8 @@ export interface KubeClient extends AsyncDisposable {
   /** `host:port`. */
   readonly host: string
   request<T>(request: KubeRequest): Promise<T>
+  /** Returns the answer as it is, whatever its code. */
+  answerTo(request: KubeRequest): Promise<Answer>
   /** Returns the body as text, for answers that are not JSON, such as the log of a pod. */
   text(path: string, options?: TextOptions): Promise<string>
   get<T = KubeObject>(path: string, options?: GetOptions): Promise<T>
@@ -238,8 +258,8 @@ export interface KubeClient extends AsyncDisposable {
    * be allowed to impersonate that user. A service account's groups follow from its name (Kubernetes 1.36).
    */
   as(user: string): KubeClient
-  /** Returns a client that sends these headers in each request. */
-  with(headers: Record<string, string>): KubeClient
+  /** Returns a client that sends these headers in each request, and asks `mayStart` before each. */
+  with(headers: Record<string, string>, mayStart?: RequestOptions['mayStart']): KubeClient
   /** Closes every connection, also those in use: their requests and watches fail. */
   close(): Promise<void>
 }

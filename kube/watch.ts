@@ -1,8 +1,7 @@
-import type { IncomingMessage } from 'node:http'
-import { type Answer, type Caller, errorOf, isSuccess, notJson, readAnswer } from './caller.ts'
+import { type Caller, errorOf, isSuccess, notJson, readAnswer } from './caller.ts'
 import { ApiAnswerError, ApiError } from './errors.ts'
-import { connectionError, deadlineError } from './transport.ts'
-import type { Status, WatchEvent, WatchOptions } from './types.ts'
+import { connectionError, deadlineError, type HttpAnswer } from './transport.ts'
+import type { Answer, Status, WatchEvent, WatchOptions } from './types.ts'
 
 /** The time after timeoutSeconds at which the client closes a watch: a live server ends it at timeoutSeconds. */
 const GRACE_SECONDS = 5
@@ -41,14 +40,14 @@ export async function* watchEvents<T>(
   }
 }
 
-type Opened = Answer | { code: number; stream: IncomingMessage }
+type Opened = Answer | { code: number; stream: HttpAnswer }
 
 async function open(
   caller: Caller,
   path: string,
   title: string,
   options: Omit<WatchOptions, 'silenceSeconds' | 'onBytes' | 'onOpen'>,
-): Promise<IncomingMessage> {
+): Promise<HttpAnswer> {
   const { accept, headers, signal, allowBookmarks = true, sendInitialEvents, ...rest } = options
   const initial = sendInitialEvents === true ? { sendInitialEvents, resourceVersionMatch: 'NotOlderThan' } : {}
   const query = { watch: true, allowWatchBookmarks: allowBookmarks, ...rest, ...initial }
@@ -57,13 +56,13 @@ async function open(
   throw errorOf(title, opened, caller.origin)
 }
 
-async function head(answer: IncomingMessage): Promise<Opened> {
+async function head(answer: HttpAnswer): Promise<Opened> {
   const code = answer.statusCode ?? 0
   return isSuccess({ code }) ? { code, stream: answer } : readAnswer(answer)
 }
 
 /** Ends if a requested chunk has not come within the time. The time that a slow consumer takes does not count. */
-async function* untilSilent(stream: IncomingMessage, seconds: number | undefined): AsyncGenerator<Buffer, void> {
+async function* untilSilent(stream: HttpAnswer, seconds: number | undefined): AsyncGenerator<Buffer, void> {
   if (seconds === undefined) return yield* stream as AsyncIterable<Buffer>
   let isAwaited = true
   let isSilent = false

@@ -80,7 +80,7 @@ export async function forget(
     throw new UsageError(
       `${file} lists ${name} as cluster ${user.name}: remove it there first, and wait until it has drained`,
     )
-  const entry = { name, kubeconfig: '', context: undefined, prefix: name, labels: {} }
+  const entry = { name, kubeconfig: undefined, context: undefined, prefix: name, labels: {} }
   const config = { ...configOf(whole, entry), FAIRLEAD_CLUSTERS: undefined }
   await withExistingStreams({ config: async () => config }, async ({ js, queue }) => {
     const id = await clusterOf(js, config)

@@ -1,11 +1,11 @@
 import { flushCompileCache } from 'node:module'
 import type { Logger } from 'pino'
-import type { RunLog } from '#contracts'
+import type { RunLog, Runnable } from '#contracts'
 import { keyOf, shownKey } from '#events'
 import type { KubeClient } from '#kube'
 import type { Config } from '#process/config'
 import { retryWhileUnreachable } from '#process/connections'
-import { dieBecause, endInTime, IgnoredSignalError, untilStopped } from '#process/exit'
+import { dieBecause, endInTime, IgnoredSignalError, UsageError, untilStopped } from '#process/exit'
 import { forcedInstall, loadFunctions, readFunctionAccess, type Selection } from '#process/functions'
 import { guardFunctions } from '#process/isolation'
 import { openKube } from '#process/kube'
@@ -42,16 +42,31 @@ interface Running extends Pick<Runtime, 'run'> {
   calls: () => { reconciler: string; key: string }[]
 }
 
+/** Returns a further part of a process that serves one cluster. */
+export type Beside = (served: ServedCluster, log: RunLog) => Runnable
+
 /** What is left after the end, such as the look-up of a name or a plugin that does not answer, is not waited for. */
 const LEFT_MS = 1000
 
-/** Runs `up`, `bridge` and `dispatch`: one program with different parts. */
-export async function up(config: Config, parts: RuntimeOptions['parts'], options: UpOptions): Promise<void> {
-  await serve(config, parts, options)
+/** Runs `up`, `bridge`, `dispatch` and `agent`: one program with different parts. */
+export async function up(
+  config: Config,
+  parts: RuntimeOptions['parts'],
+  options: UpOptions,
+  beside?: Beside,
+): Promise<void> {
+  if (config.byAgent && parts.bridge)
+    throw new UsageError(`the bridge of cluster ${config.cluster} is in its agents: run dispatch`)
+  await serve(config, parts, options, beside)
   setTimeout(() => process.exit(), LEFT_MS).unref()
 }
 
-async function serve(config: Config, parts: RuntimeOptions['parts'], options: UpOptions): Promise<void> {
+async function serve(
+  config: Config,
+  parts: RuntimeOptions['parts'],
+  options: UpOptions,
+  beside: Beside | undefined,
+): Promise<void> {
   const log = await createLogger(config)
   const functions = await loadFunctions(options)
   if (parts.dispatch && functions.length === 0)
@@ -96,7 +111,7 @@ async function serve(config: Config, parts: RuntimeOptions['parts'], options: Up
   const { FAIRLEAD_CLUSTERS: file } = config
   running =
     file === undefined
-      ? await oneCluster(config, share, { options, fatal, resources })
+      ? await oneCluster(config, share, { options, fatal, resources, beside })
       : await allClusters(config, share, { options, file })
   const { listen } = options
   const server = listen === undefined ? undefined : await serveMetrics(listen, running.metrics, running.health)
@@ -118,17 +133,25 @@ async function serve(config: Config, parts: RuntimeOptions['parts'], options: Up
   )
 }
 
+interface OneCluster {
+  options: UpOptions
+  fatal: (error: Error) => void
+  resources: AsyncDisposableStack
+  beside: Beside | undefined
+}
+
 /** The process ends with its cluster: it waits for it at the start, and is started again when a stream is lost. */
 async function oneCluster(
   config: Config,
   share: ProcessShare,
-  { options, fatal, resources }: { options: UpOptions; fatal: (error: Error) => void; resources: AsyncDisposableStack },
+  { options, fatal, resources, beside }: OneCluster,
 ): Promise<Running> {
   const whenThere = <T>(open: () => Promise<T>) => retryWhileUnreachable(options.waitSeconds, share.log, open)
   const served = resources.use(await openServed(config, share, { slots: options.concurrency, lost: fatal, whenThere }))
   const { kube, streams, runtime, registry } = served
+  const running: Runnable[] = beside === undefined ? [runtime] : [runtime, beside(served, share.log)]
   return {
-    run: (signal, graceMs) => runtime.run(signal, graceMs),
+    run: async (signal, graceMs) => void (await Promise.all(running.map((part) => part.run(signal, graceMs)))),
     health: runtime,
     metrics: registry,
     told: { server: kube.host, nats: streams.js.nc.getServer() },

@@ -10,8 +10,8 @@ import { UsageError } from './exit.ts'
 /** One cluster of the file. */
 export interface ClusterEntry {
   name: string
-  /** The path of its kubeconfig. */
-  kubeconfig: string
+  /** The path of its kubeconfig. Undefined: its agents send the requests. */
+  kubeconfig: string | undefined
   context: string | undefined
   /** The prefix of its streams and subjects; empty for those of an installation without a prefix. */
   prefix: string
@@ -23,23 +23,29 @@ export interface ClusterEntry {
 
 const NAME = /^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$/
 
-const entry = z.strictObject({
-  name: z.string().regex(NAME, '1 to 32 lower-case letters, digits or hyphens'),
-  kubeconfig: z.string().min(1),
-  context: z.string().min(1).optional(),
-  prefix: z
-    .string()
-    .regex(/^[A-Za-z0-9-]{0,32}$/, 'at most 32 letters, digits or hyphens')
-    .optional(),
-  labels: z.record(z.string(), z.string()).optional(),
-  nats: z.strictObject({ cert: z.string().min(1), key: z.string().min(1) }).optional(),
-})
+const entry = z
+  .strictObject({
+    name: z.string().regex(NAME, '1 to 32 lower-case letters, digits or hyphens'),
+    kubeconfig: z.string().min(1).optional(),
+    context: z.string().min(1).optional(),
+    agent: z.literal(true).optional(),
+    prefix: z
+      .string()
+      .regex(/^[A-Za-z0-9-]{0,32}$/, 'at most 32 letters, digits or hyphens')
+      .optional(),
+    labels: z.record(z.string(), z.string()).optional(),
+    nats: z.strictObject({ cert: z.string().min(1), key: z.string().min(1) }).optional(),
+  })
+  .refine(
+    ({ kubeconfig, context, agent }) => (agent ? (kubeconfig ?? context) === undefined : kubeconfig !== undefined),
+    { path: ['kubeconfig'], message: 'give one, or agent: true instead of it' },
+  )
 
 /**
  * The first parts of the subjects of an installation without a prefix: with one of them as its prefix, a cluster would get
  * messages of it, or send its own to it.
  */
-const TAKEN = ['k8s', 'cursor', 'work', 'queued', 'key', 'done', 'dead', 'runs', 'usage', 'trigger']
+const TAKEN = ['k8s', 'cursor', 'work', 'queued', 'key', 'done', 'dead', 'runs', 'usage', 'trigger', 'agent']
 
 const clustersFile = z.strictObject({ clusters: z.array(entry) })
 
@@ -67,7 +73,7 @@ export function clustersIn(text: string, file: string): ClusterEntry[] {
   const pathOf = (path: string) => resolve(dirname(file), path)
   const entries = data.clusters.map(({ name, kubeconfig, context, prefix = name, labels = {}, nats }) => ({
     name,
-    kubeconfig: pathOf(kubeconfig),
+    kubeconfig: kubeconfig === undefined ? undefined : pathOf(kubeconfig),
     context,
     prefix,
     labels,
@@ -152,7 +158,8 @@ export function followClusters(
 /** Returns the configuration of the process for one of its clusters. */
 export const configOf = (config: Config, { name, kubeconfig, context, prefix, nats }: ClusterEntry): Config => {
   const user = nats && { NATS_CERT: nats.cert, NATS_KEY: nats.key }
-  return withPrefix({ ...config, ...user, KUBECONFIG: kubeconfig, context, cluster: name }, prefix)
+  const access = { KUBECONFIG: kubeconfig, context, byAgent: kubeconfig === undefined }
+  return withPrefix({ ...config, ...user, ...access, cluster: name }, prefix)
 }
 
 /**

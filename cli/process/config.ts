@@ -134,8 +134,10 @@ export interface CommonOptions {
 
 type Variables = z.output<typeof environment>
 
-/** `cluster`: the name of the cluster in the file that lists it. */
-export type Config = Readonly<Variables & { context: string | undefined; cluster?: string }>
+/**
+ * `cluster`: the name of the cluster in the file that lists it. `byAgent`: only its agents send requests to its API server.
+ */
+export type Config = Readonly<Variables & { context: string | undefined; cluster?: string; byAgent?: boolean }>
 
 /**
  * Returns the configuration from the environment, read once. Throws an error that names the variable and the value if a

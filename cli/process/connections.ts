@@ -39,7 +39,7 @@ export async function openStreams(
   { slots, indexBytes, raiseReplicas = false, observer, stored, certificates }: StreamsOptions = {},
 ): Promise<Streams> {
   const cluster = await clusterId(kube)
-  const js = await openJetStream(config, role, certificates)
+  const js = await openJetStream(config, role, { certificates })
   reportRefusals(js, log)
   reportConnection(js, log)
   const wish = { replicas: config.FAIRLEAD_REPLICAS, raiseReplicas }

@@ -119,8 +119,10 @@ export class Fleet implements Runnable {
   }
 
   /** Ends what is not listed any more or is listed otherwise, and begins what is new. Nothing in a cluster is changed. */
-  #update(entries: readonly ClusterEntry[], signal: AbortSignal, graceMs: number): void {
-    const { log } = this.#deps
+  #update(listed: readonly ClusterEntry[], signal: AbortSignal, graceMs: number): void {
+    const { log, share } = this.#deps
+    // The bridge of a cluster with agents is in them.
+    const entries = listed.filter(({ kubeconfig }) => kubeconfig !== undefined || share.parts.dispatch)
     this.#slots.clusters = entries.length
     for (const [name, { entry, stop, ended }] of this.#kept) {
       if (stop.signal.aborted || entries.some((one) => isDeepStrictEqual(one, entry))) continue
@@ -136,7 +138,7 @@ export class Fleet implements Runnable {
     const { name } = entry
     const config = configOf(this.#deps.config, entry)
     const log = this.#deps.log.child({ cluster: name })
-    const share = this.#shareFor()
+    const share = this.#shareFor(entry)
     const cluster = new KeptCluster({
       open: (hooks) => this.#opened(entry, config, share, hooks),
       claim: (uid) => this.#claim(uid, name),
@@ -166,8 +168,10 @@ export class Fleet implements Runnable {
   }
 
   /** What is prepared in a cluster is prepared once in the life of the process. */
-  #shareFor(): ProcessShare {
+  #shareFor({ kubeconfig }: ClusterEntry): ProcessShare {
     const { prepare, ...share } = this.#deps.share
+    // Functions are installed there, by somebody who may.
+    if (kubeconfig === undefined) return { ...share, parts: { ...share.parts, bridge: false } }
     let isPrepared = false
     return {
       ...share,

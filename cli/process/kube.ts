@@ -16,9 +16,10 @@ import {
   type TokenSource,
 } from '#kube'
 import type { Config } from './config.ts'
+import { UsageError } from './exit.ts'
 import { version } from './version.ts'
 
-const USER_AGENT = `fairlead/${version} (${process.platform}/${process.arch})`
+export const USER_AGENT = `fairlead/${version} (${process.platform}/${process.arch})`
 const NAMESPACES = { group: '', version: 'v1', resource: 'namespaces' }
 
 /** Connects to the API server of the kubeconfig; in a pod without one, to the API server of the pod's cluster. */
@@ -31,7 +32,11 @@ export async function openKube(config: Config, onRequest?: (request: RequestRepo
 }
 
 /** Returns the access that `openKube` uses. */
-function accessOf(config: Config): Promise<ClusterAccess> {
+async function accessOf(config: Config): Promise<ClusterAccess> {
+  if (config.byAgent)
+    throw new UsageError(
+      `cluster ${config.cluster} is reached by its agents, so there is no kubeconfig for this: run the command without --cluster, with a kubeconfig of that cluster`,
+    )
   const { KUBECONFIG, KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: port } = config
   return KUBECONFIG === undefined && host !== undefined && port !== undefined
     ? loadInCluster({ host, port, now: Date.now })
@@ -85,6 +90,7 @@ export async function openFollowedKube(
 
 /** Returns a function that reads what connections to the API server are made of. */
 export function followedConnection(config: Config): () => Promise<object> {
+  if (config.byAgent) return async () => ({})
   const read = followedAccess(config)
   return async () => connectionOf(await read())
 }

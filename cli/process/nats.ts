@@ -9,11 +9,15 @@ import type { Config } from './config.ts'
 import { UsageError } from './exit.ts'
 import type { CertificateObserver } from './metrics.ts'
 
-export function openJetStream(config: Config, role: string, certificates?: CertificateObserver): Promise<JetStream> {
+export function openJetStream(
+  config: Config,
+  role: string,
+  { certificates, inboxPrefix = `_INBOX.${role}` }: { certificates?: CertificateObserver; inboxPrefix?: string } = {},
+): Promise<JetStream> {
   return connectJetStream({
     servers: config.NATS_URL,
     name: `fairlead ${role} ${hostname()} ${process.pid}`,
-    inboxPrefix: `_INBOX.${role}`,
+    inboxPrefix,
     apiPrefix: config.NATS_API_PREFIX,
     ...tlsOf(config, certificates),
   })

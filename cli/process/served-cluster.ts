@@ -70,6 +70,16 @@ export interface ServedCluster extends AsyncDisposable {
 export const roleOf = ({ bridge, dispatch }: RuntimeOptions['parts']): string =>
   bridge && dispatch ? 'up' : bridge ? 'bridge' : 'dispatch'
 
+async function kubeOf(
+  config: Config,
+  name: string | undefined,
+  onRequest: (request: RequestReport) => void,
+): Promise<KubeClient> {
+  if (!config.byAgent) return (name === undefined ? openKube : openFollowedKube)(config, onRequest)
+  const { openAgentKube } = await import('./agent-link.ts')
+  return openAgentKube(config, onRequest)
+}
+
 /** Connects to a cluster and opens its streams. Nothing is served before `runtime.run()`. */
 export async function openServed(config: Config, of: ProcessShare, terms: ServeTerms): Promise<ServedCluster> {
   await using opened = new AsyncDisposableStack()
@@ -78,13 +88,12 @@ export async function openServed(config: Config, of: ProcessShare, terms: ServeT
   const log = name === undefined ? of.log : of.log.child({ cluster: name })
   const metrics = createMetrics(name)
   const meter = new UsageMeter(of.cpu)
-  const kube = opened.use(
-    await (name === undefined ? openKube : openFollowedKube)(config, (request) => {
-      metrics.onRequest(request)
-      meter.requested()
-      terms.onRequest?.(request)
-    }),
-  )
+  const requested = (request: RequestReport) => {
+    metrics.onRequest(request)
+    meter.requested()
+    terms.onRequest?.(request)
+  }
+  const kube = opened.use(await whenThere(() => kubeOf(config, name, requested)))
   await terms.admit?.(kube)
   metrics.start(functions.map((one) => one.name))
   const certificates = certificateGauge(metrics.registry, config.NATS_CERT)

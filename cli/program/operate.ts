@@ -61,6 +61,15 @@ function upCommands(program: Command, { config }: CommandContext): void {
       await up(await config('any'), { bridge: true, dispatch: false }, { ...options, ...none, apiConcurrency: 1 })
     })
 
+  serving(program.command('agent'))
+    .description(
+      'Run the agent of a cluster: its bridge, and the requests of dispatchers elsewhere that have no access',
+    )
+    .action(async (options: Omit<UpOptions, 'function' | 'builtin' | 'apiConcurrency'>) => {
+      const { agent } = await import('../commands/agent.ts')
+      await agent(await config(), options)
+    })
+
   dispatching(program.command('dispatch'))
     .description('Run the dispatcher: it takes keys, calls functions and applies their outcomes')
     .action(async (options: UpOptions) => {

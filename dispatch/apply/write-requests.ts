@@ -31,8 +31,8 @@ export interface WritingRun {
   fieldManager: string
   /** The primary, and the place where EVENTS keeps it: its own controller may be the primary of another Reconciler. */
   primary: { ref: ResourceRef; object: KubeObject; owner: OwnerKey | undefined }
-  /** Throws when the lease is over. Called right before every write. */
-  hold: () => void
+  /** Returns how long the lease still lasts, in milliseconds, or throws when it is over. Called right before every write. */
+  hold: () => number
   signal: AbortSignal
   span: Span
   observe: RunObserver
@@ -65,7 +65,8 @@ export class WriteRequests {
     this.#deps = deps
     this.#run = run
     this.#traceparent = traceparentOf(run.span)
-    this.#kube = run.span.sampled ? deps.kube.with({ traceparent: this.#traceparent }) : deps.kube
+    // A write that waits for a connection, or on its way to an agent, does not start after the lease.
+    this.#kube = deps.kube.with(run.span.sampled ? { traceparent: this.#traceparent } : {}, run.hold)
   }
 
   create(ref: ResourceRef, object: KubeObject): Promise<KubeObject> {

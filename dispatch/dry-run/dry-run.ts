@@ -116,7 +116,7 @@ const leaseOf = (reconciler: string, key: string, now: Date, signal: AbortSignal
   enqueuedAt: now,
   until: now,
   signal,
-  hold: () => undefined,
+  hold: () => Number.POSITIVE_INFINITY,
   stale: new AbortController().signal,
   progressed: () => undefined,
   beginPass: async () => 'announced here' as const,

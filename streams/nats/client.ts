@@ -222,6 +222,23 @@ export class JetStream {
     return this.#onRefusal.add(listener)
   }
 
+  /**
+   * Sends a request to other clients of NATS, and collects its answers until `isLast`. The time-out is for each next answer.
+   * Throws UnknownOutcomeError without one, and JetStreamError with code 503 if nobody listens.
+   */
+  async ask(
+    subject: string,
+    payload: Uint8Array | string,
+    isLast: (answer: Msg) => boolean,
+    timeoutMs: number,
+  ): Promise<Msg[]> {
+    const isOver = (answer: Msg) => statusOf(answer) === 503 || isLast(answer)
+    const answers = await this.#mux.requestMany(subject, payload, isOver, timeoutMs)
+    if (answers.some((answer) => statusOf(answer) === 503))
+      throw new JetStreamError(`nobody listens on ${subject}`, 503, 0)
+    return answers
+  }
+
   /** Resolves when everything sent so far has reached the server. */
   flush(): Promise<void> {
     this.outbox.flush()

@@ -57,7 +57,12 @@ export class RequestMux {
    * Collects answers until `last` returns true for the end marker, which is the last element. The time-out is for each
    * next answer, not for all of them.
    */
-  requestMany(subject: string, payload: string, last: (message: Msg) => boolean, timeoutMs: number): Promise<Msg[]> {
+  requestMany(
+    subject: string,
+    payload: Uint8Array | string,
+    last: (message: Msg) => boolean,
+    timeoutMs: number,
+  ): Promise<Msg[]> {
     return new Promise((resolve, reject) => {
       const answers: Msg[] = []
       const answer = (message: Msg) => {

@@ -89,9 +89,11 @@ export class LeasedKey implements Lease {
     return this.#abort.signal
   }
 
-  hold(): void {
-    if (this.#deps.clock.now() > this.#end) this.#lose('its lease ran out before it was renewed')
+  hold(): number {
+    const leftMs = this.#end - this.#deps.clock.now()
+    if (leftMs < 0) this.#lose('its lease ran out before it was renewed')
     this.signal.throwIfAborted()
+    return leftMs
   }
 
   progressed(): void {

@@ -58,8 +58,8 @@ export interface Lease {
   readonly until: Date
   /** Aborted with a LeaseLostError when another process may own the key, or when shutdown takes the key back. */
   readonly signal: AbortSignal
-  /** Call before every write. Throws LeaseLostError if the lease is over. */
-  hold(): void
+  /** Call before every write. Returns how long the lease still lasts, in milliseconds. Throws LeaseLostError if it is over. */
+  hold(): number
   /**
    * Call when the run has changed something that its next run will find, or has shown that it does not crash its
    * process. If runs of the key before this one were cut short, they no longer count: the key does not wait longer if this run is cut short too. A suspect stays one.

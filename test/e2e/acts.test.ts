@@ -208,7 +208,7 @@ describe('an act on a version that is past, on a real API server', () => {
       identity: 'test',
       fieldManager: 'test',
       primary: { ref: declared, object: primary, owner: undefined },
-      hold: () => undefined,
+      hold: () => Number.POSITIVE_INFINITY,
       signal: AbortSignal.timeout(30_000),
       span: spanAfter(undefined, false),
       observe: () => undefined,

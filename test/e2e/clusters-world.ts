@@ -172,7 +172,7 @@ export class Served implements AsyncDisposable {
   }
 }
 
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   const server = createServer()
   const port = await listening(server)
   await new Promise((closed) => server.close(closed))

@@ -75,6 +75,7 @@ it.each([
   ['up --builtin at', [...UP, ...SDK, 'functions/at']],
   ['dispatch --builtin at,memcached', [...UP, ...SDK, 'functions/at', 'functions/memcached']],
   ['dispatch --builtin etcd', [...UP, ...SDK, ...ETCD]],
+  ['agent', [...UP, ...SDK, 'cli/install']],
 ])('a command loads what it needs and nothing else: %s', async (line, needed) => {
   const args = line.split(' ').map((word) => (word === 'config' ? join(dir, word) : word))
   const loaded = await loadedBy([BIN, ...args], NOWHERE)

@@ -157,7 +157,7 @@ it('tells when the certificates end by which it and NATS know each other', async
     `fairlead_nats_certificate_expiration_timestamp_seconds{certificate=${certificate}}`
   const config = readConfig({ ...env, KUBECONFIG: '/dev/null' })
   const observer = certificateGauge(registry, NATS_CERT)
-  const js = await openJetStream(config, 'test', observer)
+  const js = await openJetStream(config, 'test', { certificates: observer })
   await js.close()
   const own = new X509Certificate(readFileSync(NATS_CERT)).validToDate
   const ends = await exported(registry)

@@ -1,0 +1,1 @@
+export { Executor, type ExecutorDeps } from './executor.ts'

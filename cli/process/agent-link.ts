@@ -1,0 +1,181 @@
+import { randomUUID } from 'node:crypto'
+import { Readable } from 'node:stream'
+import type { Msg } from 'nats'
+import {
+  ApiConnectionError,
+  createKubeClientOver,
+  deadlineError,
+  type HttpAnswer,
+  type KubeClient,
+  type RequestReport,
+  type Transport,
+} from '#kube'
+import { type JetStream, JetStreamError, UnknownOutcomeError } from '#nats'
+import { pause, unlessAborted } from '#primitives'
+import {
+  type AgentAnswer,
+  type AgentRequest,
+  type AgentSession,
+  agentSubjects,
+  isLastPart,
+  joined,
+  packed,
+  unpacked,
+} from './agent-wire.ts'
+import type { Config } from './config.ts'
+import { USER_AGENT } from './kube.ts'
+import { openJetStream } from './nats.ts'
+
+/** Connects to the API server of a cluster through its agents. */
+export async function openAgentKube(config: Config, onRequest?: (request: RequestReport) => void): Promise<KubeClient> {
+  const subjects = agentSubjects(config.FAIRLEAD_PREFIX)
+  // Nobody who does not receive these answers can send one.
+  const js = await openJetStream(config, 'dispatch', { inboxPrefix: `${subjects.answers}.${randomUUID()}` })
+  return createKubeClientOver(new AgentLink(js, config.cluster ?? '', subjects), {
+    userAgent: USER_AGENT,
+    onRequest,
+    origin: `the agent of cluster ${config.cluster}`,
+  })
+}
+
+type Call = Parameters<Transport['send']>[0]
+
+interface KnownSession extends AgentSession {
+  /** A moment at which the agent's clock was `clock` or later. */
+  heardAt: number
+}
+
+/** A session is asked for again after this time. Clocks drift apart by less than a millisecond in it. */
+const FRESH_MS = 2000
+const ASK_MS = 2000
+const LOOK_EVERY_MS = 1000
+/** Room for the subjects of a message beside its body. */
+const HEADROOM_BYTES = 1024
+
+/**
+ * Sends requests to one of the agents of a cluster, over NATS. Each names the moment of that agent's own clock at which it is
+ * too late. So it does not matter how long a request was on its way, and no two clocks have to agree.
+ */
+class AgentLink implements Transport {
+  readonly host: string
+  readonly #js: JetStream
+  readonly #name: string
+  readonly #subjects: ReturnType<typeof agentSubjects>
+  #known: KnownSession | undefined
+  #asking: Promise<KnownSession> | undefined
+
+  constructor(js: JetStream, name: string, subjects: ReturnType<typeof agentSubjects>) {
+    this.host = `agent.${name}`
+    this.#js = js
+    this.#name = name
+    this.#subjects = subjects
+  }
+
+  async send<T>(call: Call, use: (answer: HttpAnswer) => Promise<T>): Promise<T> {
+    call.signal?.throwIfAborted()
+    const over = new AbortController()
+    const { title, timeoutMs, signal } = call
+    const timer = setTimeout(() => over.abort(deadlineError(title, this.host, timeoutMs, true)), timeoutMs)
+    const ended = signal === undefined ? over.signal : AbortSignal.any([over.signal, signal])
+    try {
+      return await use(answerOf(await unlessAborted(this.#answerTo(call, ended), ended)))
+    } finally {
+      clearTimeout(timer)
+      over.abort()
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#js.close()
+  }
+
+  async #answerTo(call: Call, ended: AbortSignal): Promise<{ code: number; retryAfter?: number; body: string }> {
+    for (let isAgain = false; ; isAgain = true) {
+      const session = await this.#session(call)
+      const request = await packed(requestOf(call, session), call.payload ?? '')
+      const most = (this.#js.nc.info?.max_payload ?? 2 ** 20) - HEADROOM_BYTES
+      if (request.length > most)
+        return tooLarge(`it has ${request.length} bytes, and NATS takes ${most}: raise max_payload of nats-server`)
+      try {
+        const parts = this.#js.ask(this.#subjects.requestsTo(session.agent), request, isLast, call.timeoutMs)
+        const { head, body } = await unpacked(
+          joined((await Promise.race([parts, this.#gone(session.agent, ended)])).map(({ data }) => data)),
+        )
+        const answer = head as AgentAnswer
+        if ('code' in answer) return { ...answer, body }
+        throw 'unsent' in answer ? this.#error(call, answer.unsent, false) : this.#error(call, answer.unanswered, true)
+      } catch (error) {
+        if (!isNobody(error))
+          throw error instanceof UnknownOutcomeError ? this.#error(call, error.message, true) : error
+        if (this.#known === session) this.#known = undefined
+        if (isAgain) throw this.#error(call, 'its agent has just ended', false)
+      }
+    }
+  }
+
+  /** Rejects when the agent is gone, which may have sent the request before. */
+  async #gone(agent: string, ended: AbortSignal): Promise<never> {
+    for (;;) {
+      await pause(LOOK_EVERY_MS, ended)
+      ended.throwIfAborted()
+      try {
+        await this.#ask(this.#subjects.requestsTo(agent))
+      } catch (error) {
+        if (isNobody(error)) throw new UnknownOutcomeError('the agent ended before it answered')
+      }
+    }
+  }
+
+  /** All agents are asked: the first answer is that of one that is not frozen. */
+  async #session(call: Call): Promise<KnownSession> {
+    const known = this.#known
+    if (known !== undefined && performance.now() - known.heardAt < FRESH_MS) return known
+    try {
+      this.#asking ??= this.#ask(this.#subjects.sessions).finally(() => (this.#asking = undefined))
+      return (this.#known = await this.#asking)
+    } catch (error) {
+      const why = isNobody(error) ? 'has no agent: run fairlead agent there' : 'does not answer through its agents'
+      throw this.#error(call, `cluster ${this.#name} ${why} (${(error as Error).message})`, false)
+    }
+  }
+
+  async #ask(subject: string): Promise<KnownSession> {
+    const [answer] = await this.#js.ask(subject, '', () => true, ASK_MS)
+    return { ...(JSON.parse(answer?.string() ?? '') as AgentSession), heardAt: performance.now() }
+  }
+
+  #error({ title }: Call, why: string, wasSent: boolean): ApiConnectionError {
+    return new ApiConnectionError(`${title}: ${why}`, { server: this.host, wasSent })
+  }
+}
+
+function requestOf(call: Call, { agent: _agent, token, clock, heardAt }: KnownSession): AgentRequest {
+  // First the time, then how long the lease lasts: a pause between the two makes the request too late, and never too early.
+  const now = performance.now()
+  const withinMs = Math.min(call.mayStart?.() ?? call.timeoutMs, call.timeoutMs)
+  const text = (name: string) => call.headers[name]?.toString()
+  return {
+    id: randomUUID(),
+    token,
+    until: clock + (now - heardAt) + withinMs,
+    method: call.method,
+    target: call.target,
+    as: text('impersonate-user'),
+    contentType: text('content-type'),
+    traceparent: text('traceparent'),
+  }
+}
+
+function answerOf({ code, retryAfter, body }: { code: number; retryAfter?: number; body: string }): HttpAnswer {
+  const headers = retryAfter === undefined ? {} : { 'retry-after': String(retryAfter) }
+  return Object.assign(Readable.from([Buffer.from(body)]), { statusCode: code, headers })
+}
+
+const tooLarge = (message: string) => ({
+  code: 413,
+  body: JSON.stringify({ apiVersion: 'v1', kind: 'Status', code: 413, reason: 'RequestEntityTooLarge', message }),
+})
+
+const isLast = ({ data }: Msg): boolean => isLastPart(data)
+
+const isNobody = (error: unknown): boolean => error instanceof JetStreamError && error.code === 503
