@@ -73,7 +73,7 @@ it('a function runs, and nothing of the hub has a credential of the cluster', as
   await until(() =>
     hub
       .steps('east')
-      .some(({ step, key, index }) => step === 'started' && key === 'default.timed' && index > entered('Up')),
+      .some(({ step, key, index }) => step === 'started' && key === 'default/timed' && index > entered('Up')),
   )
   await spoke.site.kube.delete(resourcePath(Item, 'default', 'timed'))
 })
