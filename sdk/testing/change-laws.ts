@@ -83,6 +83,8 @@ async function makesWhatIsDue(trial: Trial): Promise<void> {
       trial.hasChecked = true
       if ((await jobsMadeIn(before.copy(), change, series)).length > 0) continue
       const old = stored(due)
+      // One that waited for something else first, such as a Job that ran or has failed, begins again now.
+      if (old !== undefined && (await isMadeAgain(due, cleaned))) continue
       if (old === undefined) {
         const names = jobs.map(nameOf).join(', ')
         throw new LawBroken(
@@ -109,6 +111,15 @@ async function jobsMadeIn(world: Simulation, change: Change['change'], series: s
   return made
 }
 
+/** Whether a Job that has become complete is made at once when it is gone, so that the function has no other record of it. */
+async function isMadeAgain(job: KubeObject, world: Simulation): Promise<boolean> {
+  const complete = world.memory.find(job)
+  if (complete === undefined || !hasEnded(complete)) return false
+  world.memory.delete(complete)
+  await world.runUntilIdle()
+  return world.memory.find(job) !== undefined
+}
+
 /** What a Job has in its status while it runs, and at its ends. */
 const JOB_STATUSES = {
   active: { active: 1 },
@@ -117,35 +128,66 @@ const JOB_STATUSES = {
 }
 
 async function showsFailures(trial: Trial): Promise<void> {
-  const invoke = invokeOf(trial.reconciler)
   for await (const { start, when } of trial.starts()) {
     const world = start()
     await world.runUntilIdle()
     for (const input of world.inputs)
       for (const job of newestIn(input.owned[JOBS] ?? [])) {
-        const decision = async (status: object) =>
-          inEffect(
-            trial.reconciler,
-            input,
-            await decided(invoke, withJob(input, { ...job, status: { startTime: input.now, ...status } })),
-          )
-        const active = await decision(JOB_STATUSES.active)
-        const complete = await decision({ ...JOB_STATUSES.complete, completionTime: input.now })
-        const failed = await decision(JOB_STATUSES.failed)
+        const { active, complete, failed } = await decisionsOn(trial.reconciler, input, job)
         trial.hasChecked ||= !isDeepStrictEqual(shownBy(failed), shownBy(active))
         trial.why = 'it decides the same, whether a Job runs, is complete or has failed'
         // A function that does not care how the Job ends may do so.
         if (isDeepStrictEqual(active, complete)) continue
         trial.hasChecked = true
         const found = { lines: changesBetween(failed, complete), sides: ['failed', 'complete'] as const }
-        if (isDeepStrictEqual(failed, active))
+        if (isDeepStrictEqual(failed, active)) {
+          if (await goesOn(trial.reconciler, start(), job)) continue
           throw new LawBroken(`it waits for ${nameOf(job)} as if it still ran, if it has failed, ${when}`, found)
+        }
         const isShown = !isDeepStrictEqual(shownBy(failed), shownBy(complete))
         const isTold = !isDeepStrictEqual(shownBy(active), shownBy(complete))
         if (isTold && !isShown && !isDeepStrictEqual(failed, complete))
           throw new LawBroken(`it shows ${nameOf(job)} as complete, if it has failed, ${when}`, found)
       }
   }
+}
+
+/** Returns what the function decides on the input at each status of the Job. */
+async function decisionsOn(reconciler: Reconciler, input: RunInput, job: KubeObject) {
+  const decision = async (status: object) =>
+    inEffect(
+      reconciler,
+      input,
+      await decided(invokeOf(reconciler), withJob(input, { ...job, status: { startTime: input.now, ...status } })),
+    )
+  const active = await decision(JOB_STATUSES.active)
+  const complete = await decision({ ...JOB_STATUSES.complete, completionTime: input.now })
+  return { active, complete, failed: await decision(JOB_STATUSES.failed) }
+}
+
+/**
+ * Whether the function goes on by itself in a world where the Job fails. On the way it may wait for something else, such as
+ * a rollout, and decide the same on a Job that runs and one that has failed.
+ */
+async function goesOn(reconciler: Reconciler, world: Simulation, job: KubeObject): Promise<boolean> {
+  const fail = (one: KubeObject | undefined): void => {
+    if (one === undefined || nameOf(one) !== nameOf(job) || isFailed(one)) return
+    world.memory.patch(one, { status: { active: 0, succeeded: null, completionTime: null, ...JOB_STATUSES.failed } })
+  }
+  fail(world.memory.find(job))
+  world.memory.changed = (_, one) => fail(one)
+  // A function that throws because of the failure does not wait.
+  await rest(world).catch(() => undefined)
+  const input = world.inputs.at(-1)
+  const left = newestIn(input?.owned[JOBS] ?? []).find((one) => nameOf(one) === nameOf(job))
+  if (input === undefined || left === undefined) return true
+  const { active, failed } = await decisionsOn(reconciler, input, left)
+  return !isDeepStrictEqual(failed, active)
+}
+
+const isFailed = ({ status }: KubeObject): boolean => {
+  const { conditions = [] } = (status ?? {}) as { conditions?: { type: string }[] }
+  return conditions.some(({ type }) => type === 'Failed')
 }
 
 /** Returns the Jobs that no later one of their series has taken the place of. */

@@ -272,16 +272,17 @@ function isContested({ object }: Simulation): boolean {
 /** The mark of another writer. It does not count when states are compared. */
 export const TOUCHED = 'testing.fairlead.dev/touched'
 
-/** The state that laws compare. Versions and the time of the next retry do not count. */
+/** The state that laws compare. Versions, counts of writes and the time of the next retry do not count. */
 export function stateOf({ memory, timer, failure, external }: Simulation): unknown {
   const objects = Object.fromEntries(memory.all().map((object) => [nameOf(object), withoutVersion(object)]))
   const outside = external === undefined ? {} : { external: structuredClone(external) }
   return { objects, ...outside, ...(failure === undefined ? { timer } : { failure: failure.message }) }
 }
 
-const HISTORY = new Set(['uid', 'creationTimestamp', 'generation', 'observedGeneration', 'lastTransitionTime'])
+const OBSERVED = 'observedGeneration'
+const HISTORY = new Set(['uid', 'creationTimestamp', OBSERVED, 'lastTransitionTime'])
 
-/** Removes counts and times of changes, which differ between the ways to the same state. */
+/** Removes what differs between the ways to the same state: which object of that name it is, and times of changes. */
 export const withoutHistory = (state: unknown): unknown => withoutFields(state, HISTORY)
 
 /** Removes the condition of an earlier pause, and the times of transitions, which a pause may hide. */
@@ -303,14 +304,18 @@ const withoutCondition = (state: unknown, type: string): unknown =>
 const withoutEmpty = (value: unknown): unknown =>
   typeof value === 'object' && value !== null && Object.keys(value).length === 0 ? undefined : value
 
-function withoutVersion({ metadata, ...content }: KubeObject): object {
-  const { resourceVersion: _, annotations = {}, ...kept } = metadata
+/** A generation counts the writes of a spec. Whether a status is of the present one is a part of the state. */
+function withoutVersion({ metadata, status, ...content }: KubeObject): object {
+  const { resourceVersion: _, generation, annotations = {}, ...kept } = metadata
   const others = Object.fromEntries(
     Object.entries(annotations)
       .filter(([name]) => name !== TOUCHED && !isContest(name))
       .map(([name, text]) => [name, name.startsWith(PATCH_RECORDS) ? withoutContests(metadata, name) : text]),
   )
-  return { ...content, metadata: { ...kept, annotations: others } }
+  const observed = (field: string, value: unknown) =>
+    field === OBSERVED ? (value === generation ? 'the present one' : 'an earlier one') : value
+  const shown = status === undefined ? {} : { status: JSON.parse(JSON.stringify(status), observed) as unknown }
+  return { ...content, ...shown, metadata: { ...kept, annotations: others } }
 }
 
 const withoutContests = (metadata: KubeObject['metadata'], annotation: string): unknown => {

@@ -209,19 +209,23 @@ export function invokeOf(reconciler: Reconciler): (input: RunInput) => Promise<O
   return (input) => invoke(input, callContext())
 }
 
-/** Returns the decision of a function, whose input must stay unchanged. `apply`, `patch` and `act` are sets by name. */
+/** Returns the decision of a function, whose input must stay unchanged, with its sets by name. */
 export async function decided(invoke: (input: RunInput) => Promise<Outcome>, input: RunInput): Promise<unknown> {
   try {
-    const { apply, patch, act, ...others } = await invoke(deepFreeze(structuredClone(input)))
-    const ofStatus = (one: KubeObject) => ('status' in one ? ' status' : '')
-    return {
-      ...others,
-      ...(apply && { apply: Object.fromEntries(apply.map((one) => [nameOf(one), one])) }),
-      ...(patch && { patch: Object.fromEntries(patch.map((one) => [nameOf(one) + ofStatus(one), one])) }),
-      ...(act && { act: Object.fromEntries(act.map((one) => [nameOf(one.on), one])) }),
-    }
+    return setsByName(await invoke(deepFreeze(structuredClone(input))))
   } catch (error) {
     return { throws: String(error) }
+  }
+}
+
+/** Returns an outcome without the order of its sets: `apply`, `patch` and `act` by the names of their objects. */
+export function setsByName({ apply, patch, act, ...others }: Outcome): Record<string, unknown> {
+  const ofStatus = (one: KubeObject) => ('status' in one ? ' status' : '')
+  return {
+    ...others,
+    ...(apply && { apply: Object.fromEntries(apply.map((one) => [nameOf(one), one])) }),
+    ...(patch && { patch: Object.fromEntries(patch.map((one) => [nameOf(one) + ofStatus(one), one])) }),
+    ...(act && { act: Object.fromEntries(act.map((one) => [nameOf(one.on), one])) }),
   }
 }
 

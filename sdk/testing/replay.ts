@@ -15,7 +15,7 @@ import {
 } from '#contracts'
 import { deepFreeze, differences, WITHHELD, withoutContents } from '#reconcile'
 import { type Reconciler, toInvoke } from '#sdk'
-import { callContext } from './given.ts'
+import { callContext, setsByName } from './given.ts'
 
 /** The result or the error of a function. `place`: where it has thrown the error, `TypeError at src/website.ts:12:5`. */
 type Decision = { outcome: Outcome } | { error: string; place?: string }
@@ -117,8 +117,9 @@ async function decide(reconciler: Reconciler, input: RunInput): Promise<Decision
   }
 }
 
-/** An edit of the file moves the place of the same error. */
-const compared = (decision: Decision): Decision => ('error' in decision ? { error: decision.error } : decision)
+/** An edit of the file moves the place of the same error. The order of a set, such as `apply`, decides nothing. */
+const compared = (decision: Decision): object =>
+  'error' in decision ? { error: decision.error } : { outcome: setsByName(decision.outcome) }
 
 /** Leaves out the contents that the record does not contain. */
 function told(is: Decision, was: Decision): Decision {

@@ -70,8 +70,24 @@ describe('replay', () => {
     }))
     const { isSame, calls } = await replayRun(now, await recordBy(then))
     expect(isSame).toBe(false)
-    expect(calls[0]?.differences.map(({ path }) => path)).toEqual(['.outcome.apply', '.outcome.status.size'])
-    expect(calls[0]?.differences.at(-1)).toEqual({ path: '.outcome.status.size', before: 2, after: 3 })
+    expect(calls[0]?.differences.map(({ path }) => path)).toEqual(['.outcome.status.size', '.outcome.apply'])
+    expect(calls[0]?.differences[0]).toEqual({ path: '.outcome.status.size', before: 2, after: 3 })
+  })
+
+  it('takes the order of distinct objects for the same decision, and tells by name what differs', async () => {
+    const made = (names: string[], size = '1') =>
+      functionOf(() => ({ apply: names.map((name) => ConfigMap.of({ metadata: { name }, data: { size } })) }))
+    const record = await recordBy(made(['a', 'b']))
+    expect(await replayRun(made(['b', 'a']), record)).toMatchObject({ isSame: true })
+    const { calls } = await replayRun(made(['c', 'b', 'a']), record)
+    expect(new Set(calls[0]?.differences.map(({ path }) => path.split(']')[0]))).toEqual(
+      new Set([".outcome.apply['ConfigMap c'"]),
+    )
+    const [{ differences: found } = { differences: [] }] = (await replayRun(made(['b', 'a'], '2'), record)).calls
+    expect(found.map(({ path }) => path)).toEqual([
+      ".outcome.apply['ConfigMap a'].data.size",
+      ".outcome.apply['ConfigMap b'].data.size",
+    ])
   })
 
   it('tells which field a function draws that is not deterministic', async () => {
