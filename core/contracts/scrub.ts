@@ -20,7 +20,8 @@ export type Scrub = (text: string, known?: readonly string[]) => string
 /**
  * Returns a function that removes these values from a text: also quoted as in JSON, escaped as in a URL, line by line,
  * and cut off at the end. A value stays where it is a part of a longer public name: `tenant` in `TenantDatabase shop/tenant`, and in
- * the path of a file that exists, in a frame of a stack. A value that is a whole name is removed. `names` is called at most once.
+ * the path of a file that exists, in a frame of a stack. A value that is a whole name is removed, except where the text names an object
+ * by it. `names`: a kind with a space behind it stands before names. It is called at most once.
  */
 export function scrubberOfValues(values: readonly string[], names: () => Iterable<string> = () => []): Scrub {
   const forms = values.flatMap((value) => [value, quoted(value), inUrl(value), ...linesOf(value)])
@@ -37,6 +38,7 @@ export function scrubberOfValues(values: readonly string[], names: () => Iterabl
     const near = headsIn(text).flatMap((head) => byHead.get(head) ?? [])
     const isPublic = (part: Span) =>
       isInName(text, part, (named ??= new Set(names()))) ||
+      namesObject(text, part, named) ||
       [CONFIDENTIAL, ...also].some((name) => isWithin(text, part, name)) ||
       isInPath(text, part)
     const spans = near.flatMap((value) => spansOf(value, text, isPublic))
@@ -86,6 +88,18 @@ function isInName(text: string, { from, to }: Span, names: ReadonlySet<string>):
     ends.some((end) => end - begin > to - from && names.has(text.slice(begin, end))),
   )
 }
+
+/** Whether a part of a text is a name, and names an object there: `acme` in `Job acme`, `jobs.batch "acme"` and `acme-schema-2`. */
+function namesObject(text: string, { from, to }: Span, names: ReadonlySet<string>): boolean {
+  const [ends, suffix] = END_OF_NAME.exec(text.slice(to, to + LONGEST_NAME)) ?? []
+  if (ends === undefined || IN_NAME.test(text[from - 1] ?? '') || !names.has(text.slice(from, to))) return false
+  const [, word] = WORD_BEFORE.exec(text.slice(Math.max(0, from - LONGEST_NAME), from)) ?? []
+  return suffix !== undefined || (word !== undefined && names.has(word))
+}
+
+/** What an owner puts behind its name. In a URL, or with a port or password behind it, it is something else. */
+const END_OF_NAME = /^(-[a-z0-9]+)*(?![\w@/-]|[.:]\S)/
+const WORD_BEFORE = /(?:^|[^\w.-])([\w.-]+ )(?:\\?")?$/
 
 /** Names have one space at most: `Pod shop/web-0`. */
 const IN_NAME = /[\w.:/-]/
@@ -152,6 +166,10 @@ export function publicNames(
     `reconciler ${reconciler}`,
     `Reconciler ${reconciler}`,
     ...kinds.flatMap(({ kind, resource, group }) => [kind, resource, group, `${resource}.${group}`]),
+    // As Fairlead, and as the API server names an object: `Job acme`, `Job.batch "acme" is invalid`, `jobs.batch "acme" is forbidden`.
+    ...kinds.flatMap(({ kind, resource, group }) =>
+      [kind, resource].flatMap((one) => [`${one} `, ...(group === '' ? [] : [`${one}.${group} `])]),
+    ),
     ...namespaces,
     ...kinds.flatMap(({ kind }) => namespaces.map((namespace) => `${kind} ${namespace}`)),
     ...objects.flatMap(({ kind, metadata }) => {

@@ -125,6 +125,38 @@ describe('a public name in a text', () => {
   })
 
   it.each([
+    'jobs.batch "tenant-a-schema-3" is forbidden: exceeded quota',
+    'waits for Job tenant-a-schema-3, Deployment tenant-a-app',
+    'deployments.apps "tenant-a" is forbidden: exceeded quota',
+    'Deployment.apps "tenant-a" is invalid: spec.replicas',
+    'waits for Deployment tenant-a. TenantDatabase tenant-a: {"on":"Deployment \\"tenant-a\\""}',
+  ])('keeps a value that is the name of its object where the text names an object: %s', (text) =>
+    expect(scrubbed('tenant-a', text)).toBe(text),
+  )
+
+  it.each([
+    ['of no object', 'hunter22', 'Job hunter22-x', 'Job [confidential]-x'],
+    [
+      'in a URL',
+      'tenant-a',
+      'postgres://tenant-a-x:y@db/tenant-a-x',
+      'postgres://[confidential]-x:y@db/[confidential]-x',
+    ],
+    ['with a password behind it', 'tenant-a', 'is tenant-a-x:y', 'is [confidential]-x:y'],
+    ['behind a kind of others', 'tenant-a', 'Account tenant-a', 'Account [confidential]'],
+    ['behind a piece of a kind', 'tenant-a', 'MyDeployment tenant-a', 'MyDeployment [confidential]'],
+    ['behind a kind, with a password', 'tenant-a', 'Deployment tenant-a:y', 'Deployment [confidential]:y'],
+    ['behind a kind, of no object', 'hunter22', 'Deployment "hunter22"', 'Deployment "[confidential]"'],
+    ['in a longer value', 'tenant-a-key', 'is tenant-a-key-2', 'is [confidential]-2'],
+    ['behind another word', 'tenant-a', 'is my-tenant-a-x', 'is my-[confidential]-x'],
+  ])('hides a value elsewhere: %s', (_, value, text, shown) => expect(scrubbed(value, text)).toBe(shown))
+
+  it('hides a value that begins with the name of an object, which is hidden then', () => {
+    const names = () => ['acme']
+    expect(scrubberOfValues(['acme', 'acme-key-9'], names)('is acme-key-9')).toBe('is [confidential]')
+  })
+
+  it.each([
     ['alone', 'tenant', 'no user tenant', 'no user [confidential]'],
     ['in a URL', 'tenant', 'postgres://tenant:x@tenant-a/db', 'postgres://[confidential]:x@tenant-a/db'],
     ['that is a whole name', 'tenant-a', 'no user tenant-a', 'no user [confidential]'],
@@ -161,7 +193,8 @@ describe('a public name in a text', () => {
         for (const value of values)
           for (const [from, to] of spans(left, value).map((span) => span.map((one) => start + one) as [number, number]))
             expect(
-              inNames.some(([begin, end]) => begin <= from && to <= end && end - begin > to - from),
+              inNames.some(([begin, end]) => begin <= from && to <= end && end - begin > to - from) ||
+                (names.includes(value) && /^-[a-z]/.test(text.slice(to))),
               `${value} of ${text} in ${shown}, where the names are ${names.join(', ')}`,
             ).toBe(true)
       }
