@@ -36,6 +36,7 @@ export interface Removal extends Omit<Installed, 'result'> {
 }
 
 const NOT_INSTALLED = 'fairlead install has not applied it'
+const OF_PLATFORM = 'it is of the platform, which uninstall without functions removes'
 
 /** Objects with a finalizer that only their function removes. */
 export interface Held {
@@ -65,8 +66,8 @@ export interface UninstallOptions {
 }
 
 /**
- * Returns the actions of uninstall() on the current state of the cluster. Objects that install() has not applied are
- * kept, even if their names match.
+ * Returns the actions of uninstall() on the current state of the cluster: without functions, on the platform. Objects that
+ * install() has not applied are kept, even if their names match.
  */
 export async function planUninstall(
   kube: KubeClient,
@@ -101,7 +102,8 @@ export async function planUninstall(
   const narrowed = policies.filter(
     (one) => /^Validating(AdmissionPolicy|WebhookConfiguration)$/.test(one.kind) && stays(removals, one),
   )
-  const needed = neededBy(others)
+  // Processes may serve the next function with it.
+  const needed = neededBy(others) ?? (functions.length === 0 ? undefined : OF_PLATFORM)
   const asked = crds ? undefined : 'definitions are removed with --crds'
   const { plain, converted } = sortedDefinitions(functions)
   for (const crd of plain) await add([crd], asked ?? (await neededFor(kube, crd, others)))

@@ -85,7 +85,7 @@ function neverSeen(input: RunInput): [what: string, input: RunInput][] {
   const { object, now } = input
   unseen++
   const later = new Date(Date.parse(now) + (LATER_DAYS + unseen) * DAY_MS).toISOString()
-  const asOfLater: [string, RunInput] = [` as of ${later}`, { ...input, now: later }]
+  const asOfLater: [string, RunInput] = [` with "now" set to ${later}`, { ...input, now: later }]
   if (object === null) return [asOfLater]
   const { name, uid } = object.metadata
   const metadata = { ...object.metadata, name: `${name}-${unseen}`, uid: `${uid}-${unseen}` }

@@ -203,7 +203,7 @@ it.skipIf(turn.skip)(
 
     await kubectl(['delete', 'websites', '--all', '--timeout=240s'])
     for (const name of ['my-operator', 'fairlead']) await helm(['uninstall', name, ...SYSTEM])
-    await shell('npx fairlead uninstall -f src/index.ts --crds')
+    for (const of of ['-f src/index.ts', '']) await shell(`npx fairlead uninstall ${of} --crds`)
     await kubectl(['delete', 'namespace', 'fairlead-system', '--timeout=240s'])
     const left = await kubectl(['get', 'clusterroles,clusterrolebindings,crds,namespaces', '-o', 'name'])
     // The local cluster has roles of its own: fairlead:coredns.

@@ -155,8 +155,9 @@ async function rights(): Promise<Record<string, string[]>> {
   return found
 }
 
+/** Uninstalls the functions, and the platform after the last one. */
 async function uninstalled(functions: readonly Reconciler[]): Promise<void> {
-  await uninstall(kube, await planUninstall(kube, functions))
+  for (const some of [functions, []]) await uninstall(kube, await planUninstall(kube, some))
 }
 
 const STEPS = 12

@@ -110,12 +110,29 @@ it('finalizers are given back when that is asked for, also under a process that 
   await kubectl(['delete', 'shop/a', '--timeout=240s'])
 })
 
-it('nothing of install is left in the end, but for the Namespace; what others have made stays', async () => {
+it('the platform stays after the last function, as it was', async () => {
+  const platform = async () => {
+    const all = await kubectl(['get', 'clusterroles,clusterrolebindings,crds,serviceaccounts', '-A', '-o', 'name'])
+    return all.split('\n').filter((name) => /fairlead(?!-shop)/.test(name))
+  }
+  await fairlead(['install', '-f', file])
+  const before = await platform()
+  expect(before).toEqual(
+    expect.arrayContaining(['serviceaccount/fairlead-bridge', 'serviceaccount/fairlead-dispatcher']),
+  )
   const { code, stdout } = await fairlead(['uninstall', '-f', file, '--crds'])
+  expect(code).toBe(0)
+  expect(stdout).toMatch(/ServiceAccount +fairlead-dispatcher +kept +it is of the platform/)
+  expect(await platform()).toEqual(before)
+})
+
+it('nothing of install is left in the end, but for the Namespace; what others have made stays', async () => {
+  const { code, stdout } = await fairlead(['uninstall', '--crds'])
   expect({ code, left: stdout.split('\n').filter((line) => /kept/.test(line)).length }).toEqual({ code: 0, left: 1 })
   const all = await kubectl(['get', 'clusterroles,clusterrolebindings,crds,serviceaccounts', '-A', '-o', 'name'])
   expect(all.split('\n').filter((name) => /fairlead|shops/.test(name))).toEqual(['serviceaccount/fairlead-foreign'])
-  expect(await fairlead(['uninstall', '-f', file, '--crds'])).toMatchObject({ code: 0 })
+  for (const some of [[], ['-f', file]])
+    expect(await fairlead(['uninstall', ...some, '--crds'])).toMatchObject({ code: 0 })
 })
 
 describe('a definition', () => {

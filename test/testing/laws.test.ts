@@ -435,7 +435,7 @@ describe('a function that remembers former calls', () => {
       return { apply: isDue ? [config('one')] : [] }
     })
     await expect(decides(daily)).rejects.toThrow(
-      /^it remembers former calls, .* differ as of 2031-\S+Z, at the start\n/,
+      /^it remembers former calls, .* differ with "now" set to 2031-\S+Z, at the start\n/,
     )
   })
 })
