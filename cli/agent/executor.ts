@@ -8,6 +8,7 @@ import type { JetStream } from '#nats'
 import { endedWithin, pause } from '#primitives'
 import {
   type AgentAnswer,
+  type AgentCancel,
   type AgentRequest,
   type AgentSession,
   agentSubjects,
@@ -45,8 +46,16 @@ const request = z.strictObject({
 
 type Request = z.output<typeof request>
 
+const cancel = z.strictObject({
+  token: z.string(),
+  cancel: z.string().min(1).max(100),
+  until: z.number(),
+}) satisfies z.ZodType<AgentCancel>
+
 /** No request may be executed later than this after it was sent, so its id is not kept longer. */
 const LONGEST_MS = 300_000
+/** More than the API server takes. */
+const LARGEST_REQUEST_BYTES = 4 * 2 ** 20
 /** More than the API server answers about one object. */
 const LARGEST_BYTES = 16 * 2 ** 20
 /** A Reconciler may reach the hub a moment before its watch reaches this agent. */
@@ -55,7 +64,7 @@ const LOOK_EVERY_MS = 100
 /** How the API server reports that it is ready, as a dispatcher asks for it. */
 const READY = '/readyz?exclude=kms-providers'
 
-/** Thrown for a request whose time is over before it is sent. */
+/** Thrown for a request that may not be sent any more. */
 class TooLateError extends Error {}
 
 /**
@@ -70,6 +79,7 @@ export class Executor implements Runnable {
   readonly #subjects: ReturnType<typeof agentSubjects>
   /** When the requests that were taken are over, by id, in the order of their arrival. */
   readonly #taken = new Map<string, number>()
+  readonly #stops = new Map<string, AbortController>()
   readonly #underWay = new Set<Promise<void>>()
 
   constructor(deps: ExecutorDeps) {
@@ -86,10 +96,8 @@ export class Executor implements Runnable {
     const ended = Promise.withResolvers<void>()
     const receiving = (subject: string, take: (message: Msg) => void) =>
       js.nc.subscribe(subject, { callback: (error, message) => (error ? ended.reject(error) : take(message)) })
-    const subscriptions = [
-      receiving(requestsTo(this.#agent), (message) => this.#receive(message)),
-      receiving(sessions, (message) => this.#tell(message)),
-    ]
+    const requested = receiving(requestsTo(this.#agent), (message) => this.#receive(message))
+    const asked = receiving(sessions, (message) => this.#tell(message))
     signal.addEventListener('abort', () => ended.resolve(), { once: true })
     if (signal.aborted) ended.resolve()
     try {
@@ -97,9 +105,16 @@ export class Executor implements Runnable {
       log.info({ agent: this.#agent, subject: sessions }, 'taking requests')
       await ended.promise
     } finally {
-      for (const subscription of subscriptions) subscription.unsubscribe()
-      await endedWithin(graceMs, Promise.all(this.#underWay))
+      // Dispatchers find another agent. Those that wait for an answer see that this one is still there.
+      asked.unsubscribe()
+      await endedWithin(graceMs, this.#idle())
+      await endedWithin(graceMs, requested.drain())
+      await endedWithin(graceMs, this.#idle())
     }
+  }
+
+  async #idle(): Promise<void> {
+    while (this.#underWay.size > 0) await Promise.all(this.#underWay)
   }
 
   #receive(message: Msg): void {
@@ -122,17 +137,25 @@ export class Executor implements Runnable {
 
   async #answer({ data, reply }: Msg): Promise<void> {
     if (!this.#isAnswerable(reply)) throw new Error('its answer would not go to a dispatcher')
-    const { head, body } = await unpacked(data)
+    const { head, body } = await unpacked(data, LARGEST_REQUEST_BYTES)
     const { data: asked, error } = request.safeParse(head)
     if ((head as Partial<AgentRequest>).token !== this.#token)
       throw new Error('it is not from a dispatcher of this cluster')
+    const { data: over } = cancel.safeParse(head)
+    if (over !== undefined) return this.#cancel(over)
     if (error !== undefined) return this.#send(reply, ...refused(`it is not valid: ${z.prettifyError(error)}`))
     // The first one has the answer.
     if (this.#isTaken(asked)) throw new Error(`request ${asked.id} was received twice`)
     await this.#send(reply, ...(await this.#executed(asked, body)))
   }
 
-  #isTaken({ id, until }: Request): boolean {
+  /** The run of the request has ended, so another one may have begun. The request itself may come after this. */
+  #cancel({ cancel: id, until }: z.output<typeof cancel>): void {
+    this.#isTaken({ id, until })
+    this.#stops.get(id)?.abort(new TooLateError('the dispatcher does not wait for the request any more'))
+  }
+
+  #isTaken({ id, until }: Pick<Request, 'id' | 'until'>): boolean {
     const now = this.#clock()
     for (const [old, over] of this.#taken) {
       if (over > now) break
@@ -144,7 +167,9 @@ export class Executor implements Runnable {
   }
 
   async #executed(asked: Request, body: string): Promise<[AgentAnswer, string?]> {
-    const { method, as, contentType, traceparent, until } = asked
+    const { id, method, as, contentType, traceparent, until } = asked
+    const stop = new AbortController()
+    this.#stops.set(id, stop)
     const mayStart = () => {
       const leftMs = until - this.#clock()
       if (leftMs <= 0 || leftMs > LONGEST_MS)
@@ -158,13 +183,17 @@ export class Executor implements Runnable {
         return refused(`the agent of the cluster does not send ${method} ${asked.target}: ${allowed}`)
       const headers = { ...(as !== undefined && { 'impersonate-user': as }), ...(traceparent && { traceparent }) }
       const text = method === 'GET' ? undefined : body
-      const sent = { method, ...allowed, headers, contentType, text, mayStart, maxBytes: LARGEST_BYTES }
-      const answer = await this.#deps.kube.answerTo(sent)
+      // Requests of functions that hang may hold all other connections.
+      const alone = as === undefined
+      const limits = { mayStart, signal: stop.signal, alone, maxBytes: LARGEST_BYTES }
+      const answer = await this.#deps.kube.answerTo({ method, ...allowed, headers, contentType, text, ...limits })
       return [{ code: answer.code, retryAfter: answer.retryAfterSeconds }, answer.body]
     } catch (error) {
       const { message } = error as Error
       const isUnsent = error instanceof TooLateError || (error instanceof ApiConnectionError && !error.wasSent)
       return [isUnsent ? { unsent: message } : { unanswered: message }]
+    } finally {
+      this.#stops.delete(id)
     }
   }
 

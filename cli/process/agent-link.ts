@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { Readable } from 'node:stream'
 import type { Msg } from 'nats'
+import { z } from 'zod'
 import {
   ApiConnectionError,
   createKubeClientOver,
@@ -19,6 +20,7 @@ import {
   agentSubjects,
   isLastPart,
   joined,
+  MOST_BYTES,
   packed,
   unpacked,
 } from './agent-wire.ts'
@@ -39,6 +41,14 @@ export async function openAgentKube(config: Config, onRequest?: (request: Reques
 }
 
 type Call = Parameters<Transport['send']>[0]
+
+const session = z.object({ agent: z.uuid(), token: z.uuid(), clock: z.number() }) satisfies z.ZodType<AgentSession>
+
+const answer = z.union([
+  z.object({ code: z.int().min(200).max(599), retryAfter: z.number().min(0).optional() }),
+  z.object({ unsent: z.string() }),
+  z.object({ unanswered: z.string() }),
+]) satisfies z.ZodType<AgentAnswer>
 
 interface KnownSession extends AgentSession {
   /** A moment at which the agent's clock was `clock` or later. */
@@ -92,25 +102,44 @@ class AgentLink implements Transport {
   async #answerTo(call: Call, ended: AbortSignal): Promise<{ code: number; retryAfter?: number; body: string }> {
     for (let isAgain = false; ; isAgain = true) {
       const session = await this.#session(call)
-      const request = await packed(requestOf(call, session), call.payload ?? '')
+      const head = requestOf(call, session)
+      const request = await packed(head, call.payload ?? '')
       const most = (this.#js.nc.info?.max_payload ?? 2 ** 20) - HEADROOM_BYTES
       if (request.length > most)
         return tooLarge(`it has ${request.length} bytes, and NATS takes ${most}: raise max_payload of nats-server`)
+      let parts: Msg[]
       try {
-        const parts = this.#js.ask(this.#subjects.requestsTo(session.agent), request, isLast, call.timeoutMs)
-        const { head, body } = await unpacked(
-          joined((await Promise.race([parts, this.#gone(session.agent, ended)])).map(({ data }) => data)),
-        )
-        const answer = head as AgentAnswer
-        if ('code' in answer) return { ...answer, body }
-        throw 'unsent' in answer ? this.#error(call, answer.unsent, false) : this.#error(call, answer.unanswered, true)
+        const asked = this.#js.ask(this.#subjects.requestsTo(session.agent), request, endOf(ended), call.timeoutMs)
+        parts = await Promise.race([asked, this.#gone(session.agent, ended)])
       } catch (error) {
-        if (!isNobody(error))
-          throw error instanceof UnknownOutcomeError ? this.#error(call, error.message, true) : error
-        if (this.#known === session) this.#known = undefined
-        if (isAgain) throw this.#error(call, 'its agent has just ended', false)
+        if (isNobody(error)) {
+          if (this.#known === session) this.#known = undefined
+          if (isAgain) throw this.#error(call, 'its agent has just ended', false)
+          continue
+        }
+        await this.#cancel(session, head).catch(() => undefined)
+        throw error instanceof UnknownOutcomeError ? this.#error(call, error.message, true) : error
       }
+      return this.#answerIn(call, parts)
     }
+  }
+
+  async #answerIn(call: Call, parts: readonly Msg[]): Promise<{ code: number; retryAfter?: number; body: string }> {
+    const { head, body } = await unpacked(joined(parts.map(({ data }) => data))).catch((error: Error) => {
+      throw this.#error(call, `its agent sends no answer but something else (${error.message})`, true)
+    })
+    const { data } = answer.safeParse(head)
+    if (data === undefined) throw this.#error(call, 'its agent sends no answer but something else', true)
+    if ('code' in data) return { ...data, body }
+    throw 'unsent' in data ? this.#error(call, data.unsent, false) : this.#error(call, data.unanswered, true)
+  }
+
+  /** Nobody waits for the request any more: its run ends, and another one may begin before the request is too late. */
+  async #cancel({ agent, token }: AgentSession, { id, until }: AgentRequest): Promise<void> {
+    const { nc } = this.#js
+    nc.publish(this.#subjects.requestsTo(agent), await packed({ token, cancel: id, until }, ''), {
+      reply: this.#js.newInbox(),
+    })
   }
 
   /** Rejects when the agent is gone, which may have sent the request before. */
@@ -140,8 +169,8 @@ class AgentLink implements Transport {
   }
 
   async #ask(subject: string): Promise<KnownSession> {
-    const [answer] = await this.#js.ask(subject, '', () => true, ASK_MS)
-    return { ...(JSON.parse(answer?.string() ?? '') as AgentSession), heardAt: performance.now() }
+    const [told] = await this.#js.ask(subject, '', () => true, ASK_MS)
+    return { ...session.parse(JSON.parse(told?.string() ?? '')), heardAt: performance.now() }
   }
 
   #error({ title }: Call, why: string, wasSent: boolean): ApiConnectionError {
@@ -176,6 +205,10 @@ const tooLarge = (message: string) => ({
   body: JSON.stringify({ apiVersion: 'v1', kind: 'Status', code: 413, reason: 'RequestEntityTooLarge', message }),
 })
 
-const isLast = ({ data }: Msg): boolean => isLastPart(data)
+/** Returns whether an answer has ended: with its last part, or because it is longer or later than anybody waits for. */
+const endOf = (ended: AbortSignal) => {
+  let bytes = 0
+  return ({ data }: Msg): boolean => (bytes += data.length) > MOST_BYTES || ended.aborted || isLastPart(data)
+}
 
 const isNobody = (error: unknown): boolean => error instanceof JetStreamError && error.code === 503

@@ -39,6 +39,14 @@ export interface AgentRequest {
   traceparent?: string | undefined
 }
 
+/** The head of a message without a body: the dispatcher does not wait for that request any more. */
+export interface AgentCancel {
+  token: string
+  cancel: string
+  /** That of the request. */
+  until: number
+}
+
 /**
  * The head of an answer. The body of the API server's answer follows. `unsent`: the API server has not received the request.
  * `unanswered`: it may have, and has not answered.
@@ -50,18 +58,18 @@ export type AgentAnswer =
 
 const WORTH_BYTES = 8 * 1024
 /** More than an object of the API server has, and than its answers to reads and writes of one object. */
-const MOST_BYTES = 32 * 2 ** 20
+export const MOST_BYTES = 32 * 2 ** 20
 
 /** Packs a head and a body, and compresses them if they are large. */
-export async function packed(head: AgentRequest | AgentAnswer, body: string): Promise<Buffer> {
+export async function packed(head: AgentRequest | AgentCancel | AgentAnswer, body: string): Promise<Buffer> {
   const bytes = Buffer.from(`${JSON.stringify(head)}\n${body}`)
   return bytes.length < WORTH_BYTES ? bytes : promisify(gzip)(bytes, { level: 1 })
 }
 
-/** Throws if the message is not packed, or is larger than MOST_BYTES. */
-export async function unpacked(message: Uint8Array): Promise<{ head: unknown; body: string }> {
+/** Throws if the message is not packed, or is larger than `most` bytes. */
+export async function unpacked(message: Uint8Array, most = MOST_BYTES): Promise<{ head: unknown; body: string }> {
   const isCompressed = message[0] === 0x1f
-  const bytes = isCompressed ? await promisify(gunzip)(message, { maxOutputLength: MOST_BYTES }) : Buffer.from(message)
+  const bytes = isCompressed ? await promisify(gunzip)(message, { maxOutputLength: most }) : Buffer.from(message)
   const end = bytes.indexOf('\n')
   if (end === -1) throw new Error('a line with the head is missing')
   return { head: JSON.parse(bytes.subarray(0, end).toString()), body: bytes.subarray(end + 1).toString() }

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { accountsOf } from '#install'
 import { createKubeClient, type KubeClient, loadKubeConfig, resourcePath } from '#kube'
 import { connectJetStream, type JetStream } from '#nats'
-import type { AgentAnswer, AgentRequest, AgentSession } from '#process/agent-wire'
+import type { AgentAnswer, AgentCancel, AgentRequest, AgentSession } from '#process/agent-wire'
 import { agentSubjects, isLastPart, joined, packed, unpacked } from '#process/agent-wire'
 import { kubeconfigOf } from '../support/account.ts'
 import { type FairleadProcess, fairlead, startFairlead } from '../support/fairlead.ts'
@@ -135,7 +135,7 @@ class Sender implements AsyncDisposable {
   }
 
   /** Sends without waiting for an answer. */
-  async send(agent: string, head: AgentRequest, body: string): Promise<void> {
+  async send(agent: string, head: AgentRequest | AgentCancel, body: string): Promise<void> {
     this.js.nc.publish(SUBJECTS.requestsTo(agent), await packed(head, body), { reply: this.js.newInbox() })
     await this.js.nc.flush()
   }

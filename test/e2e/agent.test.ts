@@ -132,6 +132,48 @@ it('a request that waits longer than its lease in a frozen agent is not sent whe
   expect(await spoke.site.maps()).not.toContain('late')
 })
 
+it('a request is not sent any more when its dispatcher has given it up, whichever of the two arrives first', async () => {
+  await using agent = await spoke.agent()
+  await using sender = await spoke.sender()
+  const session = await sender.session()
+  const given = sender.head(session)
+  const overtaken = sender.head(session)
+  const cancelOf = ({ token, id, until: end }: typeof given) => ({ token, cancel: id, until: end })
+  agent.kill('SIGSTOP')
+  await until(async () => / T /.test(await readFile(`/proc/${agent.pid}/stat`, 'utf8')))
+  await sender.send(session.agent, given, mapNamed('given-up'))
+  await sender.send(session.agent, cancelOf(given), '')
+  await sender.send(session.agent, cancelOf(overtaken), '')
+  await sender.send(session.agent, overtaken, mapNamed('overtaken'))
+  agent.kill('SIGCONT')
+  expect((await sender.ask(session.agent, sender.head(session), mapNamed('fence-2')))[0]).toMatchObject({ code: 201 })
+  const maps = await spoke.site.maps()
+  expect(maps).not.toContain('given-up')
+  expect(maps).not.toContain('overtaken')
+})
+
+it('an agent that is stopped answers what it has begun', async () => {
+  await using agent = await spoke.agent()
+  const config = readConfig({ NATS_URL: spoke.natsAs('fairlead-dispatcher.east'), FAIRLEAD_PREFIX: 'east' })
+  await using link = await openAgentKube({ ...config, cluster: 'east', byAgent: true })
+  const kube = link.as(ACCOUNT)
+  await kube.create(MAPS, JSON.parse(mapNamed('before')))
+  spoke.site.signal('SIGSTOP')
+  try {
+    const writing = kube.create(MAPS, JSON.parse(mapNamed('begun')))
+    writing.catch(() => undefined)
+    // The request is with the agent. The dispatcher looks for the agent more than once before the API server answers.
+    await sleep(500)
+    agent.kill('SIGTERM')
+    await sleep(3000)
+    spoke.site.signal('SIGCONT')
+    expect(await writing).toMatchObject({ metadata: { name: 'begun' } })
+  } finally {
+    spoke.site.signal('SIGCONT')
+  }
+  await agent.exited
+})
+
 it('an agent sends nothing that no Reconciler of its cluster declares, whatever the hub asks for', async () => {
   await using _agent = await spoke.agent()
   await using sender = await spoke.sender()
