@@ -118,6 +118,11 @@ class Sender implements AsyncDisposable {
     return answers.map((answer) => answer.json<AgentSession>())
   }
 
+  /** Resolves if the agent still takes messages of its own, and rejects if nobody does. */
+  async reach(agent: string): Promise<void> {
+    await this.js.ask(SUBJECTS.requestsTo(agent), '', () => true, 5000)
+  }
+
   /** The head of the creation of a ConfigMap, which is allowed for 20 s. */
   head(session: AgentSession, changed: object = {}): AgentRequest {
     const { token, clock } = session
@@ -155,15 +160,18 @@ export async function startHoldingProxy(kubeconfig: string) {
   const { hostname, port } = new URL(target)
   let holds: RegExp | undefined
   let held = Promise.withResolvers<number | undefined>()
+  let release = () => {}
   const proxy = createServer((incoming, response) => {
     const { method, url = '', headers } = incoming
     const onward = request({ hostname, port, path: url, method, ca, headers }, (answer) => {
-      if (holds?.test(`${method} ${url}`)) {
-        holds = undefined
-        return held.resolve(answer.resume().statusCode)
+      const pass = () => {
+        response.writeHead(answer.statusCode ?? 0, answer.headers)
+        answer.pipe(response)
       }
-      response.writeHead(answer.statusCode ?? 0, answer.headers)
-      answer.pipe(response)
+      if (!holds?.test(`${method} ${url}`)) return pass()
+      holds = undefined
+      release = pass
+      held.resolve(answer.statusCode)
     })
     response.on('close', () => onward.destroy())
     onward.on('error', () => response.destroy())
@@ -178,6 +186,8 @@ export async function startHoldingProxy(kubeconfig: string) {
       held = Promise.withResolvers()
       return held.promise
     },
+    /** The agent gets the answer that was kept. */
+    release: () => release(),
     async [Symbol.asyncDispose]() {
       proxy.closeAllConnections()
       await new Promise((resolve) => proxy.close(resolve))

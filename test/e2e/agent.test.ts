@@ -153,24 +153,29 @@ it('a request is not sent any more when its dispatcher has given it up, whicheve
 })
 
 it('an agent that is stopped answers what it has begun', async () => {
-  await using agent = await spoke.agent()
+  await using proxy = await startHoldingProxy(spoke.kubeconfig)
+  await using agent = await spoke.agent(
+    await changedKubeConfig(spoke.kubeconfig, `${spoke.kubeconfig}.proxy`, { server: proxy.url }),
+  )
+  await using sender = await spoke.sender()
+  const session = await sender.session()
   const config = readConfig({ NATS_URL: spoke.natsAs('fairlead-dispatcher.east'), FAIRLEAD_PREFIX: 'east' })
   await using link = await openAgentKube({ ...config, cluster: 'east', byAgent: true })
-  const kube = link.as(ACCOUNT)
-  await kube.create(MAPS, JSON.parse(mapNamed('before')))
-  spoke.site.signal('SIGSTOP')
-  try {
-    const writing = kube.create(MAPS, JSON.parse(mapNamed('begun')))
-    writing.catch(() => undefined)
-    // The request is with the agent. The dispatcher looks for the agent more than once before the API server answers.
-    await sleep(500)
-    agent.kill('SIGTERM')
-    await sleep(3000)
-    spoke.site.signal('SIGCONT')
-    expect(await writing).toMatchObject({ metadata: { name: 'begun' } })
-  } finally {
-    spoke.site.signal('SIGCONT')
-  }
+  const held = proxy.hold(/^POST .*\/configmaps/)
+  const writing = link.as(ACCOUNT).create(MAPS, JSON.parse(mapNamed('begun')))
+  writing.catch(() => undefined)
+  expect(await held).toBe(201)
+  agent.kill('SIGTERM')
+  // It takes no new sessions, and those that wait for an answer see that it is there.
+  await until(() =>
+    sender.session().then(
+      () => false,
+      () => true,
+    ),
+  )
+  await sender.reach(session.agent)
+  proxy.release()
+  expect(await writing).toMatchObject({ metadata: { name: 'begun' } })
   await agent.exited
 })
 
