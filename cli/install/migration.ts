@@ -18,6 +18,8 @@ const LOOK_MS = 1000
 /** For how long the first of several refused objects is tried. */
 const REFUSED_MS = 30_000
 
+type Definition = StoredDefinition & KubeObject
+
 interface Migration {
   /** The version in which all API servers store by now. */
   storage: string
@@ -40,25 +42,61 @@ class MigrationError extends Error {
  */
 export async function migrate(kube: KubeClient, resource: Resource, migration: Migration): Promise<void> {
   const path = resourcePath(CRDS, undefined, nameOf(resource))
+  const waits = () => patience(kube, migration.says, isRetriable)
   for (;;) {
-    const read = () => kube.get<StoredDefinition & KubeObject>(path)
-    const definition = await answered(read, patience(kube, migration.says, isRetriable))
+    const definition = await answered(() => kube.get<Definition>(path), waits())
     if (storageOf(definition) !== migration.storage)
       throw new MigrationError(
         `${nameOf(resource)} is stored as ${storageOf(definition)} by now: look at its versions again`,
       )
-    await untilWritten(kube, resource, migration)
-    if (migration.going.length > 0) await renameOwners(kube, resource, migration)
-    const { resourceVersion } = definition.metadata
-    const status = { storedVersions: [migration.storage] }
-    const write = () => kube.patch(`${path}/status`, { metadata: { resourceVersion }, status }, 'merge')
+    const following = follow(kube, path, definition)
     try {
-      return void (await answered(write, patience(kube, migration.says, isUnavailable)))
-    } catch (error) {
-      if (!isConflict(error)) throw error
+      await untilWritten(kube, resource, migration)
+      if (migration.going.length > 0) await renameOwners(kube, resource, migration)
+    } finally {
+      await following.end()
     }
-    migration.says(`the definition of ${nameOf(resource)} has changed meanwhile: looks again`)
+    for (;;) {
+      const now = await answered(following.look, waits())
+      if (now === undefined) break
+      const { resourceVersion } = now.metadata
+      const status = { storedVersions: [migration.storage] }
+      const write = () => kube.patch(`${path}/status`, { metadata: { resourceVersion }, status }, 'merge')
+      try {
+        return void (await answered(write, patience(kube, migration.says, isUnavailable)))
+      } catch (error) {
+        if (!isConflict(error)) throw error
+      }
+    }
+    migration.says(`others have changed the definition of ${nameOf(resource)} more than once in a moment: looks again`)
   }
+}
+
+/**
+ * Looks at the definition every second until its end. `look` returns undefined once another version may have been stored
+ * since the first look: one write, as of another authority, keeps the storage version if it is the same before and after,
+ * and two writes between two looks can change it and back.
+ */
+function follow(kube: KubeClient, path: string, first: Definition) {
+  const over = new AbortController()
+  let last: Definition | undefined = first
+  const look = async (): Promise<Definition | undefined> => {
+    const now = await kube.get<Definition>(path)
+    const writes = (now.metadata.generation ?? 0) - (last?.metadata.generation ?? 0)
+    const isKept = now.metadata.uid === last?.metadata.uid && storageOf(now) === storageOf(first) && writes <= 1
+    return (last = isKept ? now : undefined)
+  }
+  const looking = (async () => {
+    while (!over.signal.aborted) {
+      await look().catch(() => undefined)
+      await sleep(LOOK_MS, undefined, over).catch(() => undefined)
+    }
+  })()
+  const end = () => {
+    over.abort()
+    return looking
+  }
+  return { look, end }
 }
 
 /** Ends with a pass over all objects that began when no request of before could write any more. */

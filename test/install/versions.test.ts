@@ -339,6 +339,28 @@ it('tries those objects alone once more that were refused', async () => {
   for (const [name, tries] of times) expect(`${name}: ${tries}`).toBe(`${name}: ${name.startsWith('p1') ? 2 : 1}`)
 }, 60_000)
 
+it('begins again only when another version may have been stored meanwhile', async () => {
+  const writes = async (changes: readonly object[]) => {
+    let times = 0
+    const lines: string[] = []
+    const watching = applying(async (path) => {
+      if (path.endsWith('/p1') && times++ === 0) for (const spec of changes) await kube.patch(CRD, { spec }, 'merge')
+      return path
+    })
+    const resource = await resourceOf('second')
+    await migrate(watching, resource, { storage: 'v1', going: [], says: (line) => lines.push(line), settleMs: 0 })
+    return { times, last: lines.at(-1) }
+  }
+  const named = (shortName: string) => ({ names: { shortNames: [shortName] } })
+  expect(await writes([named('pg')])).toMatchObject({ times: 1 })
+  const { spec } = await kube.get<{ spec: { versions: { name: string }[] } }>(CRD)
+  const storing = (version: string) => ({
+    versions: spec.versions.map((one) => ({ ...one, storage: one.name === version })),
+  })
+  expect(await writes([storing('v1beta1'), storing('v1')])).toMatchObject({ times: 2 })
+  expect(await definition()).toBe('v1*, v1beta1; v1; Webhook')
+}, 60_000)
+
 it('goes on by itself, from the page and the object where it was, when the API server is away and comes back', async () => {
   const access = await loadKubeConfig({ paths: [cluster.kubeconfig] })
   const server = new URL(access.server)
