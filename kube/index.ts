@@ -24,7 +24,7 @@ export {
   isRetriable,
   isUnauthorized,
 } from './errors.ts'
-export { kubeConfigPaths, loadKubeConfig } from './kubeconfig.ts'
+export { type ForeignKubeConfig, kubeConfigPaths, loadForeignKubeConfig, loadKubeConfig } from './kubeconfig.ts'
 export { deadlineError, type HttpAnswer, type Transport } from './transport.ts'
 export type {
   ApplyOptions,

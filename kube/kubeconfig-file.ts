@@ -30,11 +30,15 @@ async function readKubeConfig(path: string): Promise<KubeConfigFile | undefined>
   if (text === undefined) return undefined
   const before = known.get(path)
   if (before?.text === text) return { path, config: before.config }
+  const file = await kubeConfigIn(text, path)
+  known.set(path, { text, config: file.config })
+  return file
+}
+
+/** `path`: where the text comes from, for messages. */
+export async function kubeConfigIn(text: string, path: string): Promise<KubeConfigFile> {
   const { success, data, error } = kubeConfigSchema.safeParse(await parseYaml(path, text))
-  if (success) {
-    known.set(path, { text, config: data })
-    return { path, config: data }
-  }
+  if (success) return { path, config: data }
   throw new ClusterAccessError(`${path} is not a kubeconfig: ${z.prettifyError(error)}`, { cause: error })
 }
 

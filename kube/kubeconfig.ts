@@ -1,8 +1,8 @@
-import { delimiter, dirname, isAbsolute, join, relative, resolve } from 'node:path'
+import { delimiter, dirname, join, resolve } from 'node:path'
 import { certificateAuthority, clientCertificate, execCredentials, tokenFile } from './credentials.ts'
 import { ClusterAccessError } from './errors.ts'
 import type { Circumstances, ClusterEntry, Entry, KubeConfig, UserEntry } from './kubeconfig-file.ts'
-import { type KubeConfigFile, readKubeConfigs } from './kubeconfig-file.ts'
+import { type KubeConfigFile, kubeConfigIn, readKubeConfigs } from './kubeconfig-file.ts'
 import { libraryAccess } from './kubeconfig-library.ts'
 import type { ClusterAccess, TokenSource } from './types.ts'
 
@@ -17,11 +17,6 @@ export interface KubeConfigOptions {
   paths: string[]
   /** Default: the current context. */
   context?: string | undefined
-  /**
-   * Others than the operator of this process have written the files, as those of an inventory of clusters. They may run no
-   * program, and read no file outside of their folder. Default false.
-   */
-  isForeign?: boolean | undefined
   now?: (() => number) | undefined
 }
 
@@ -29,13 +24,24 @@ export interface KubeConfigOptions {
  * Returns the access that a kubeconfig describes. Certificates are read once. Tokens from files and plugins are renewed
  * while they are used.
  */
-export async function loadKubeConfig({
-  paths,
-  context,
-  isForeign = false,
-  now = Date.now,
-}: KubeConfigOptions): Promise<ClusterAccess> {
-  const files = await readKubeConfigs(paths)
+export const loadKubeConfig = async ({ paths, ...chosen }: KubeConfigOptions): Promise<ClusterAccess> =>
+  accessIn(await readKubeConfigs(paths), chosen)
+
+/** A kubeconfig that others than the operator of this process have written, as that of an inventory of clusters. */
+export interface ForeignKubeConfig {
+  text: string
+  /** Where it comes from, for messages. */
+  from: string
+}
+
+/** Returns the access that it describes. Throws if it would run a program, or read a file of this process. */
+export const loadForeignKubeConfig = async ({ text, from }: ForeignKubeConfig): Promise<ClusterAccess> =>
+  accessIn([await kubeConfigIn(text, from)], { isForeign: true })
+
+async function accessIn(
+  files: KubeConfigFile[],
+  { context, now = Date.now, isForeign = false }: Omit<KubeConfigOptions, 'paths'> & { isForeign?: boolean },
+): Promise<ClusterAccess> {
   const name = context ?? currentContext(files)
   const chosen = named(files, 'context', name, ({ contexts }) => contexts?.map((c) => [c.name, c.context]))
   const { cluster: clusterName, user: userName, namespace } = chosen.value
@@ -147,16 +153,14 @@ function refuseReach(entries: readonly Entry<Partial<ClusterEntry & UserEntry>>[
     const program = value.exec ? 'exec' : value['auth-provider'] ? 'auth-provider' : undefined
     if (program !== undefined) {
       throw new ClusterAccessError(
-        `the user of ${origin} has ${program}, which runs a program, and the operator of this process has not written this file; use a token or certificate`,
+        `the user of ${origin} has ${program}, which runs a program, and the operator of this process has not written it; use a token or certificate`,
       )
     }
-    for (const field of FILES) {
-      const path = relative(dirname(file), resolve(dirname(file), value[field] ?? '.'))
-      if (path.startsWith('..') || isAbsolute(path)) {
-        throw new ClusterAccessError(
-          `the ${field} of ${file} is ${value[field]}, which is not in the folder of this file, and the operator of this process has not written it; put both into one folder`,
-        )
-      }
+    const named = FILES.find((field) => value[field] !== undefined)
+    if (named !== undefined) {
+      throw new ClusterAccessError(
+        `the ${named} of ${file} is ${value[named]}, a file of this process, and its operator has not written that; put the content into the kubeconfig`,
+      )
     }
   }
 }

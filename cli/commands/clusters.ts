@@ -2,9 +2,10 @@ import { boundCluster, streamNames } from '#events'
 import { withExistingStreams } from '#inspect/keys'
 import type { JetStream } from '#nats'
 import { mapAtMost } from '#primitives'
-import { chosenConfig, configOf, readClusters } from '#process/clusters'
+import { configOf } from '#process/clusters'
 import type { Config } from '#process/config'
 import { describe, EXIT, UsageError } from '#process/exit'
+import { allClusters, chosenConfig } from '#process/listed-clusters'
 import { streamsOf } from '#process/nats'
 import type { CommandContext } from '../options.ts'
 
@@ -28,7 +29,7 @@ export async function inClusters(
   const config = await context.config('any')
   if (config.cluster !== undefined) throw new UsageError('--cluster and --all-clusters exclude each other: give one')
   if (config.FAIRLEAD_CLUSTERS === undefined) await chosenConfig(config, undefined)
-  const entries = await readClusters(config.FAIRLEAD_CLUSTERS ?? '')
+  const entries = await allClusters(config, config.FAIRLEAD_CLUSTERS ?? '')
   const found = await mapAtMost(AT_ONCE, entries, async (entry) => {
     const texts: string[] = []
     const print = (text: string) => void texts.push(text)
@@ -74,13 +75,13 @@ export async function forget(
 ): Promise<void> {
   const whole = await context.config('any')
   const file = whole.FAIRLEAD_CLUSTERS
-  const listed = file === undefined ? [] : await readClusters(file)
+  const listed = file === undefined ? [] : await allClusters(whole, file)
   const user = listed.find((one) => one.name === name || one.prefix === name)
   if (user !== undefined)
     throw new UsageError(
       `${file} lists ${name} as cluster ${user.name}: remove it there first, and wait until it has drained`,
     )
-  const entry = { name, kubeconfig: undefined, context: undefined, prefix: name, labels: {} }
+  const entry = { name, context: undefined, prefix: name, labels: {} }
   const config = { ...configOf(whole, entry), FAIRLEAD_CLUSTERS: undefined }
   await withExistingStreams({ config: async () => config }, async ({ js, queue }) => {
     const id = await clusterOf(js, config)

@@ -171,13 +171,14 @@ async function allClusters(
     import('#process/fleet'),
   ])
   const { log } = share
-  const entries = await readClusters(file)
+  const list = await readClusters(file)
+  const entries = list.clusters
   const ofEntries = entries.length === 0 ? [config] : entries.map((entry) => configOf(config, entry))
   const nats = await retryWhileUnreachable(options.waitSeconds, log, () => answering(ofEntries, roleOf(share.parts)))
   const revision = share.parts.dispatch ? await revisionHere(config, log) : undefined
   const fleet = new Fleet({
     file,
-    entries,
+    list,
     config,
     share: { ...share, revision: async () => revision },
     slots: options.concurrency ?? SLOTS,

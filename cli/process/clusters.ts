@@ -2,16 +2,19 @@ import { readFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { parse } from 'yaml'
 import { z } from 'zod'
-import type { RunLog } from '#contracts'
-import { repeat } from '#primitives'
+import type { ForeignKubeConfig } from '#kube'
 import { type Config, withPrefix } from './config.ts'
 import { UsageError } from './exit.ts'
 
-/** One cluster of the file. */
+/** One cluster of the file, or of an inventory. */
 export interface ClusterEntry {
   name: string
-  /** The path of its kubeconfig. Undefined: its agents send the requests. */
-  kubeconfig: string | undefined
+  /** The path of its kubeconfig. Left out: the cluster that a process without a file of clusters would serve. */
+  kubeconfig?: string
+  /** Its kubeconfig, if it is in an inventory that others write. */
+  foreign?: ForeignKubeConfig
+  /** Its agents send the requests. */
+  agent?: true | undefined
   context: string | undefined
   /** The prefix of its streams and subjects; empty for those of an installation without a prefix. */
   prefix: string
@@ -21,7 +24,27 @@ export interface ClusterEntry {
   nats?: { cert: string; key: string }
 }
 
-const NAME = /^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$/
+/** Secrets with a kubeconfig each, such as those of Cluster API. */
+export interface SecretsInventory {
+  namespace: string
+  /** A label selector. */
+  selector: string
+  /** The key of the kubeconfig in a Secret. */
+  key: string
+  /** The end of the names of the Secrets. The rest is the name of the cluster. */
+  suffix: string
+  /** The path of the kubeconfig of the cluster with the Secrets. Left out: the cluster of this process. */
+  kubeconfig?: string
+  context?: string | undefined
+}
+
+/** What a file says: clusters, and where others are listed. */
+export interface ClusterList {
+  clusters: ClusterEntry[]
+  from: SecretsInventory[]
+}
+
+export const NAME = /^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$/
 
 const entry = z
   .strictObject({
@@ -36,33 +59,45 @@ const entry = z
     labels: z.record(z.string(), z.string()).optional(),
     nats: z.strictObject({ cert: z.string().min(1), key: z.string().min(1) }).optional(),
   })
-  .refine(
-    ({ kubeconfig, context, agent }) => (agent ? (kubeconfig ?? context) === undefined : kubeconfig !== undefined),
-    { path: ['kubeconfig'], message: 'give one, or agent: true instead of it' },
-  )
+  .refine(({ kubeconfig, context, agent }) => !agent || (kubeconfig ?? context) === undefined, {
+    path: ['kubeconfig'],
+    message: 'it has agents: leave out kubeconfig and context',
+  })
 
 /**
  * The first parts of the subjects of an installation without a prefix: with one of them as its prefix, a cluster would get
  * messages of it, or send its own to it.
  */
-const TAKEN = ['k8s', 'cursor', 'work', 'queued', 'key', 'done', 'dead', 'runs', 'usage', 'trigger', 'agent']
+export const TAKEN = ['k8s', 'cursor', 'work', 'queued', 'key', 'done', 'dead', 'runs', 'usage', 'trigger', 'agent']
 
-const clustersFile = z.strictObject({ clusters: z.array(entry) })
+const secrets = z.strictObject({
+  namespace: z.string().min(1),
+  selector: z.string().min(1),
+  key: z.string().min(1).default('value'),
+  suffix: z.string().default('-kubeconfig'),
+  kubeconfig: z.string().min(1).optional(),
+  context: z.string().min(1).optional(),
+})
+
+const clustersFile = z.strictObject({
+  clusters: z.array(entry),
+  from: z.array(z.strictObject({ secrets })).optional(),
+})
 
 /**
  * Returns the clusters of a file. A relative path begins at the folder of the file. Throws a UsageError that
  * names the value that is wrong.
  */
-export async function readClusters(file: string): Promise<ClusterEntry[]> {
-  return clustersIn(await textOf(file), file)
+export async function readClusters(file: string): Promise<ClusterList> {
+  return clustersIn(await clustersText(file), file)
 }
 
-const textOf = (file: string): Promise<string> =>
+export const clustersText = (file: string): Promise<string> =>
   readFile(file, 'utf8').catch((cause: Error) => {
     throw new UsageError(`the clusters in ${file} cannot be read: ${cause.message}`, { cause })
   })
 
-export function clustersIn(text: string, file: string): ClusterEntry[] {
+export function clustersIn(text: string, file: string): ClusterList {
   const { data, error } = clustersFile.safeParse(yamlIn(text, file))
   if (error !== undefined) {
     const wrong = error.issues.map(
@@ -71,9 +106,10 @@ export function clustersIn(text: string, file: string): ClusterEntry[] {
     throw new UsageError(`the clusters in ${file} are not valid: ${wrong.join('; ')}`)
   }
   const pathOf = (path: string) => resolve(dirname(file), path)
-  const entries = data.clusters.map(({ name, kubeconfig, context, prefix = name, labels = {}, nats }) => ({
+  const entries = data.clusters.map(({ name, kubeconfig, context, agent, prefix = name, labels = {}, nats }) => ({
     name,
-    kubeconfig: kubeconfig === undefined ? undefined : pathOf(kubeconfig),
+    ...(kubeconfig !== undefined && { kubeconfig: pathOf(kubeconfig) }),
+    ...(agent && { agent }),
     context,
     prefix,
     labels,
@@ -91,7 +127,11 @@ export function clustersIn(text: string, file: string): ClusterEntry[] {
     throw new UsageError(
       `the clusters in ${file} are not valid: ${taken.prefix} is a name of Fairlead's own subjects: give ${taken.name} another prefix`,
     )
-  return entries
+  const from = (data.from ?? []).map(({ secrets: { kubeconfig, ...one } }) => ({
+    ...one,
+    ...(kubeconfig !== undefined && { kubeconfig: pathOf(kubeconfig) }),
+  }))
+  return { clusters: entries, from }
 }
 
 function yamlIn(text: string, file: string): unknown {
@@ -104,77 +144,39 @@ function yamlIn(text: string, file: string): unknown {
   }
 }
 
-/** The kubelet swaps the link to the files of a Secret, which not every watch of a file notices: the content is compared. */
-const READ_AGAIN_MS = 5000
-
 /** The clusters of a file that is read again and again. */
 export class ClustersFile {
   readonly #file: string
-  #entries: readonly ClusterEntry[]
+  #list: ClusterList
   #seen: string | undefined
   #used: string | undefined
 
-  constructor(file: string, entries: readonly ClusterEntry[]) {
+  constructor(file: string, list: ClusterList) {
     this.#file = file
-    this.#entries = entries
+    this.#list = list
   }
 
   /**
    * Returns the clusters. A text counts when it was read twice in a row: a file that is being written may show its beginning
    * once, and a cluster that is not listed is not served. Throws a UsageError once for a text that is not valid.
    */
-  read(text: string): readonly ClusterEntry[] {
+  read(text: string): ClusterList {
     const isSame = text === this.#seen
     this.#seen = text
-    if (!isSame || text === this.#used) return this.#entries
+    if (!isSame || text === this.#used) return this.#list
     this.#used = text
-    this.#entries = clustersIn(text, this.#file)
-    return this.#entries
+    this.#list = clustersIn(text, this.#file)
+    return this.#list
   }
-}
-
-/**
- * Reads the file again every 5 s until the signal, and calls `changed` with the clusters in it. A file that is missing or
- * not valid changes nothing, and is logged once.
- */
-export function followClusters(
-  { file, entries }: { file: string; entries: readonly ClusterEntry[] },
-  { log, signal, changed }: { log: RunLog; signal: AbortSignal; changed: (entries: readonly ClusterEntry[]) => void },
-): Promise<void> {
-  const known = new ClustersFile(file, entries)
-  let told = ''
-  const failed = (error: unknown) => {
-    const why = error instanceof Error ? error.message : String(error)
-    if (why !== told) log.error({ because: why }, 'the clusters stay as they are: their file cannot be used')
-    told = why
-  }
-  const read = async () => {
-    changed(known.read(await textOf(file)))
-    told = ''
-  }
-  return repeat(read, { signal, everyMs: READ_AGAIN_MS, failed })
 }
 
 /** Returns the configuration of the process for one of its clusters. */
-export const configOf = (config: Config, { name, kubeconfig, context, prefix, nats }: ClusterEntry): Config => {
+export const configOf = (
+  config: Config,
+  { name, kubeconfig, foreign, agent, context, prefix, nats }: ClusterEntry,
+): Config => {
   const user = nats && { NATS_CERT: nats.cert, NATS_KEY: nats.key }
-  const access = { KUBECONFIG: kubeconfig, context, byAgent: kubeconfig === undefined }
+  const path = kubeconfig ?? (agent || foreign ? undefined : config.KUBECONFIG)
+  const access = { KUBECONFIG: path, context, foreignKubeConfig: foreign, byAgent: agent === true }
   return withPrefix({ ...config, ...user, ...access, cluster: name }, prefix)
-}
-
-/**
- * Returns the configuration for the cluster of this name, without the file. `any` returns the configuration with the file, and
- * with the name if there is one; otherwise one has to be named.
- */
-export async function chosenConfig(config: Config, name: string | undefined, which?: 'any'): Promise<Config> {
-  const { FAIRLEAD_CLUSTERS: file } = config
-  if (file === undefined) throw new UsageError('no file lists clusters: give --clusters FILE, or set FAIRLEAD_CLUSTERS')
-  if (name === undefined && which === 'any') return config
-  const entries = await readClusters(file)
-  const names = entries.map((one) => one.name).join(', ') || 'none'
-  if (name === undefined)
-    throw new UsageError(`${file} lists clusters: choose one with --cluster NAME; it has ${names}`)
-  const found = entries.find((one) => one.name === name)
-  if (found === undefined) throw new UsageError(`${file} has no cluster ${name}; it has ${names}`)
-  return which === 'any' ? { ...config, cluster: name } : { ...configOf(config, found), FAIRLEAD_CLUSTERS: undefined }
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import type { ForeignKubeConfig } from '#kube'
 import { UsageError } from './exit.ts'
 
 const name = (what: string) => z.string().regex(/^[A-Za-z0-9-]{1,32}$/, `${what}: 1 to 32 letters, digits or hyphens`)
@@ -134,10 +135,17 @@ export interface CommonOptions {
 
 type Variables = z.output<typeof environment>
 
-/**
- * `cluster`: the name of the cluster in the file that lists it. `byAgent`: only its agents send requests to its API server.
- */
-export type Config = Readonly<Variables & { context: string | undefined; cluster?: string; byAgent?: boolean }>
+export type Config = Readonly<
+  Variables & {
+    context: string | undefined
+    /** The name of the cluster in the file or inventory that lists it. */
+    cluster?: string
+    /** Only its agents send requests to its API server. */
+    byAgent?: boolean
+    /** Instead of a file. Its text is replaced when the inventory has another one. */
+    foreignKubeConfig?: ForeignKubeConfig | undefined
+  }
+>
 
 /**
  * Returns the configuration from the environment, read once. Throws an error that names the variable and the value if a

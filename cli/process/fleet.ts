@@ -3,18 +3,19 @@ import type { Logger } from 'pino'
 import { Gauge, type Registry } from 'prom-client'
 import type { Runnable } from '#contracts'
 import { SharedSlots } from '#queue'
-import { type ClusterEntry, configOf, followClusters } from './clusters.ts'
+import { type ClusterEntry, type ClusterList, configOf } from './clusters.ts'
 import type { Config } from './config.ts'
 import { oneLine, UsageError } from './exit.ts'
 import { KeptCluster } from './kept-cluster.ts'
 import { followedConnection } from './kube.ts'
+import { followClusters } from './listed-clusters.ts'
 import { mergedMetrics, processMetrics } from './metrics.ts'
 import { openServed, type ProcessShare, type ServedCluster } from './served-cluster.ts'
 
 export interface FleetDeps {
   /** The file that lists the clusters. It is read again when it changes. */
   file: string
-  entries: readonly ClusterEntry[]
+  list: ClusterList
   /** With the name of a cluster, only this one is served. */
   config: Config
   share: ProcessShare
@@ -59,13 +60,13 @@ export class Fleet implements Runnable {
 
   /** Serves the clusters of the file until the signal. */
   async run(signal: AbortSignal, graceMs: number): Promise<void> {
-    const { file, entries, log, config } = this.#deps
+    const { file, list, log, config } = this.#deps
     const isChosen = ({ name }: ClusterEntry) => config.cluster === undefined || config.cluster === name
     const changed = (now: readonly ClusterEntry[]) => {
       if (!signal.aborted) this.#update(now.filter(isChosen), signal, graceMs)
     }
-    changed(entries)
-    await followClusters({ file, entries }, { log, signal, changed })
+    changed(list.clusters)
+    await followClusters({ config, file, list }, { log, signal, changed })
     await Promise.all(Array.from(this.#kept.values(), ({ ended }) => ended))
   }
 
@@ -122,7 +123,7 @@ export class Fleet implements Runnable {
   #update(listed: readonly ClusterEntry[], signal: AbortSignal, graceMs: number): void {
     const { log, share } = this.#deps
     // The bridge of a cluster with agents is in them.
-    const entries = listed.filter(({ kubeconfig }) => kubeconfig !== undefined || share.parts.dispatch)
+    const entries = listed.filter(({ agent }) => !agent || share.parts.dispatch)
     this.#slots.clusters = entries.length
     for (const [name, { entry, stop, ended }] of this.#kept) {
       if (stop.signal.aborted || entries.some((one) => isDeepStrictEqual(one, entry))) continue
@@ -168,10 +169,10 @@ export class Fleet implements Runnable {
   }
 
   /** What is prepared in a cluster is prepared once in the life of the process. */
-  #shareFor({ kubeconfig }: ClusterEntry): ProcessShare {
+  #shareFor({ agent }: ClusterEntry): ProcessShare {
     const { prepare, ...share } = this.#deps.share
     // Functions are installed there, by somebody who may.
-    if (kubeconfig === undefined) return { ...share, parts: { ...share.parts, bridge: false } }
+    if (agent) return { ...share, parts: { ...share.parts, bridge: false } }
     let isPrepared = false
     return {
       ...share,

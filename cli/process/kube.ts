@@ -9,6 +9,7 @@ import {
   type KubeClient,
   type KubeRequest,
   kubeConfigPaths,
+  loadForeignKubeConfig,
   loadInCluster,
   loadKubeConfig,
   type RequestReport,
@@ -37,7 +38,8 @@ async function accessOf(config: Config): Promise<ClusterAccess> {
     throw new UsageError(
       `cluster ${config.cluster} is reached by its agents, so there is no kubeconfig for this: run the command without --cluster, with a kubeconfig of that cluster`,
     )
-  const { KUBECONFIG, KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: port } = config
+  const { KUBECONFIG, KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: port, foreignKubeConfig } = config
+  if (foreignKubeConfig !== undefined) return loadForeignKubeConfig(foreignKubeConfig)
   return KUBECONFIG === undefined && host !== undefined && port !== undefined
     ? loadInCluster({ host, port, now: Date.now })
     : loadKubeConfig({ paths: kubeConfigPaths(KUBECONFIG, homedir()), context: config.context })
@@ -50,7 +52,7 @@ async function accessOf(config: Config): Promise<ClusterAccess> {
 function followedAccess(config: Config): () => Promise<ClusterAccess> {
   let plugin: { digest: string; access: ClusterAccess } | undefined
   return async () => {
-    const text = await readFile(config.KUBECONFIG ?? '', 'utf8')
+    const text = await textOf(config)
     const digest = hash('sha256', text)
     if (digest === plugin?.digest) return plugin.access
     const access = await accessOf(config)
@@ -62,6 +64,13 @@ function followedAccess(config: Config): () => Promise<ClusterAccess> {
 /** Returns what connections to the API server are made of. A new token is not part of it. */
 function connectionOf({ token: _token, agent: _agent, ...connection }: ClusterAccess): object {
   return connection
+}
+
+/** Returns what the access is read from, without what a pod has from its kubelet. */
+async function textOf({ KUBECONFIG, foreignKubeConfig }: Config): Promise<string> {
+  if (foreignKubeConfig !== undefined) return foreignKubeConfig.text
+  const files = kubeConfigPaths(KUBECONFIG, homedir()).map((path) => readFile(path, 'utf8').catch(() => ''))
+  return (await Promise.all(files)).join('\n')
 }
 
 /** How long a token of a kubeconfig is used before its file is read again. */

@@ -125,7 +125,7 @@ export function createProgram(print: Print, setExitCode: (code: number) => void)
       const options = program.opts<CommonOptions>()
       const config = readConfig(process.env, options)
       if (config.FAIRLEAD_CLUSTERS === undefined && options.cluster === undefined) return config
-      const { chosenConfig } = await import('#process/clusters')
+      const { chosenConfig } = await import('#process/listed-clusters')
       return chosenConfig(config, options.cluster, which)
     },
   }

@@ -107,7 +107,10 @@ export async function startSites<const Name extends string>(names: readonly Name
     },
     /** Replaces the file as the kubelet does: by a rename. */
     async list(clusters: Listed[]): Promise<void> {
-      await writeFile(`${file}.new`, stringify({ clusters }))
+      await this.write({ clusters })
+    },
+    async write(content: object): Promise<void> {
+      await writeFile(`${file}.new`, stringify(content))
       await rename(`${file}.new`, file)
     },
     async up(env: Record<string, string> = {}): Promise<Served> {

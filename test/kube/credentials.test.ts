@@ -9,7 +9,14 @@ import { promisify } from 'node:util'
 import { KubeConfig } from '@kubernetes/client-node'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { stringify } from 'yaml'
-import { type ClusterAccess, createKubeClient, kubeConfigPaths, loadInCluster, loadKubeConfig } from '#kube'
+import {
+  type ClusterAccess,
+  createKubeClient,
+  kubeConfigPaths,
+  loadForeignKubeConfig,
+  loadInCluster,
+  loadKubeConfig,
+} from '#kube'
 import { createPki, type Pki } from '../../packages/lab/pki.ts'
 import { json, startScriptedServer } from './scripted-server.ts'
 
@@ -164,24 +171,24 @@ describe('a kubeconfig that cannot be used', () => {
       () => config({ 'auth-provider': { name: 'gcp', config: { 'cmd-path': 'touch', 'cmd-args': ran() } } }),
       /has auth-provider, which runs a program/,
     ],
-    ['sends the token of this process', () => config({ tokenFile: '/var/run/secrets/token' }), /is not in the folder/],
     [
-      'sends a file beside its folder',
-      () => config({ tokenFile: '../token' }),
-      /tokenFile of .* is \.\.\/token, which/,
+      'sends the token of this process',
+      () => config({ tokenFile: '/var/run/token' }),
+      /tokenFile of .* a file of this/,
     ],
-    ['has another key', () => config({ 'client-certificate': 'a', 'client-key': '/b' }), /client-key of .* is \/b/],
+    ['sends a file beside it', () => config({ tokenFile: 'token' }), /tokenFile of a Secret is token, a file/],
+    ['has another key', () => config({ 'client-key': '/b' }), /client-key of .* is \/b/],
     ['has another authority', () => config({}, { 'certificate-authority': '../c' }), /certificate-authority of .* is /],
   ])('is refused if others have written it and it %s', async (_, content, words) => {
-    expect(await failureOf(content(), { isForeign: true })).toMatch(words)
+    const loaded = loadForeignKubeConfig({ text: JSON.stringify(content()), from: 'a Secret' })
+    await expect(loaded).rejects.toThrow(words)
     await expect(readFile(ran())).rejects.toThrow('ENOENT')
   })
 
-  it('is not refused if others have written it, and its files are beside it', async () => {
-    await writeFile(join(dir, 'beside'), 'one')
-    const access = await load(config({ tokenFile: './beside' }, { 'certificate-authority': 'pki/ca.crt' }), {
-      isForeign: true,
-    })
+  it('is not refused if others have written it, and its data are in it', async () => {
+    const data = { 'certificate-authority-data': Buffer.from(pki.caPem).toString('base64') }
+    const text = JSON.stringify(config({ token: 'one' }, data))
+    const access = await loadForeignKubeConfig({ text, from: 'a Secret' })
     expect([await access.token?.(), access.ca]).toEqual(['one', pki.caPem])
   })
 

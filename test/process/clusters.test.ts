@@ -3,7 +3,7 @@ import { ClustersFile, clustersIn, configOf } from '../../cli/process/clusters.t
 import { readConfig } from '../../cli/process/config.ts'
 
 const FILE = '/etc/fairlead/clusters.yaml'
-const listed = (text: string) => clustersIn(text, FILE)
+const listed = (text: string) => clustersIn(text, FILE).clusters
 
 describe('the file of clusters', () => {
   it('lists each cluster with its kubeconfig beside the file, and its name as the prefix', () => {
@@ -19,9 +19,9 @@ describe('the file of clusters', () => {
     ['', 'the file:'],
     ['clusters:', 'clusters:'],
     ['clusters: [{ name: East, kubeconfig: k }]', 'clusters.0.name: 1 to 32 lower-case'],
-    ['clusters: [{ name: east }]', 'clusters.0.kubeconfig: give one, or agent: true instead'],
     ['clusters: [{ name: east, kubeconfig: k, agent: true }]', 'clusters.0.kubeconfig'],
     ['clusters: [{ name: east, context: c, agent: true }]', 'clusters.0.kubeconfig'],
+    ['{ clusters: [], from: [{ secrets: { namespace: fleet } }] }', 'from.0.secrets.selector'],
     ['clusters: [{ name: east, kubeconfig: k, server: x }]', 'clusters.0: Unrecognized key: "server"'],
     ['clusters: [{ name: a, kubeconfig: k }, { name: a, kubeconfig: l, prefix: b }]', 'two have the name "a"'],
     ['clusters: [{ name: a, kubeconfig: k }, { name: b, kubeconfig: l, prefix: a }]', 'two have the prefix "a"'],
@@ -42,14 +42,20 @@ describe('the file of clusters', () => {
   it('counts when it was read twice alike: half of it is a valid file without the other clusters', () => {
     const half = 'clusters:\n- { name: a, kubeconfig: k }\n'
     const whole = `${half}- { name: b, kubeconfig: l }\n`
-    const file = new ClustersFile(FILE, listed(whole))
-    const names = (text: string) => file.read(text).map(({ name }) => name)
+    const file = new ClustersFile(FILE, clustersIn(whole, FILE))
+    const names = (text: string) => file.read(text).clusters.map(({ name }) => name)
     for (const text of [whole, whole, half, whole, whole, '', whole]) expect(names(text)).toEqual(['a', 'b'])
     expect([half, half, half].map(names)).toEqual([['a', 'b'], ['a'], ['a']])
     expect(names('clusters: [')).toEqual(['a'])
     expect(() => names('clusters: [')).toThrow('are not YAML')
     expect(names('clusters: [')).toEqual(['a'])
     expect([whole, whole].map(names)).toEqual([['a'], ['a', 'b']])
+  })
+
+  it('has entries without a kubeconfig, for the cluster of the process itself', () => {
+    const [own] = listed('clusters: [{ name: main, prefix: "" }]')
+    const config = readConfig({ FAIRLEAD_CLUSTERS: FILE, KUBECONFIG: '/own' })
+    expect(own && configOf(config, own).KUBECONFIG).toBe('/own')
   })
 
   it('gives each cluster streams of its own, also in a shard', () => {
