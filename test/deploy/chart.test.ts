@@ -43,6 +43,11 @@ async function kustomizedTogether(resources: string[], components: string[]): Pr
   return kustomized(own)
 }
 
+interface PodSpec {
+  volumes: object[]
+  containers: { env: object[]; volumeMounts: object[] }[]
+}
+
 const plain = <T>(value: T): T => JSON.parse(JSON.stringify(value)) as T
 
 const OWN = ['checksum/config', 'helm.sh/resource-policy']
@@ -93,6 +98,26 @@ describe('the chart of Fairlead', () => {
       '{"name":"FAIRLEAD_CONSOLE_HOSTS","value":"console.example.com,other.example.com"},' +
         '{"name":"FAIRLEAD_CONSOLE_AUDIENCES","value":"fairlead-console"}',
     )
+  })
+
+  it('mounts the file of clusters, and the certificates of their users of NATS, where bridges and dispatchers read them', async () => {
+    const objects = byTitle(await rendered(CHART, '--set', 'clusters.secret=mine,clusters.users={east}'))
+    const plainly = byTitle(await rendered(CHART))
+    for (const part of ['bridge', 'dispatcher']) {
+      const title = `Deployment fairlead-${part}`
+      const { volumes, containers } = (objects[title] as { spec: { template: { spec: PodSpec } } }).spec.template.spec
+      expect(volumes.at(-1)).toMatchObject({
+        projected: {
+          sources: [
+            { secret: { name: 'mine' } },
+            { secret: { name: `fairlead-nats-${part}.east`, items: [{ path: 'nats/east/tls.crt' }, {}] } },
+          ],
+        },
+      })
+      expect(containers[0]?.volumeMounts.at(-1)).toEqual({ name: 'clusters', mountPath: '/etc/fairlead' })
+      expect(containers[0]?.env).toContainEqual({ name: 'FAIRLEAD_CLUSTERS', value: '/etc/fairlead/clusters.yaml' })
+      expect(JSON.stringify(plainly[title])).not.toContain('clusters')
+    }
   })
 
   it('gives what differs between clusters to all pods that it concerns', async () => {

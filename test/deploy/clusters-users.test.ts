@@ -10,10 +10,11 @@ import type { JetStream } from '#nats'
 import { openQueue } from '#queue'
 import { createPlace, statusOfPlace } from '../cli/places.ts'
 import { object, PODS } from '../events/objects.ts'
-import { borrowCluster } from '../support/borrowed.ts'
+import { kubeconfigOf } from '../support/account.ts'
 import { command } from '../support/command.ts'
 import { type DeployedNats, startDeployedNats } from '../support/deployed-nats.ts'
 import { startFairlead } from '../support/fairlead.ts'
+import { startTestCluster } from '../support/servers.ts'
 import { shippedAccounts } from '../support/shipped-users.ts'
 import { silent as log } from '../support/silent.ts'
 
@@ -130,22 +131,25 @@ async function tryAll({ nc }: JetStream, own: string, other: string): Promise<vo
 
 describe('processes with these users', () => {
   it('a bridge in the cluster and a dispatcher elsewhere serve it together; one without a certificate waits alone', async () => {
-    await using cluster = await borrowCluster()
+    // Its controller manager gives the account the permissions of the functions.
+    await using cluster = await startTestCluster({ controllers: true })
     const kube: KubeClient = createKubeClient({
       ...(await loadKubeConfig({ paths: [cluster.kubeconfig] })),
       userAgent: 'test',
     })
     expect(await command(['--kubeconfig', cluster.kubeconfig, 'install', '-f', MODULE], {})).toMatchObject({ code: 0 })
+    // With no more permissions than the account that install makes.
+    const account = { namespace: 'fairlead-system', name: 'fairlead' }
+    const kubeconfig = await kubeconfigOf(kube, cluster.kubeconfig, account)
     // In the cluster: it connects to its own API server and to NATS, and nothing connects to it.
     const ofBridge = await deployed.as(`fairlead-bridge.spoke`)
     await using bridge = startFairlead(['bridge'], {
       ...ofBridge,
-      KUBECONFIG: cluster.kubeconfig,
+      KUBECONFIG: kubeconfig,
       FAIRLEAD_PREFIX: 'spoke',
     })
     const { NATS_CERT: cert, NATS_KEY: key, ...ofProcess } = await deployed.as(`fairlead-dispatcher.spoke`)
     const file = join(cluster.dir, 'clusters.yaml')
-    const { kubeconfig } = cluster
     const nats = (of: string | undefined) => ({ nats: { cert: of, key } })
     await writeFile(
       file,

@@ -7,6 +7,7 @@ import { functionPolicies } from '../policies.ts'
 import { configRoleOf, consoleRbac, consoleWritesRbac, functionRbac, platformRbac } from '../rbac.ts'
 import { reconcilerCrd } from '../reconciler.ts'
 import { sortedDefinitions } from '../webhook.ts'
+import { clustersIn } from './clusters.ts'
 import { ratesOf, withTeams } from './teams.ts'
 import {
   type ChartFile,
@@ -125,7 +126,8 @@ const withoutShard = (text: string): string => `{{- if not .Values.shard }}\n${t
 
 function bridge(objects: readonly KubeObject[]): Promise<string> {
   const template = new Templated()
-  const variables = [limitsOf(template), replicasOf(template), shardIn(objects, 'bridge', template)]
+  const clusters = clustersIn(objectOf(objects, 'Deployment', 'fairlead-bridge'), 'bridge', template)
+  const variables = [limitsOf(template), replicasOf(template), shardIn(objects, 'bridge', template), clusters]
   return processOf('bridge', objects, template, variables)
 }
 
@@ -145,7 +147,8 @@ function dispatcher(objects: readonly KubeObject[]): Promise<string> {
   const template = new Templated()
   const deployment = objectOf(objects, 'Deployment', 'fairlead-dispatcher')
   set(deployment, `${CONTAINER}/args/-`, modulesOf(template))
-  const variables = [replicasOf(template), shardIn(objects, 'dispatcher', template), ratesOf(template)]
+  const clusters = clustersIn(objectOf(objects, 'Deployment', 'fairlead-dispatcher'), 'dispatcher', template)
+  const variables = [replicasOf(template), shardIn(objects, 'dispatcher', template), ratesOf(template), clusters]
   return processOf('dispatcher', objects, template, variables)
 }
 
