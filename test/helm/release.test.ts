@@ -481,6 +481,15 @@ describe('the declaration of a function', () => {
     ])
   })
 
+  it('renders for the version and the kinds of the API server that are given, and serves the given namespaces', async () => {
+    const seen = '{{ .Capabilities.KubeVersion.Version }} {{ .Capabilities.APIVersions.Has "example.com/v1" }}'
+    const files = { ...WEB, 'templates/config.yaml': `${WEB['templates/config.yaml']}  seen: ${seen}\n` }
+    const options = { kubeVersion: 'v1.30.7', apiVersions: ['example.com/v1'], namespaces: ['shop'] }
+    const one = await functionOf(files, {}, options)
+    expect((await installed(one, web())).list(ConfigMap)[0]?.data?.['seen']).toBe('v1.30.7 true')
+    expect(one.namespaces).toEqual(['shop'])
+  })
+
   it('needs declared kinds if the chart cannot be rendered without values', async () => {
     const files = { ...WEB, 'templates/needs.yaml': '{{ required "give a host" .Values.host }}' }
     await expect(functionOf(files)).rejects.toThrow(

@@ -1,5 +1,9 @@
+import { once } from 'node:events'
+import { createServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { composite } from '#functions/metacontroller'
+import { issueFrom, newAuthority } from '#pki'
 import { type KubeObject, manifest, RetryAfterError } from '#sdk'
 import { outcomeOf, simulate } from '#testing'
 import type { HttpReceiver } from '../../support/http-receiver.ts'
@@ -228,6 +232,27 @@ describe('a hook that does not answer with 200', () => {
     await using hook = await startHook(() => undefined)
     const controller = controllerOf('', { hooks: { sync: { webhook: { url: hook.url, timeout: '0.05s' } } } })
     await expect(decisionOf(controller, parentOf())).rejects.toThrow('has not answered within 0.05 s')
+  })
+
+  it('fails over TLS unless its authority is known, which caBundle.inline names', async () => {
+    const validity = { now: new Date(), days: 1 }
+    const authority = newAuthority({ cn: 'hooks' }, validity)
+    const { certificate: cert, privateKey } = issueFrom(
+      authority,
+      { subject: { cn: 'hook' }, sans: ['127.0.0.1'] },
+      validity,
+    )
+    const key = privateKey.export({ type: 'pkcs8', format: 'pem' })
+    const server = createServer({ cert, key }, (_, response) => response.end('{"children":[]}')).listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const { port } = server.address() as AddressInfo
+    const url = `https://127.0.0.1:${port}/`
+    const asking = (webhook: object) =>
+      decisionOf(controllerOf(url, { hooks: { sync: { webhook: { url, ...webhook } } } }), parentOf())
+    expect(await asking({ caBundle: { inline: authority.certificate } })).toMatchObject({ apply: [] })
+    await expect(asking({})).rejects.toThrow('cannot be reached')
+    server.closeAllConnections()
+    server.close()
   })
 
   it('is named where nobody listens', async () => {
