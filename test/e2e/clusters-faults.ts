@@ -45,25 +45,29 @@ export async function setFull({ cluster }: Site, isFull: boolean): Promise<void>
   await callEtcd(cluster.dir, 'maintenance/alarm', { action, memberID: '0', alarm: 'NOSPACE' })
 }
 
-/** The most in one transaction of etcd is 128. */
-const MOST_OPERATIONS = 100
+const PUTS_AT_ONCE = 20
 
-/** Creates Items as fast as etcd stores them. */
+/**
+ * Creates Items as fast as etcd stores them, each by a transaction of its own: objects of one transaction would have the same
+ * resource version, which no API server gives, and a watch that continues after the first of them would miss the others.
+ */
 export async function seed({ cluster }: Site, names: readonly string[], spec: object): Promise<void> {
-  const put = (name: string) => {
-    const metadata = {
-      name,
-      namespace: NAMESPACE,
-      uid: crypto.randomUUID(),
-      creationTimestamp: new Date().toISOString().replace(/\.\d+/, ''),
-      generation: 1,
+  const left = names.values()
+  const put = async () => {
+    for (const name of left) {
+      const metadata = {
+        name,
+        namespace: NAMESPACE,
+        uid: crypto.randomUUID(),
+        creationTimestamp: new Date().toISOString().replace(/\.\d+/, ''),
+        generation: 1,
+      }
+      const value = JSON.stringify({ apiVersion: `${Item.group}/${Item.version}`, kind: Item.kind, metadata, spec })
+      const key = `/registry/${Item.group}/${Item.resource}/${NAMESPACE}/${name}`
+      await callEtcd(cluster.dir, 'kv/put', { key: base64(key), value: base64(value) })
     }
-    const value = JSON.stringify({ apiVersion: `${Item.group}/${Item.version}`, kind: Item.kind, metadata, spec })
-    const key = `/registry/${Item.group}/${Item.resource}/${NAMESPACE}/${name}`
-    return { request_put: { key: base64(key), value: base64(value) } }
   }
-  for (let at = 0; at < names.length; at += MOST_OPERATIONS)
-    await callEtcd(cluster.dir, 'kv/txn', { success: names.slice(at, at + MOST_OPERATIONS).map(put) })
+  await Promise.all(Array.from({ length: PUTS_AT_ONCE }, put))
 }
 
 /** Each change of etcd is a resource version. */
