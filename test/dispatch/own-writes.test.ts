@@ -3,6 +3,7 @@ import { type BridgeDeps, createBridge, type SeenChange } from '#bridge'
 import type { KubeObject, Outcome, ResourceRef, RunInput } from '#contracts'
 import { type KubeClient, resourcePath } from '#kube'
 import { RECONCILERS } from '#spec'
+import { replacedMethods } from '../support/replaced-methods.ts'
 import { CONFIG_MAPS, configMap, PODS, pod, type Scene, silent, until, useFixture, WIDGETS } from './fixture.ts'
 
 const fixture = useFixture()
@@ -35,12 +36,14 @@ function delaying(kube: KubeClient, resource: string) {
 /** A client whose answers to the creation of a Pod wait until they are released. */
 function answeringLate(kube: KubeClient) {
   const { promise: released, resolve: release } = Promise.withResolvers<void>()
-  const create: KubeClient['create'] = async (path, object, options) => {
-    const created = await kube.create<never>(path, object, options)
-    if (path.endsWith('/pods')) await released
-    return created
-  }
-  return { kube: { ...kube, create }, release }
+  const late = replacedMethods(kube, (own) => ({
+    async create(path, object, options) {
+      const created = await own.create<never>(path, object, options)
+      if (path.endsWith('/pods')) await released
+      return created
+    },
+  }))
+  return { kube: late, release }
 }
 
 /** A client that answers each write of a run a moment after a watch has reported it. */
@@ -57,11 +60,10 @@ function answeringBehind(kube: KubeClient) {
     return answer
   }
   return {
-    kube: {
-      ...kube,
-      create: ((path, ...of) => behind(path, kube.create(path, ...of))) as KubeClient['create'],
-      patch: ((path, ...of) => behind(path, kube.patch(path, ...of))) as KubeClient['patch'],
-    },
+    kube: replacedMethods(kube, (own) => ({
+      create: (path, ...of) => behind(path, own.create<never>(path, ...of)),
+      patch: (path, ...of) => behind(path, own.patch<never>(path, ...of)),
+    })),
     /** The bridge has taken the change. */
     watched: (object: KubeObject) => void setTimeout(() => tellingOf(object).resolve(), 20),
   }

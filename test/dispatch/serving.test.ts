@@ -3,6 +3,7 @@ import type { KubeObject } from '#contracts'
 import { resourcePath } from '#kube'
 import { coverageId, RECONCILERS, reconcilerSpec, revisionsOf } from '#spec'
 import { startHttpReceiver } from '../support/http-receiver.ts'
+import { replacedMethods } from '../support/replaced-methods.ts'
 import { CONFIG_MAPS, configMap, PODS, pod, until, useFixture, WIDGETS } from './fixture.ts'
 
 const fixture = useFixture()
@@ -87,19 +88,20 @@ describe('the dispatcher', () => {
   it('never has more API requests in flight than its limit, with any number of keys in hand', async () => {
     let inFlight = 0
     let most = 0
-    const counted =
-      (send: (...args: never[]) => Promise<unknown>) =>
-      async (...args: never[]) => {
-        most = Math.max(most, ++inFlight)
-        return send(...args).finally(() => inFlight--)
-      }
-    const { kube } = fixture
-    const limited = Object.assign(Object.create(kube) as typeof kube, {
-      create: counted(kube.create.bind(kube) as never),
-      apply: counted(kube.apply.bind(kube) as never),
-      patch: counted(kube.patch.bind(kube) as never),
-      get: counted(kube.get.bind(kube) as never),
-    })
+    const atLimit = Promise.withResolvers<void>()
+    const counted = async (send: () => Promise<never>) => {
+      most = Math.max(most, ++inFlight)
+      if (inFlight >= 3) atLimit.resolve()
+      // None is answered before as many as the limit are in flight.
+      await atLimit.promise
+      return send().finally(() => inFlight--)
+    }
+    const limited = replacedMethods(fixture.kube, (own) => ({
+      create: (...request) => counted(() => own.create<never>(...request)),
+      apply: (...request) => counted(() => own.apply<never>(...request)),
+      patch: (...request) => counted(() => own.patch<never>(...request)),
+      get: (...request) => counted(() => own.get<never>(...request)),
+    }))
     await using scene = await fixture.scene('limited', { dispatcher: { kube: limited, apiConcurrency: 3 } })
     const names = Array.from({ length: 30 }, (_, index) => `w${index}`)
     await Promise.all(
