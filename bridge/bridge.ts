@@ -16,7 +16,7 @@ import { Releases } from './releases.ts'
 import { ResourceWatch } from './resource-watch.ts'
 import { RESYNCS, Resyncs } from './resyncs.ts'
 import { type CoveredAsk, type IsClusterScoped, type IsWatched, Routes } from './routing.ts'
-import { Sweeper, type SweeperDeps } from './sweeper.ts'
+import { Sweeper, type SweeperDeps, unlistAll } from './sweeper.ts'
 import { createTriggers } from './triggers.ts'
 import type { Bridge, BridgeDeps, BridgeStatus, ResourceStatus } from './types.ts'
 import { StreamContinuity } from './watch-progress.ts'
@@ -156,6 +156,12 @@ class WatchingBridge implements Bridge {
     return this.#registry.isComplete ? this.#registry.served : undefined
   }
 
+  async unlist(): Promise<void> {
+    const isRecord = ({ ref }: Pick<WatchScope, 'ref'>) =>
+      [FINALIZED, RESYNCS].some((record) => resourceName(record) === resourceName(ref))
+    await unlistAll(this.#deps.events, { isRecord, now: this.#now })
+  }
+
   status(): BridgeStatus {
     return {
       // Before the first routing it is not known which other resources have to be watched.
@@ -244,7 +250,7 @@ class WatchingBridge implements Bridge {
   #start(ref: ResourceRef, namespace?: string): void {
     const name = nameOf({ ref, namespace })
     const stop = new AbortController()
-    const { kube, events, log, observer, silenceSeconds, random = Math.random } = this.#deps
+    const { kube, events, log, observer, silenceSeconds, requireCluster, random = Math.random } = this.#deps
     const watch = new ResourceWatch(ref, namespace, {
       kube,
       events,
@@ -254,6 +260,7 @@ class WatchingBridge implements Bridge {
       routes: () => this.#routes,
       semaphores: this.#semaphores,
       silenceSeconds,
+      requireCluster,
       continuity: this.#continuity,
       handler: resourceName(ref) === resourceName(RECONCILERS) ? this.#registry : undefined,
       moved: (state) => this.#noteMove(ref, state),

@@ -23,7 +23,9 @@ import {
   type Watching,
 } from './watch-state.ts'
 
-export interface ResourceWatchDeps extends Pick<BridgeDeps, 'kube' | 'events' | 'log' | 'observer' | 'silenceSeconds'> {
+type SharedDeps = 'kube' | 'events' | 'log' | 'observer' | 'silenceSeconds' | 'requireCluster'
+
+export interface ResourceWatchDeps extends Pick<BridgeDeps, SharedDeps> {
   publisher: Publisher
   routes: () => Routes
   /** The limits of concurrent lists, and of listed objects in progress, for all watches of the process. */
@@ -233,7 +235,7 @@ export class ResourceWatch {
   }
 }
 
-export interface ListingDeps extends Pick<BridgeDeps, 'kube' | 'events' | 'log' | 'observer'> {
+export interface ListingDeps extends Pick<BridgeDeps, 'kube' | 'events' | 'log' | 'observer' | 'requireCluster'> {
   routes: () => Routes
   coverageIds: () => string[]
   /** The limit of concurrent lists, for all watches of the process. */
@@ -301,6 +303,7 @@ export class ListingPhase {
       onBytes,
       signal,
     }
+    await this.#deps.requireCluster?.(signal)
     const context: ReadContext = { routes, lane: 'low', isListed: true, selection, isPending, pendingBecause }
     const report = await this.#lister.list(plan, {
       publish: (found) => pipeline.publish(found, context),
@@ -330,7 +333,8 @@ export class ListingPhase {
   }
 }
 
-export interface WatchingDeps extends Pick<BridgeDeps, 'kube' | 'observer' | 'silenceSeconds' | 'log'> {
+export interface WatchingDeps
+  extends Pick<BridgeDeps, 'kube' | 'observer' | 'silenceSeconds' | 'log' | 'requireCluster'> {
   routes: () => Routes
   handler?: ResourceEventHandler
   pipeline: ChangePipeline
@@ -388,6 +392,7 @@ export class WatchingPhase {
     const openMs = () => performance.now() - began
     health.asked()
     try {
+      await this.#deps.requireCluster?.(signal)
       if (resourceVersion !== this.#given) await this.#requireReached(resourceVersion, signal)
       const changes = kube.watch<KubeObject>(this.#path, {
         ...watchQuery(selection),

@@ -57,8 +57,7 @@ export class Sweeper {
   async #sweep({ cursor, upTo }: Stale, others: readonly StoredCursor[], signal: AbortSignal): Promise<void> {
     const { events, log, now } = this.#deps
     const { ref, scope } = cursor
-    const unlisted = { resourceVersion: '0', covers: [], unlisted: true, at: now().toISOString() }
-    const moved = await events.moveCursor(ref, scope, unlisted, cursor.sequence)
+    const moved = await unlist(events, cursor, now)
     if (moved === undefined) return
     const objects = await events.sweep(ref, scope, { upTo, signal, keeps: this.#keepsFor(ref, others) })
     await events.removeCursor(moved)
@@ -76,6 +75,28 @@ export class Sweeper {
         isWanted === undefined || isWanted(ref, undefined) || (namespace !== undefined && isWanted(ref, namespace))
       return asked || scopes.has(undefined) || scopes.has(namespace)
     }
+  }
+}
+
+/** Sets a cursor to unlisted. Resolves with undefined if a bridge has moved it. */
+function unlist(
+  events: Pick<EventStore, 'moveCursor'>,
+  { ref, scope, sequence }: StoredCursor,
+  now: () => Date,
+): Promise<number | undefined> {
+  const unlisted = { resourceVersion: '0', covers: [], unlisted: true, at: now().toISOString() }
+  return events.moveCursor(ref, scope, unlisted, sequence)
+}
+
+/** Sets the cursors of all watches to unlisted, whatever other bridges do meanwhile. `isRecord`: it is of no watch. */
+export async function unlistAll(
+  events: Pick<EventStore, 'cursors' | 'lastCursor' | 'moveCursor'>,
+  { isRecord, now }: { isRecord: (cursor: StoredCursor) => boolean; now: () => Date },
+): Promise<void> {
+  for (const cursor of await Array.fromAsync(events.cursors())) {
+    let last: StoredCursor | undefined = cursor
+    while (last !== undefined && !last.unlisted && !isRecord(last))
+      last = (await unlist(events, last, now)) === undefined ? await events.lastCursor(last.ref, last.scope) : undefined
   }
 }
 

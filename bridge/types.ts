@@ -26,6 +26,11 @@ export interface BridgeDeps {
    * never.
    */
   incarnation?: () => Promise<string>
+  /**
+   * Rejects if another cluster answers now. It is asked before each list and each watch, because nothing of another
+   * cluster may be compared with EVENTS. Left out: it is not asked.
+   */
+  requireCluster?: (signal: AbortSignal) => Promise<void>
   /** The marks of WORK. A cursor is valid as long as WORK has the mark that the cursor names. Left out: always. */
   watermark?: Watermark
   /** Left out: every change causes a run. */
@@ -201,5 +206,7 @@ export interface Bridge extends Runnable {
   status(): BridgeStatus
   /** The Reconcilers of this shard that are valid. Undefined until they have been listed. */
   reconcilers(): readonly DeclaredReconciler[] | undefined
+  /** Makes all bridges list everything again, because EVENTS may have objects of another cluster. */
+  unlist(): Promise<void>
   readonly orphanedKeys: OrphanedKeys
 }

@@ -34,6 +34,7 @@ const codeByName: Record<string, number> = {
   ApiError: EXIT.kubernetes,
   ApiConnectionError: EXIT.kubernetes,
   ApiAnswerError: EXIT.kubernetes,
+  AnotherClusterError: EXIT.kubernetes,
   NatsUnreachableError: EXIT.nats,
   NatsUrlError: EXIT.nats,
   NoEventsError: EXIT.nats,

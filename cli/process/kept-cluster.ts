@@ -3,9 +3,9 @@ import type { RunLog, Runnable } from '#contracts'
 import type { Dispatcher } from '#dispatch'
 import { ApiConnectionError, ApiError, type KubeClient } from '#kube'
 import { NatsUnreachableError, StreamLostError } from '#nats'
-import { allEnded, doubling, pause, repeat, unlessAborted } from '#primitives'
+import { allEnded, doubling, pause, repeat, retry, unlessAborted } from '#primitives'
 import { Breaker } from './breaker.ts'
-import { clusterId } from './kube.ts'
+import { AnotherClusterError, clusterId, requireSameCluster } from './kube.ts'
 import type { ServedCluster, ServeTerms } from './served-cluster.ts'
 
 export interface ClusterStatus {
@@ -134,8 +134,7 @@ export class KeptCluster implements Runnable {
     const { runtime, kube } = served
     const look = async () => {
       const now = await breaker.judge((how) => probe(kube, how))
-      if (now !== undefined && now !== id)
-        throw new ReopenError(`another cluster answers: its namespace kube-system has UID ${now}, not ${id}`)
+      if (now !== undefined) requireSameCluster(now, id)
     }
     const follow = this.#followAccess(access, stop)
     try {
@@ -146,6 +145,8 @@ export class KeptCluster implements Runnable {
       // A call that ignores its signal keeps the lease of its key while this connection to NATS is open.
       const { ending } = this.#deps
       while (!ending.aborted && runtime.dispatcher?.calls().length) await pause(CALLS_EVERY_MS, ending)
+      // Runs may have stored what they have written there.
+      if (left.signal.reason instanceof AnotherClusterError) await this.#unlisted(served, signal)
     } finally {
       this.#calls = runtime.dispatcher?.calls() ?? []
       this.#served = undefined
@@ -165,6 +166,14 @@ export class KeptCluster implements Runnable {
       seen = now
       if (isChanged) throw new ReopenError('its kubeconfig has changed')
     }
+  }
+
+  async #unlisted({ runtime }: ServedCluster, signal: AbortSignal): Promise<void> {
+    const pauseMs = (error: unknown) => {
+      this.#deps.log.warn({ err: error }, 'that everything has to be listed again could not be stored: it is repeated')
+      return FIRST_PAUSE_MS
+    }
+    await retry(async () => runtime.bridge?.unlist(), { signal, pauseMs })
   }
 
   /** Does not wait for servers that hang when the cluster is to be left. */
@@ -192,7 +201,8 @@ export class KeptCluster implements Runnable {
   }
 }
 
-const isReopened = (error: unknown): boolean => error instanceof ReopenError || error instanceof StreamLostError
+const isReopened = (error: unknown): boolean =>
+  [ReopenError, StreamLostError, AnotherClusterError].some((one) => error instanceof one)
 
 const isAway = (error: unknown): boolean =>
   error instanceof ApiConnectionError ||

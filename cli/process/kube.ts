@@ -116,3 +116,14 @@ export async function clusterId(
   const { metadata } = await kube.request<KubeObject>({ method: 'GET', path, ...options })
   return metadata.uid ?? ''
 }
+
+/** At the address of a cluster, another one answers. */
+export class AnotherClusterError extends Error {
+  override readonly name = 'AnotherClusterError'
+}
+
+/** `id`: of the cluster that was there before. */
+export function requireSameCluster(now: string, id: string): void {
+  if (now !== id)
+    throw new AnotherClusterError(`another cluster answers: its namespace kube-system has UID ${now}, not ${id}`)
+}

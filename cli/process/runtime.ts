@@ -23,6 +23,7 @@ import type { Config } from './config.ts'
 import type { Streams } from './connections.ts'
 import { fixForMissing } from './functions.ts'
 import type { RunHistory } from './history.ts'
+import { type AnotherClusterError, clusterId, requireSameCluster } from './kube.ts'
 import { createTracing, type TraceKeeper } from './tracing.ts'
 import type { UsageStore } from './usage.ts'
 import type { UsageMeter } from './usage-meter.ts'
@@ -65,8 +66,8 @@ export interface RuntimeOptions {
   ignored?: (call: IgnoredSignal) => void
   eventDropped?: (reconciler: string) => void
   declared?: DispatcherDeps['declared']
-  /** Called when a stream was deleted or emptied: this process cannot continue. */
-  lost?: (error: StreamLostError) => void
+  /** Called when a stream was deleted or emptied, or another cluster answers: this runtime cannot continue. */
+  lost?: (error: StreamLostError | AnotherClusterError) => void
   now?: () => Date
 }
 
@@ -112,6 +113,16 @@ export function createRuntime({
   const incarnation = incarnationOf(js, [events, queue], { creates: parts.bridge })
   const natsHealth = createNatsHealth(incarnation, now, lost)
   const deadLetter = dead.put.bind(dead)
+  const requireCluster = async (signal: AbortSignal) => {
+    // A connection that was kept may lead to the cluster that was there before.
+    const id = await clusterId(kube, { signal, alone: true })
+    try {
+      requireSameCluster(id, events.cluster)
+    } catch (error) {
+      lost?.(error as AnotherClusterError)
+      throw error
+    }
+  }
   const { keep, sample } = traces ?? { keep: undefined, sample: () => false }
   const attributes = cluster && { 'k8s.cluster.name': cluster.name }
   const tracing = createTracing({ keep, sample, attributes, now: Date.now })
@@ -157,6 +168,7 @@ export function createRuntime({
         listsAtOnce,
         log,
         incarnation,
+        requireCluster,
         watermark: new Watermark(js, queue),
         ownWrites: dispatcher,
         tracer: tracing,

@@ -2,7 +2,6 @@ import type { Logger } from 'pino'
 import type { FunctionAccess, IgnoredSignal } from '#dispatch'
 import { type StoredEventReport, shownKey, viewRuns, viewUsage } from '#events'
 import type { KubeClient, RequestReport } from '#kube'
-import type { StreamLostError } from '#nats'
 import type { SlotShare } from '#queue'
 import type { Reconciler } from '#sdk'
 import type { Config } from './config.ts'
@@ -51,8 +50,8 @@ export interface ServeTerms {
   onRequest?: (request: RequestReport) => void
   /** Called with the client before anything else is opened. */
   admit?: (kube: KubeClient) => Promise<void>
-  /** Called when a stream was deleted or emptied. */
-  lost: (error: StreamLostError) => void
+  /** See RuntimeOptions. */
+  lost: NonNullable<RuntimeOptions['lost']>
   /** Repeats an attempt while its servers do not answer. */
   whenThere?: <T>(open: () => Promise<T>) => Promise<T>
 }

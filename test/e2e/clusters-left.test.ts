@@ -6,9 +6,10 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { stringify } from 'yaml'
 import { loadKubeConfig, resourcePath } from '#kube'
+import { startFairlead } from '../support/fairlead.ts'
 import { until } from '../support/wait.ts'
 import { Item } from './clusters-functions.ts'
-import { changedKubeConfig, type Served, type Site, startSites } from './clusters-world.ts'
+import { changedKubeConfig, MODULE, type Served, type Site, startSites } from './clusters-world.ts'
 
 let sites: Awaited<ReturnType<typeof startSites<'a' | 'b'>>>
 beforeAll(async () => {
@@ -33,6 +34,8 @@ async function startGateway(name: string, first: Site) {
     if (path.includes('/namespaces/slow/configmaps')) return void hung++
     const onward = request({ ...target, method, path, headers }, (answer) => {
       outgoing.writeHead(answer.statusCode ?? 0, answer.headers)
+      // The answer to a watch has no body before the first change.
+      outgoing.flushHeaders()
       answer.pipe(outgoing)
     })
     for (const one of [onward, outgoing]) one.on('error', () => undefined).on('close', () => onward.destroy())
@@ -113,10 +116,25 @@ describe('a cluster is left', () => {
     expect(refused['because']).toContain('has the objects of cluster')
     expect(up.process.logs.some((line) => String(line['because']).startsWith('another cluster answers'))).toBe(true)
     await expect(b.items()).rejects.toThrow('404')
+    const back = up.process.logs.length
     await gateway.lead(a)
     await up.entered('moved', 'Up', 2)
     await a.edit('moved', 2)
+    const lists = (from = 0) => up.process.logs.slice(from).filter(({ msg }) => msg === 'listed')
+    await until(() => lists(back).length === 3, { what: 'everything is listed again' })
+    // Nothing of the other one was compared with what the streams have.
+    for (const line of lists()) expect(line).toMatchObject({ because: 'initial', deleted: 0 })
     expect(await a.maps()).toContain('moved')
+  })
+
+  it('by the end of the process that has only this one, when another one answers', async () => {
+    await using gateway = await startGateway('only', sites.site('a'))
+    const env = { NATS_URL: sites.nats.url, KUBECONFIG: gateway.kubeconfig, FAIRLEAD_PREFIX: 'only' }
+    await using up = startFairlead(['up', '--install', '-f', MODULE], env)
+    await up.logged((line) => line.msg === 'listed' && line['resource'] === 'configmaps.v1')
+    await gateway.lead(sites.site('b'))
+    expect(await up.exited).toMatchObject({ code: 3 })
+    expect(up.logs.some((line) => line.msg === 'listed' && line['because'] !== 'initial')).toBe(false)
   })
 
   it('at the end of the process, also while the plugin for its credential hangs', async () => {

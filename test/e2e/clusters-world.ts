@@ -10,7 +10,7 @@ import { shortTempDir, startTestNats } from '../support/servers.ts'
 import { until } from '../support/wait.ts'
 import { Item } from './clusters-functions.ts'
 
-const MODULE = fileURLToPath(new URL('clusters-functions.ts', import.meta.url))
+export const MODULE = fileURLToPath(new URL('clusters-functions.ts', import.meta.url))
 
 export interface Listed {
   name: string
