@@ -4,7 +4,7 @@ import { RefusedError, sameJson } from '#reconcile'
 import { Deployment, Job, type Kind, type ObservedBy, Pod, type Reconciler, Secret, Service, StatefulSet } from '#sdk'
 import { isOwnedBy, retainerOf } from '#spec'
 import { changesBetween, LawBroken } from './broken.ts'
-import { type Change, changesOf } from './changes.ts'
+import { type Change, changesOf, unchangedIn } from './changes.ts'
 import { isReady as isPodReady } from './controllers.ts'
 import type { Law } from './effect-laws.ts'
 import { decided, declaredBy, invokeOf, isOfKind, nameOf, seriesOf } from './given.ts'
@@ -309,11 +309,13 @@ const ACCESS = ['networking.k8s.io', 'rbac.authorization.k8s.io', 'gateway.netwo
 const GRACE_S = 30 * 86_400
 
 export async function isAsNew(trial: Trial): Promise<void> {
+  const states: KubeObject[] = []
   for await (const { start, when } of trial.starts()) {
     const world = start()
     await rest(world)
     const { object } = world
     if (object === undefined || object.metadata.deletionTimestamp !== undefined) continue
+    states.push(object)
     const anew = await restedAnew(trial, world, object)
     if (anew === undefined) {
       trial.why = `a new object with its spec fails, ${when}`
@@ -338,6 +340,9 @@ export async function isAsNew(trial: Trial): Promise<void> {
       sides: ['a new object', 'the changed one'],
     })
   }
+  const unchanged = unchangedIn(states, trial.reconciler.for)
+  if (unchanged.length > 0)
+    trial.note = `no step of the scenario changes ${unchanged.join(', ')}: no law finds what such a change breaks`
 }
 
 /** Whether the last run has failed with an update that is not valid, not because a step makes the API server refuse it. */

@@ -1,3 +1,6 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { KubeObject } from '#contracts'
+import { isResource, type Reconciler, type Resource } from '#sdk'
 import { asGroup, rest, type Step, type Trial } from './scenario.ts'
 import type { Simulation } from './simulation.ts'
 
@@ -75,4 +78,23 @@ export function timesIn(value: unknown): number[] {
       ? [Date.parse(value)].filter((time) => !Number.isNaN(time))
       : []
   return typeof value === 'object' && value !== null ? Object.values(value).flatMap(timesIn) : []
+}
+
+/** Returns the fields of the spec that are the same in all states, with their defaults, though users may change them. */
+export function unchangedIn(states: readonly KubeObject[], of: Reconciler['for']): string[] {
+  if (!isResource(of)) return []
+  const specs = states.map((state) => specOf(of, state)).filter((spec) => spec !== undefined)
+  const isFixed = (path: string) => of.rules.some(({ title }) => title === `immutable ${path}`)
+  const fields = [...new Set(specs.flatMap((spec) => Object.keys(spec)))]
+  const same = fields.filter((field) => specs.every((spec) => isDeepStrictEqual(spec[field], specs[0]?.[field])))
+  return same.map((field) => `.spec.${field}`).filter((path) => !isFixed(path))
+}
+
+/** Returns the spec as the function gets it. Undefined: its schema refuses it, and the function is not called. */
+function specOf(of: Resource, state: KubeObject): Record<string, unknown> | undefined {
+  try {
+    return of.parse(state).spec
+  } catch {
+    return undefined
+  }
 }

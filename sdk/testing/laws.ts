@@ -132,6 +132,7 @@ async function holds(
   const { missing } = trial
   if (missing !== undefined)
     throw new Error(`${CASE} is ${missing}, and this law has no such case for ${trial.reconciler.name}`)
+  if (trial.note !== undefined && !trial.isAlone) console.warn(trial.note)
   const why = trial.why ?? NOTHING_TO_CHECK.get(check) ?? 'there is nothing to check'
   if (!trial.hasChecked && !isNamed) notTried(law, why, context)
 }

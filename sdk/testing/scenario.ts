@@ -98,6 +98,8 @@ export class Trial {
   hasChecked = false
   /** Why there was nothing, if the law knows it better than its name does. */
   why: string | undefined
+  /** What its scenario leaves out, although the law holds. */
+  note: string | undefined
 
   constructor(reconciler: Reconciler, scenario: Scenario, only: string | undefined) {
     this.reconciler = reconciler

@@ -1,8 +1,9 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { z } from 'zod'
 import {
   CronJob,
   Deployment,
+  immutable,
   Job,
   NetworkPolicy,
   type ReconcileOutcome,
@@ -12,7 +13,7 @@ import {
   resource,
   StatefulSet,
 } from '#sdk'
-import { deploymentsRun, jobsRun, lawsOf, type Scenario, statefulSetsRun } from '#testing'
+import { deploymentsRun, jobsRun, lawsOf, type Scenario, type Simulation, statefulSetsRun } from '#testing'
 
 const Shop = resource({
   group: 'example.com',
@@ -50,6 +51,41 @@ const jobSpec = (image: string) => ({
   template: { spec: { restartPolicy: 'Never', containers: [{ name: 'main', image }] } },
 })
 const job = (name: string, image: string) => Job.of({ metadata: { name }, spec: jobSpec(image) })
+
+describe('a scenario', () => {
+  const Disk = resource({
+    group: 'example.com',
+    version: 'v1',
+    kind: 'Disk',
+    plural: 'disks',
+    rules: [immutable('.spec.zone')],
+    spec: z.object({ size: z.int32(), zone: z.string(), class: z.string().default('slow'), tags: z.array(z.string()) }),
+    status: z.object({}),
+  })
+  const disk = reconciler({ name: 'disk', for: Disk, reconcile: () => undefined })
+  const objects = [
+    Disk.of({ metadata: { name: 'a', namespace: 'default' }, spec: { size: 1, zone: 'z', tags: ['a'] } }),
+  ]
+  const size = ['another size', (world: Simulation<typeof Disk>) => world.edit({ spec: { size: 2 } })] as const
+  const rest = [
+    'another class and tag',
+    (world: Simulation<typeof Disk>) => world.edit({ spec: { class: 'fast', tags: ['b'] } }),
+  ] as const
+
+  it.each([
+    ['.spec.class, .spec.tags', [size]],
+    ['.spec.size', [rest]],
+    [undefined, [size, rest]],
+  ])('is told which fields it does not change, but for those that nobody may: %s', async (fields, steps) => {
+    const warned = vi.spyOn(console, 'warn').mockImplementation(() => {})
+    for (const [, holds] of lawsOf(disk, { objects, steps })) await holds({ skip: () => {} })
+    const lines = warned.mock.calls.flat()
+    warned.mockRestore()
+    expect(lines).toEqual(
+      fields === undefined ? [] : [`no step of the scenario changes ${fields}: no law finds what such a change breaks`],
+    )
+  })
+})
 
 describe('the law of a process that dies', () => {
   const DIES = 'comes to the same end if its process dies'

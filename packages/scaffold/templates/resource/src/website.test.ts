@@ -23,6 +23,7 @@ const scenario: Scenario = {
   objects: [hello],
   cluster: deploymentsRun,
   steps: [
+    ['it has another page', (world) => world.edit({ spec: { html: 'bye' } })],
     ['it grows', (world) => world.edit({ spec: { replicas: 3 } })],
     ['its Deployment is deleted', (world) => world.delete(Deployment)],
   ],
