@@ -65,7 +65,8 @@ async function serveInCluster(
     log,
   })
   const abilities = { writes: settings.FAIRLEAD_CONSOLE_WRITES }
-  const { server, scheme } = await serverOf(settings, createConsole({ data, access, abilities, log }), log)
+  const shown = { name: settings.cluster, data, abilities, record: access.record }
+  const { server, scheme } = await serverOf(settings, createConsole({ clusters: [shown], access, log }), log)
   server.maxConnections = CONNECTIONS
   const close = async (): Promise<void> => {
     server.close()

@@ -5,13 +5,15 @@ import type { AddressInfo } from 'node:net'
 import { hostname } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import type { Logger } from 'pino'
-import { type Abilities, createConsole, type Data, openData } from '#console'
-import { type Access, localAccess, WriteRecord } from '#console/access'
+import { type Abilities, createConsole, type Data, openData, type ShownCluster } from '#console'
+import { localAccess, type RecordWrite, WriteRecord } from '#console/access'
 import type { ResourceRef } from '#contracts'
 import { resourcePath } from '#kube'
+import { configOf } from '#process/clusters'
 import type { Config } from '#process/config'
 import { UsageError, untilStopped } from '#process/exit'
 import { clusterId, openKube } from '#process/kube'
+import { allClusters, chosenConfig } from '#process/listed-clusters'
 import { createLogger } from '#process/logging'
 import type { CommandContext } from '../options.ts'
 import { storeEvents } from './publish.ts'
@@ -25,7 +27,7 @@ export interface ConsoleFlags {
 
 /** Serves the console until the process is stopped. */
 export async function serveConsole(flags: ConsoleFlags, { config, print }: CommandContext): Promise<void> {
-  const settings = await config()
+  const settings = await shownBy(await config('any'))
   const { signal } = untilStopped()
   const env = { ...process.env }
   await using served = await openConsole(settings, { ...flags, env })
@@ -34,6 +36,23 @@ export async function serveConsole(flags: ConsoleFlags, { config, print }: Comma
   if (flags.open && process.stdout.isTTY) served.openBrowser()
   if (!signal.aborted) await once(signal, 'abort')
 }
+
+/** Returns the configuration of each cluster that the console shows: of the one that is named, or of all of the file. */
+async function shownBy(config: Config): Promise<[ConsoleSettings, ...ConsoleSettings[]]> {
+  const { FAIRLEAD_CLUSTERS: file, cluster } = config
+  if (file === undefined) return [config]
+  if (cluster !== undefined) return [{ ...(await chosenConfig(config, cluster)), listed: { file, labels: {} } }]
+  const [first, ...others] = (await allClusters(config, file)).map((entry) => ({
+    ...configOf(config, entry),
+    FAIRLEAD_CLUSTERS: undefined,
+    listed: { file, labels: entry.labels },
+  }))
+  if (first === undefined) throw new UsageError(`${file} lists no cluster: add one`)
+  return [first, ...others]
+}
+
+/** The configuration for a cluster, and how it is listed if a file of clusters was given. */
+type ConsoleSettings = Config & { listed?: { file: string; labels: Record<string, string> } }
 
 export interface OpenOptions extends AbilityOptions {
   /** Default: 8484, or a free port. */
@@ -52,23 +71,34 @@ const CONNECTIONS = 256
 /** The loopback address: other machines cannot connect. */
 const HOST = '127.0.0.1'
 
-/** Opens the console on this machine. The token in its address grants access. */
-export async function openConsole(settings: Config, options: OpenOptions): Promise<OpenConsole> {
-  const log = await createLogger(settings)
-  const quiet = await createLogger({ ...settings, LOG_LEVEL: 'error' })
-  const data = openData(settings, quiet)
+/** Opens the console of these clusters on this machine. The token in its address grants access. */
+export async function openConsole(
+  [first, ...others]: readonly [ConsoleSettings, ...ConsoleSettings[]],
+  options: OpenOptions,
+): Promise<OpenConsole> {
+  const log = await createLogger(first)
+  const quiet = await createLogger({ ...first, LOG_LEVEL: 'error' })
   let port = 0
-  const writes = recording(data, log)
-  const access = localAccess({ port: () => port, record: writes.record })
-  const abilities = abilitiesOf(settings, options)
+  const access = localAccess({ port: () => port })
+  const show = (settings: ConsoleSettings) => {
+    const data = openData(settings, quiet)
+    const { record, flush } = recording(data, log)
+    const abilities = abilitiesOf(settings, options)
+    return { name: settings.cluster, labels: settings.listed?.labels ?? {}, data, abilities, record, flush }
+  }
+  const clusters: [Shown, ...Shown[]] = [show(first), ...others.map(show)]
+  const close = async (): Promise<void> => {
+    await Promise.all(clusters.map((one) => one.flush()))
+    await Promise.all(clusters.map((one) => one.data.close()))
+  }
   const server = createServer(
-    createConsole({ data, access, cookieFor: (request) => access.cookieFor(request), abilities, log }),
+    createConsole({ clusters, access, cookieFor: (request) => access.cookieFor(request), log }),
   )
   server.maxConnections = CONNECTIONS
   try {
     port = await listening(server, options.port)
   } catch (error) {
-    await data.close()
+    await close()
     throw error
   }
   const address = `http://${HOST}:${port}${access.path}`
@@ -78,14 +108,16 @@ export async function openConsole(settings: Config, options: OpenOptions): Promi
     async [Symbol.asyncDispose]() {
       server.close()
       server.closeAllConnections()
-      await writes.flush()
-      await data.close()
+      await close()
     },
   }
 }
 
+/** `flush` resolves when the Events of writes are written or have failed. */
+type Shown = ShownCluster & { flush: () => Promise<void> }
+
 /** Records writes as Events, with the API server that the pages read. */
-function recording(data: Data, log: Logger): { record: Access['record']; flush: () => Promise<void> } {
+function recording(data: Data, log: Logger): { record: RecordWrite; flush: () => Promise<void> } {
   let writes: WriteRecord | undefined
   return {
     async record(person, what, about) {
@@ -137,17 +169,23 @@ export interface AbilityOptions {
 }
 
 /** Returns what the console of this machine can do besides reading. */
-export function abilitiesOf(settings: Config, { allowWrites, function: files, env }: AbilityOptions): Abilities {
+export function abilitiesOf(
+  settings: ConsoleSettings,
+  { allowWrites, function: files, env }: AbilityOptions,
+): Abilities {
   const publish: Abilities['publish'] = (ref, namespace, name) => publishStored(settings, ref, namespace, name)
   if (files.length === 0) return { writes: allowWrites, publish }
   // Each preview runs in a process of its own: a blocking function does not stop the console, and the module is loaded
   // in its current version.
-  const { context, KUBECONFIG, NATS_URL, FAIRLEAD_PREFIX } = settings
-  const given = { kubeconfig: KUBECONFIG, context, nats: [NATS_URL].flat().join(','), prefix: FAIRLEAD_PREFIX }
+  const { context, cluster, listed, KUBECONFIG, NATS_URL: nats, FAIRLEAD_PREFIX } = settings
+  const given = listed
+    ? { clusters: listed.file, cluster, nats }
+    : { kubeconfig: KUBECONFIG, context, nats, prefix: FAIRLEAD_PREFIX }
   const globals = Object.entries(given).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}`, value]))
   const output = ['-o', 'json', ...files.flatMap((file) => ['-f', file])]
-  // The prefix contains the shard.
-  const run = (...args: string[]) => commandJson([...globals, ...args, ...output], { ...env, FAIRLEAD_SHARD: '' })
+  // A prefix that is given contains the shard.
+  const ownEnv = listed ? env : { ...env, FAIRLEAD_SHARD: '' }
+  const run = (...args: string[]) => commandJson([...globals, ...args, ...output], ownEnv)
   return {
     writes: allowWrites,
     publish,

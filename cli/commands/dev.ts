@@ -60,7 +60,7 @@ export async function dev(options: DevOptions, given: Given): Promise<void> {
   ]
   const say = (text: string): void => progress.line(text)
   const settings = readConfig(env, { context: given.context })
-  await using served = await openConsole(settings, { allowWrites: true, function: files, env })
+  await using served = await openConsole([settings], { allowWrites: true, function: files, env })
   say(`console: ${served.address}`)
   if (options.open) served.openBrowser()
   const running = runReloading({ args, env, files, say, signal })

@@ -32,7 +32,7 @@ export async function printExplanation(
   try {
     const situation = await gather({ kind, namespace, name }, { kube, streams }, () => new Date())
     const explanation = explain(situation)
-    if (output === 'json') print(jsonOf(situation, explanation))
+    if (output === 'json') print(jsonOf(situation, explanation, settings.cluster))
     else {
       if (settings.cluster !== undefined) print(`cluster ${settings.cluster}`)
       print(pageOf(situation, explanation, process.stdout.columns), (page) => colored(page, explanation, styleText))

@@ -26,6 +26,13 @@ function textOf(value: Value): string {
   return typeof value === 'object' ? value.map(textOf).join('') : escaped(String(value))
 }
 
+/**
+ * Lets the addresses in pages of a cluster begin with its path. Texts of others have no double quote, so they are never taken
+ * for an address.
+ */
+export const within = (path: string, { text }: Html): Html =>
+  new Html(text.replaceAll(/ (href|action|data-rows)="\/(?!assets\/|clusters")/g, ` $1="${path}/`))
+
 /** Every value is escaped but for markup made by the same tag. Attributes belong in double quotes. */
 export const html = (strings: TemplateStringsArray, ...values: Value[]): Html =>
   new Html(strings.reduce((text, part, index) => text + textOf(values[index - 1]) + part))

@@ -1,3 +1,3 @@
 export { type Data, openData } from './data/data.ts'
 export type { Abilities } from './pages/page.ts'
-export { createConsole } from './server/server.ts'
+export { createConsole, type ShownCluster } from './server/server.ts'

@@ -188,6 +188,8 @@ describe('with a process that serves two clusters', () => {
     const whole = { ...env, FAIRLEAD_CLUSTERS: sites.file }
     const { stdout } = await command(['--cluster', 'edge', 'explain', 'place/far'], whole)
     expect(stdout).toMatch(/^cluster edge\n.*place/i)
+    const asJson = await command(['--cluster', 'edge', 'explain', 'place/far', '-o', 'json'], whole)
+    expect(JSON.parse(asJson.stdout)).toMatchObject({ cluster: 'edge', name: 'far' })
     const edge = { key: 'k8s.cluster.name', value: { stringValue: 'edge' } }
     const main = { key: 'k8s.cluster.name', value: { stringValue: 'main' } }
     const { spans } = collector
@@ -195,6 +197,24 @@ describe('with a process that serves two clusters', () => {
     for (const { attributes } of spans)
       expect([edge, main]).toContainEqual(attributes.find(({ key }) => key === edge.key))
     expect(runsOf(up, 'edge')).toContain('default/far')
+  })
+
+  it('the console has the pages of each cluster under its name, and shows the name on each', async () => {
+    await using console = startFairlead(['console', '--no-open'], { ...env, FAIRLEAD_CLUSTERS: sites.file })
+    await until(() => console.output.some((line) => line.includes('?token=')))
+    const [, base = '', token = ''] = /at (http\S+)\/\?token=(\S+)/.exec(console.output.join('\n')) ?? []
+    const page = async (path: string) => {
+      const response = await fetch(`${base}${path}`, { headers: { authorization: `Bearer ${token}` } })
+      return response.text()
+    }
+    expect(await page('/')).toMatch(/main[^]*answers[^]*edge[^]*tier=edge[^]*answers/)
+    const [main, edge] = [await page('/clusters/main/queue'), await page('/clusters/edge/queue')]
+    expect([main, edge].map((text) => ['cluster main', 'cluster edge'].filter((name) => text.includes(name)))).toEqual([
+      ['cluster main'],
+      ['cluster edge'],
+    ])
+    expect(edge).toContain('href="/clusters/edge/objects/places.places.example.com/default/far"')
+    expect(main).not.toContain('/far"')
   })
 
   it('cluster forget refuses the shard of a cluster that is listed, and repeats what was interrupted', async () => {

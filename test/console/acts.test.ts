@@ -1,6 +1,5 @@
 import pino from 'pino'
 import { expect, it } from 'vitest'
-import type { Access } from '#console/access'
 import type { Row } from '#inspect'
 import type { Data } from '../../packages/console/data/data.ts'
 import type { Ask } from '../../packages/console/pages/page.ts'
@@ -42,8 +41,8 @@ function asking(may: Ask['may'] = async () => true) {
     now: new Date(),
     log: pino({ level: 'silent' }),
   }
-  const access = { record: async () => undefined } as Partial<Access> as Access
-  return { acted, act: (wanted: object) => perform({ act: 'retry', matching: '', ...wanted }, ask, access) }
+  const record = async () => undefined
+  return { acted, act: (wanted: object) => perform({ act: 'retry', matching: '', ...wanted }, ask, record) }
 }
 
 it('an act on all that match reaches each key once, a thousand per request, even if the keys match after it too', async () => {
@@ -109,6 +108,6 @@ function publishing(may: Ask['may']) {
   } as unknown as Data
   const abilities = { writes: true, publish: async () => 'stored' }
   const ask = { may, data, abilities, person: { name: 'ann', groups: [] } } as Partial<Ask> as Ask
-  const access = { record: async () => undefined } as Partial<Access> as Access
-  return { asked, publish: () => perform({ act: 'publish', object: ['sites', 'shop', 'a'] }, ask, access) }
+  const record = async () => undefined
+  return { asked, publish: () => perform({ act: 'publish', object: ['sites', 'shop', 'a'] }, ask, record) }
 }

@@ -47,7 +47,7 @@ async function serve(writes: { on: boolean }): Promise<Served> {
   const data = openData(config, log)
   let port = 0
   const record = new WriteRecord({ kube: world.kube, instance: 'test', log, date: () => new Date() })
-  const access = localAccess({ port: () => port, record: (...of) => record.record(...of) })
+  const access = localAccess({ port: () => port })
   const { preview, replay } = abilitiesOf(config, {
     allowWrites: false,
     function: [await laterModule()],
@@ -60,7 +60,12 @@ async function serve(writes: { on: boolean }): Promise<Served> {
     preview: once(preview),
     replay: once(replay),
   }
-  const handler = createConsole({ data, access, cookieFor: (request) => access.cookieFor(request), abilities, log })
+  const handler = createConsole({
+    clusters: [{ data, abilities, record: (...of) => record.record(...of) }],
+    access,
+    cookieFor: (request) => access.cookieFor(request),
+    log,
+  })
   let server = createServer(handler)
   const start = async () => {
     server = createServer(handler)

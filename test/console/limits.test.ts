@@ -20,7 +20,13 @@ async function serve(data: Partial<Data>): Promise<void> {
   } as Partial<Access> as Access
   const log = pino({ level: 'silent' })
   stop = new AbortController()
-  server = createServer(createConsole({ data: all, access, abilities: { writes: false }, log }))
+  server = createServer(
+    createConsole({
+      clusters: [{ data: all, abilities: { writes: false }, record: async () => undefined }],
+      access,
+      log,
+    }),
+  )
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
 }
 afterEach(async () => {

@@ -143,7 +143,7 @@ describe('text of others', () => {
     const page = await document(full, await queuePage(full))
     expect(harmful(page)).toEqual([])
     expect(page).toContain('onerror=alert(1)')
-    expect(harmful((await queueRows(ask('/queue/rows?to=5', [row('a', HOSTILE)]))).html)).toEqual([])
+    expect(harmful((await queueRows(ask('/queue/rows?to=5', [row('a', HOSTILE)]))).rows.text)).toEqual([])
     const run = ask('/runs/7', [], async () => true, ['7'])
     expect(harmful(await document(run, await runPage(run)))).toEqual([])
   })
@@ -253,8 +253,9 @@ describe('a person sees', () => {
   it('keys of the namespaces whose objects they may list', async () => {
     const rows = [row('shop', 'one'), row('secret', 'two')]
     const given = ask('/queue', rows, allows('list sites shop'))
-    const { total, html: text } = await queueRows({ ...given, url: new URL('/queue/rows?to=9', given.url) })
-    expect([total, text.includes('one'), text.includes('two')]).toEqual([1, true, false])
+    const found = await queueRows({ ...given, url: new URL('/queue/rows?to=9', given.url) })
+    const { text } = found.rows
+    expect([found.total, text.includes('one'), text.includes('two')]).toEqual([1, true, false])
   })
 
   it('runs of objects that they may list, and one run where they may get its object', async () => {
@@ -450,7 +451,7 @@ it('an error of a server is shown as that server, any other error is not', () =>
 })
 
 describe('access on this machine', () => {
-  const access = localAccess({ port: () => 8484, record: async () => undefined })
+  const access = localAccess({ port: () => 8484 })
   const token = access.path.replace('/?token=', '')
   const request = (headers: Record<string, string>, url = '/') =>
     ({ url, headers }) as Partial<IncomingMessage> as IncomingMessage

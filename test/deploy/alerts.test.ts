@@ -102,7 +102,7 @@ describe('alerts and dashboard', () => {
     const dir = await mkdtemp(join(tmpdir(), 'fl-rules-'))
     const recorded = queries.map(({ expr }, index) => ({
       record: `panel:${index}`,
-      expr: expr.replaceAll('$__rate_interval', '5m').replaceAll('$controller', '.*'),
+      expr: expr.replaceAll('$__rate_interval', '5m').replaceAll('$controller', '.*').replaceAll('$cluster', '.*'),
     }))
     await writeFile(join(dir, 'rules.yaml'), stringify({ groups: [{ name: 'dashboard', rules: recorded }] }))
     const { stdout } = await promtool('check', 'rules', path('deploy/monitoring/alerts.yaml'), join(dir, 'rules.yaml'))

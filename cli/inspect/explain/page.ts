@@ -265,7 +265,8 @@ function tree(relatives: readonly Relative[], untold: Untold): string[] {
 }
 
 /** Returns the explanation as JSON, for scripts. */
-export function jsonOf(situation: Situation, { healthy, findings, next }: Explanation): string {
+/** `cluster`: the name of its cluster in the file that lists it. */
+export function jsonOf(situation: Situation, { healthy, findings, next }: Explanation, cluster?: string): string {
   const { target, object, reconcilers, events, letters, apiAway, natsAway } = situation
   const relative = (one: Relative) => ({
     kind: one.kind,
@@ -275,6 +276,7 @@ export function jsonOf(situation: Situation, { healthy, findings, next }: Explan
   })
   const { kind, namespace, name } = target
   const shape = {
+    cluster,
     kind,
     namespace,
     name,

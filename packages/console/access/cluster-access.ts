@@ -4,7 +4,7 @@ import { LRUCache } from 'lru-cache'
 import type { RunLog } from '#contracts'
 import { ApiConnectionError, ApiError, type KubeClient, resourcePath } from '#kube'
 import { pause, TokenBucket } from '#primitives'
-import type { Access, Action, Person, Refusal } from './types.ts'
+import type { Access, Action, Person, RecordWrite, Refusal } from './types.ts'
 import { WriteRecord } from './write-record.ts'
 
 /** How long an answer of the API server counts: a right that is taken away lasts for so long. */
@@ -26,6 +26,7 @@ export interface ClusterAccessOptions {
 }
 
 export interface ClusterAccess extends Access {
+  record: RecordWrite
   /** Resolves when the Events of what has been recorded are written or have failed. */
   flush(): Promise<void>
 }

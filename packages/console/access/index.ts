@@ -5,7 +5,7 @@ export {
   createClusterAccess,
 } from './cluster-access.ts'
 export { type LocalAccess, localAccess } from './local.ts'
-export type { About, Access, Action, Person, Refusal } from './types.ts'
+export type { About, Access, Action, Person, RecordWrite, Refusal } from './types.ts'
 export {
   TO_LIST_DEAD,
   TO_LIST_NAMESPACES,

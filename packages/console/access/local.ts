@@ -14,7 +14,6 @@ export interface LocalAccess extends Access {
 interface LocalOptions {
   /** Where it listens, known once it does. */
   port: () => number
-  record: Access['record']
 }
 
 const LOOPBACK = ['127.0.0.1', 'localhost', '[::1]']
@@ -23,7 +22,7 @@ const LOOPBACK = ['127.0.0.1', 'localhost', '[::1]']
  * Every request names this machine as its `Host`: a page of another name that resolves to 127.0.0.1 reaches nothing. A
  * page of another origin reaches nothing either, and the cookie is not sent with its requests.
  */
-export function localAccess({ port, record }: LocalOptions): LocalAccess {
+export function localAccess({ port }: LocalOptions): LocalAccess {
   const token = randomBytes(24).toString('base64url')
   const person: Person = { name: userInfo().username, groups: [] }
   const isToken = (given: string): boolean => {
@@ -49,7 +48,6 @@ export function localAccess({ port, record }: LocalOptions): LocalAccess {
     },
     // The user of the command has the kubeconfig and the NATS of the console.
     may: async () => true,
-    record,
   }
 }
 

@@ -39,9 +39,10 @@ export interface Access {
    * person has asked too much.
    */
   may(person: Person, action: Action, unchecked?: () => void): Promise<boolean>
-  /** Logs a write of a person that `may` has allowed, and reports it as an Event. */
-  record(person: Person, what: string, about: About): Promise<void>
 }
+
+/** Logs a write of a person that `may` has allowed, and reports it as an Event in the cluster of the object. */
+export type RecordWrite = (person: Person, what: string, about: About) => Promise<void>
 
 type Kind = Pick<ResourceRef, 'group' | 'resource'>
 

@@ -12,7 +12,7 @@ function say(text) {
 /** Returns the answer to a write; undefined if it was refused. */
 async function act(wanted) {
   try {
-    const response = await fetch('/act', {
+    const response = await fetch(`${document.body.dataset.path}/act`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'x-fairlead-write': '1' },
       body: JSON.stringify(wanted),

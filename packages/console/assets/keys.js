@@ -6,7 +6,7 @@ let isGoing = false
 document.addEventListener('keydown', (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches('input, select, textarea')) return
   const { key } = event
-  if (isGoing && PLACES[key]) location.assign(PLACES[key])
+  if (isGoing && PLACES[key]) location.assign(document.body.dataset.path + PLACES[key])
   isGoing = key === 'g'
   if (key === '?') $('#keys').showModal()
   if (key === '/') {

@@ -17,7 +17,9 @@ export async function follow() {
   const own = new AbortController()
   stream = own
   try {
-    const response = await fetch(`/live?page=${encodeURIComponent(page)}`, { signal: own.signal })
+    const response = await fetch(`${document.body.dataset.path}/live?page=${encodeURIComponent(page)}`, {
+      signal: own.signal,
+    })
     if (!response.ok) throw Object.assign(new Error(await reason(response)), { status: response.status })
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
     let text = ''

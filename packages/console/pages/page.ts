@@ -24,8 +24,11 @@ export interface Ask {
   may(action: Action): Promise<boolean>
   /** Whether `may` was false because the person has asked too much. */
   isUnchecked(action: Action): boolean
+  /** The cluster that the page shows, and the beginning of the addresses of its pages. Left out: it has no name. */
+  cluster?: { name: string; path: string }
   data: Data
   abilities: Abilities
+  /** Without the beginning that names the cluster. */
   url: URL
   /** The decoded parts of the path that the route leaves open. */
   params: readonly string[]

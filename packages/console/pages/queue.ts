@@ -59,13 +59,13 @@ function counted(rows: readonly Row[], isCut: boolean): Html {
 }
 
 /** A window of the table, for the script. */
-export async function queueRows(ask: Ask): Promise<{ total: number; from: number; html: string }> {
+export async function queueRows(ask: Ask): Promise<{ total: number; from: number; rows: Html }> {
   const { rows } = await selectedRows(ask)
   const whole = (name: string) => Math.max(0, Math.trunc(Number(given(ask.url, name) ?? 0)) || 0)
   const from = Math.min(whole('from'), rows.length)
   const to = Math.min(whole('to'), from + WINDOW, rows.length)
   const kinds = await primaries(ask)
-  return { total: rows.length, from, html: rowsHtml(ask, rows.slice(from, to), from, kinds).text }
+  return { total: rows.length, from, rows: rowsHtml(ask, rows.slice(from, to), from, kinds) }
 }
 
 const ORDER: Record<State, number> = { running: 0, queued: 1, waiting: 2, parked: 3 }

@@ -1,4 +1,4 @@
-import type { About, Access } from '#console/access'
+import type { About, RecordWrite } from '#console/access'
 import { TO_LIST_DEAD, TO_PUBLISH, TO_REPLAY_DEAD, toChangeQueue, toGet } from '#console/access'
 import { apiVersionOf, type ResourceRef } from '#contracts'
 import { type Act, actOn, isDone, type KeyName, MEANING, queueNow, replay } from '#inspect'
@@ -25,8 +25,8 @@ export interface Wanted {
 }
 
 /** Nothing waits for the Event of a write: a thousand keys are a thousand Events. */
-function record({ person, log }: Ask, access: Access, what: string, about: About): void {
-  access.record(person, what, about).catch((error: unknown) => log.warn({ err: error, about }, 'a write has no Event'))
+function report({ person, log }: Ask, record: RecordWrite, what: string, about: About): void {
+  record(person, what, about).catch((error: unknown) => log.warn({ err: error, about }, 'a write has no Event'))
 }
 
 interface Done {
@@ -44,18 +44,18 @@ interface Done {
 type Key = KeyName & { reconciler: string }
 
 /** A write that a person asks for: allowed, done, and recorded. */
-export async function perform(wanted: Wanted, ask: Ask, access: Access): Promise<Done> {
+export async function perform(wanted: Wanted, ask: Ask, record: RecordWrite): Promise<Done> {
   if (!ask.abilities.writes) return { say: 'this console only reads: start it with --allow-writes', isDone: false }
   const { act } = wanted
-  if (act === 'replay') return replayLetter(Number(wanted.letter), ask, access)
-  if (act === 'publish') return publish(wanted.object, ask, access)
-  if (act === 'run' || act === 'retry' || act === 'park' || act === 'purge') return onKeys(act, wanted, ask, access)
+  if (act === 'replay') return replayLetter(Number(wanted.letter), ask, record)
+  if (act === 'publish') return publish(wanted.object, ask, record)
+  if (act === 'run' || act === 'retry' || act === 'park' || act === 'purge') return onKeys(act, wanted, ask, record)
   throw new UsageError(`there is no act ${JSON.stringify(act)}`)
 }
 
 const REFUSED = (what: string): Done => ({ say: `you may not ${what}`, isDone: false })
 
-async function onKeys(act: Act | 'run', wanted: Wanted, ask: Ask, access: Access): Promise<Done> {
+async function onKeys(act: Act | 'run', wanted: Wanted, ask: Ask, record: RecordWrite): Promise<Done> {
   const { keys, next, left } = await keysOf(wanted, ask)
   const results = new Map<string, number>()
   let isAllDone = true
@@ -68,7 +68,7 @@ async function onKeys(act: Act | 'run', wanted: Wanted, ask: Ask, access: Access
       results.set(result, (results.get(result) ?? 0) + 1)
       isAllDone &&= act === 'run' ? result === 'queued' : isDone(result as never, act)
       if (result !== 'absent' && result !== 'idle')
-        record(ask, access, `${SAID[act]}: ${MEANING[result]}`, about(kind, key))
+        report(ask, record, `${SAID[act]}: ${MEANING[result]}`, about(kind, key))
     }
   }
   const counts = [...results].map(([result, count]): [string, number] => [WORDS[result] ?? result, count])
@@ -130,7 +130,7 @@ const about = (kind: (ResourceRef & { kind: string }) | undefined, { reconciler,
     ? { apiVersion: apiVersionOf(RECONCILERS), kind: 'Reconciler', name: reconciler }
     : { apiVersion: apiVersionOf(kind), kind: kind.kind, ...(namespace !== undefined && { namespace }), name }
 
-async function replayLetter(id: number, ask: Ask, access: Access): Promise<Done> {
+async function replayLetter(id: number, ask: Ask, record: RecordWrite): Promise<Done> {
   if (!(await ask.may(TO_LIST_DEAD)) || !(await ask.may(TO_REPLAY_DEAD)))
     return REFUSED('list and update reconcilers/dead')
   const streams = await ask.data.nats()
@@ -138,7 +138,7 @@ async function replayLetter(id: number, ask: Ask, access: Access): Promise<Done>
   if (letter === undefined) return { say: `there is no dead letter ${id} any more`, isDone: false }
   const { done, text } = await replay(letter, streams)
   if (done)
-    record(ask, access, `dead letter ${text}`, {
+    report(ask, record, `dead letter ${text}`, {
       apiVersion: apiVersionOf(RECONCILERS),
       kind: 'Reconciler',
       name: letter.reconciler ?? '-',
@@ -146,7 +146,7 @@ async function replayLetter(id: number, ask: Ask, access: Access): Promise<Done>
   return { say: text, isDone: done }
 }
 
-async function publish(object: unknown, ask: Ask, access: Access): Promise<Done> {
+async function publish(object: unknown, ask: Ask, record: RecordWrite): Promise<Done> {
   const { publish: store } = ask.abilities
   if (store === undefined) return { say: 'this console publishes nothing', isDone: false }
   const [kind, namespace, name] = textsIn(object)
@@ -159,7 +159,7 @@ async function publish(object: unknown, ask: Ask, access: Access): Promise<Done>
   if (found === undefined) return { say: `there is no ${target.kind} ${name}`, isDone: false }
   const say = await store(ref, target.namespace, name)
   const { namespace: where } = target
-  record(ask, access, `its event was published by hand: ${say}`, {
+  report(ask, record, `its event was published by hand: ${say}`, {
     apiVersion: apiVersionOf(ref),
     kind: target.kind,
     ...(where !== undefined && { namespace: where }),

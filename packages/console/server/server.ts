@@ -3,13 +3,13 @@ import { readdirSync, readFileSync } from 'node:fs'
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
 import { gzipSync } from 'node:zlib'
 import type { Logger } from 'pino'
-import type { Access, Person } from '#console/access'
+import type { Access, Person, RecordWrite } from '#console/access'
 import { UsageError } from '#process/exit'
 import { awayIn, type Data } from '../data/data.ts'
-import { html } from '../html.ts'
+import { html, within } from '../html.ts'
 import { deadPage, letterPage } from '../pages/dead.ts'
 import { eventsPage } from '../pages/events.ts'
-import { layout, noticeOf, refusalDocument, troublePage } from '../pages/layout.ts'
+import { clustersDocument, layout, noticeOf, refusalDocument, troublePage } from '../pages/layout.ts'
 import { objectPage } from '../pages/object.ts'
 import { overview } from '../pages/overview.ts'
 import { type Abilities, type Ask, askedOnce, NotFoundError, type Page, type PageOf } from '../pages/page.ts'
@@ -22,12 +22,22 @@ import { usagePage } from '../pages/usage.ts'
 import { perform, type Wanted } from './acts.ts'
 import { begin, follow, redirect, sendHtml, sendJson } from './live.ts'
 
-export interface ConsoleOptions {
+/** A cluster that the console shows. */
+export interface ShownCluster {
+  /** Left out: the process knows one cluster only, without a name. */
+  name?: string | undefined
+  labels?: Record<string, string>
   data: Data
+  abilities: Abilities
+  record: RecordWrite
+}
+
+export interface ConsoleOptions {
+  /** The pages of one begin at `/`, those of several at `/clusters/NAME/`. */
+  clusters: readonly [ShownCluster, ...ShownCluster[]]
   access: Access
   /** A cookie for a request that brings the token in its address. Left out: there is no such way in. */
   cookieFor?: (request: IncomingMessage) => string | undefined
-  abilities: Abilities
   log: Logger
 }
 
@@ -39,15 +49,16 @@ const BODY_BYTES = 256 * 1024
 const WRITE_HEADER = 'x-fairlead-write'
 
 /** Returns what answers the requests of the console. */
-export function createConsole({ data, access, cookieFor, abilities, log }: ConsoleOptions): RequestListener {
+export function createConsole({ clusters, access, cookieFor, log }: ConsoleOptions): RequestListener {
   const assets = loadAssets()
   const tabs = new Map<string, number>()
 
-  const askOf = (person: Person, url: URL, params: readonly string[]): Ask => ({
+  const askOf = ({ cluster, path }: Chosen, person: Person, url: URL, params: readonly string[]): Ask => ({
     person,
     ...askedOnce(access, person),
-    data: data.of(person.name),
-    abilities,
+    ...(cluster.name !== undefined && { cluster: { name: cluster.name, path } }),
+    data: cluster.data.of(person.name),
+    abilities: cluster.abilities,
     url,
     params,
     now: new Date(),
@@ -59,7 +70,7 @@ export function createConsole({ data, access, cookieFor, abilities, log }: Conso
     sendHtml(response, status, layout(ask, page, assets))
   }
 
-  async function live(request: IncomingMessage, response: ServerResponse, ask: Ask): Promise<void> {
+  async function live(request: IncomingMessage, response: ServerResponse, chosen: Chosen, ask: Ask): Promise<void> {
     const url = new URL(ask.url.searchParams.get('page') ?? '/', ask.url)
     const route = routeOf(url.pathname)
     if (route === undefined) return sendJson(response, 404, { say: 'there is no such page' })
@@ -76,7 +87,7 @@ export function createConsole({ data, access, cookieFor, abilities, log }: Conso
       // The access may have changed meanwhile: each look asks again. A person who is signed out learns it from the next stream.
       const look = async () => {
         const person = await access.authenticate(request)
-        if (!('status' in person)) return route.page(askOf(person, url, route.params))
+        if (!('status' in person)) return linked(await route.page(askOf(chosen, person, url, route.params)), chosen)
         gone.abort()
         throw new Error(person.message)
       }
@@ -91,19 +102,33 @@ export function createConsole({ data, access, cookieFor, abilities, log }: Conso
     }
   }
 
-  async function act(request: IncomingMessage, response: ServerResponse, ask: Ask): Promise<void> {
+  async function act(request: IncomingMessage, response: ServerResponse, { cluster }: Chosen, ask: Ask): Promise<void> {
     if (request.headers[WRITE_HEADER] !== '1')
       return sendJson(response, 403, { say: `a write needs the header ${WRITE_HEADER}: 1` })
     const wanted = await bodyOf(request)
     try {
-      const done = await perform(wanted, ask, access)
-      data.forget()
+      const done = await perform(wanted, ask, cluster.record)
+      cluster.data.forget()
       sendJson(response, 200, done)
     } catch (error) {
       const away = awayIn(error)
       if (!(error instanceof UsageError) && away === undefined) throw error
       sendJson(response, away ? 503 : 400, { say: (error as Error).message, isDone: false })
     }
+  }
+
+  async function showClusters(request: IncomingMessage, response: ServerResponse, { pathname }: URL): Promise<void> {
+    if (request.method !== 'GET' || pathname.endsWith('/live'))
+      return sendJson(response, 404, { say: 'the address names no cluster of this console: choose one at /clusters' })
+    if (pathname === '/') return redirect(response, '/clusters')
+    const rows = await Promise.all(
+      clusters.map(async ({ name = '', labels = {}, data }) => {
+        const [nats, kube] = await Promise.all([data.natsAway(), data.kubeAway()])
+        const away = (nats && `NATS: ${nats}`) ?? (kube && `The API server: ${kube}`)
+        return { name, path: pathOf(name), labels, away }
+      }),
+    )
+    sendHtml(response, pathname === '/clusters' ? 200 : 404, clustersDocument(rows, assets))
   }
 
   async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -126,15 +151,18 @@ export function createConsole({ data, access, cookieFor, abilities, log }: Conso
     const person = await access.authenticate(request)
     if ('status' in person) {
       const { status, message } = person
-      if (url.pathname === '/live' || request.method === 'POST') return sendJson(response, status, { say: message })
+      if (url.pathname.endsWith('/live') || request.method === 'POST')
+        return sendJson(response, status, { say: message })
       return sendHtml(response, status, refusalDocument(status, message, assets, cookieFor !== undefined))
     }
-    const ask = askOf(person, url, [])
-    if (request.method === 'POST' && url.pathname === '/act') return act(request, response, ask)
+    const chosen = chosenBy(clusters, url)
+    if (chosen === undefined) return showClusters(request, response, url)
+    const ask = askOf(chosen, person, url, [])
+    if (request.method === 'POST' && url.pathname === '/act') return act(request, response, chosen, ask)
     if (request.method !== 'GET') return sendJson(response, 405, { say: 'GET pages, POST /act' })
-    if (url.pathname === '/live') return live(request, response, ask)
-    if (url.pathname === '/queue/rows') return sendJson(response, 200, await queueRows(ask))
-    if (url.pathname === '/objects') return redirect(response, foundPath(url))
+    if (url.pathname === '/live') return live(request, response, chosen, ask)
+    if (url.pathname === '/queue/rows') return sendJson(response, 200, await rowsOf(ask, chosen))
+    if (url.pathname === '/objects') return redirect(response, `${chosen.path}${foundPath(url)}`)
     const [, run] = /^\/runs\/(\d+)\/record$/.exec(url.pathname) ?? []
     if (run !== undefined) {
       const record = await runRecord({ ...ask, params: [run] })
@@ -149,6 +177,34 @@ export function createConsole({ data, access, cookieFor, abilities, log }: Conso
   return (request, response) => {
     answer(request, response).catch((error: unknown) => fail(response, error, log))
   }
+}
+
+/** A cluster, and the beginning of the addresses of its pages. */
+interface Chosen {
+  cluster: ShownCluster
+  path: string
+}
+
+const pathOf = (name: string): string => `/clusters/${name}`
+
+/** Returns the cluster that the address names, and takes its name off the address. */
+function chosenBy(clusters: ConsoleOptions['clusters'], url: URL): Chosen | undefined {
+  if (clusters.length === 1) return { cluster: clusters[0], path: '' }
+  const [, name, rest = '/'] = /^\/clusters\/([^/]+)(\/.*)?$/.exec(url.pathname) ?? []
+  const cluster = clusters.find((one) => one.name === name)
+  if (name === undefined || cluster === undefined) return undefined
+  url.pathname = rest
+  return { cluster, path: pathOf(name) }
+}
+
+const linked = (page: Page, { path }: Chosen): Page => ({
+  ...page,
+  regions: Object.fromEntries(Object.entries(page.regions).map(([id, region]) => [id, within(path, region)])),
+})
+
+async function rowsOf(ask: Ask, { path }: Chosen): Promise<object> {
+  const { rows, ...counts } = await queueRows(ask)
+  return { ...counts, html: within(path, rows).text }
 }
 
 /** Makes a page also of an object that does not exist, and of a server that is away. */
