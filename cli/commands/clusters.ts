@@ -1,12 +1,14 @@
+import { randomUUID } from 'node:crypto'
 import { boundCluster, streamNames } from '#events'
 import { withExistingStreams } from '#inspect/keys'
 import type { JetStream } from '#nats'
 import { mapAtMost } from '#primitives'
+import { agentSubjects } from '#process/agent-wire'
 import { configOf } from '#process/clusters'
 import type { Config } from '#process/config'
 import { describe, EXIT, UsageError } from '#process/exit'
 import { allClusters, chosenConfig } from '#process/listed-clusters'
-import { streamsOf } from '#process/nats'
+import { openJetStream, streamsOf } from '#process/nats'
 import type { CommandContext } from '../options.ts'
 
 /** The option of commands that list what each cluster has. */
@@ -55,6 +57,22 @@ export interface ForgetOptions {
   deleteStreams?: boolean
 }
 
+const AGENT_ANSWERS_WITHIN_MS = 2000
+
+/** Agents answer to subjects of dispatchers only. Without the permission for these, no agent is known. */
+async function hasAgent(config: Config): Promise<boolean> {
+  const { sessions, answers } = agentSubjects(config.FAIRLEAD_PREFIX)
+  const js = await openJetStream(config, 'dispatch', { inboxPrefix: `${answers}.${randomUUID()}` })
+  try {
+    await js.ask(sessions, '', () => true, AGENT_ANSWERS_WITHIN_MS)
+    return true
+  } catch {
+    return false
+  } finally {
+    await js.close()
+  }
+}
+
 /** WORK is the last one: without it, a deletion that was interrupted could not be repeated. */
 const STREAMS = ['EVENTS', 'DEAD', 'RUNS', 'USAGE', 'WORK']
 
@@ -98,6 +116,10 @@ export async function forget(
     if (served.length > 0)
       throw new UsageError(
         `a process still serves ${served.join(', ')} from ${queue.stream}: end it, or its file of clusters lists ${name}`,
+      )
+    if (await hasAgent(config))
+      throw new UsageError(
+        `an agent of ${name} still runs, and would make the streams again: end it in its cluster first`,
       )
     for (const stream of streamsOf(config, STREAMS)) {
       const usage = await js.usage(stream)

@@ -255,6 +255,16 @@ describe('with a process that serves two clusters', () => {
     })
     await sites.list([first!])
     await up.logged(({ msg, cluster }) => cluster === 'edge' && msg.startsWith('cluster is not listed'))
+    {
+      const { kubeconfig } = sites.site('edge').cluster
+      const settings = { NATS_URL: sites.nats.url, FAIRLEAD_PREFIX: 'edge' }
+      await using agent = startFairlead(['agent', '--kubeconfig', kubeconfig], settings)
+      await agent.logged(({ msg }) => msg === 'started')
+      await until(async () => (await forget()).stderr.includes('an agent of edge still runs'))
+      expect((await forget('--delete-streams')).code).toBe(2)
+      agent.kill('SIGTERM')
+      await agent.exited
+    }
     let shown = await forget()
     await until(async () => (shown = await forget()).code === 0)
     expect(shown.stdout).toMatch(/^edge_EVENTS: would be deleted, \d+ bytes\n[^]*Nothing was deleted/)
