@@ -56,7 +56,8 @@ async function readText(path: string): Promise<string | undefined> {
 async function parseYaml(path: string, text: string): Promise<unknown> {
   const { parse } = await import('yaml')
   try {
-    return parse(text)
+    // As kubectl: the last of two equal keys counts. The search for them takes minutes in a large file, and a warning shows the text.
+    return parse(text, { uniqueKeys: false, logLevel: 'error' })
   } catch (cause) {
     const [where = ''] = (cause as Error).message.split('\n')
     throw new ClusterAccessError(`${path} is not valid YAML: ${where.replace(/:$/, '')}`, { cause })

@@ -34,9 +34,25 @@ export interface ForeignKubeConfig {
   from: string
 }
 
+/** Everything else of the process waits while a text is parsed. A kubeconfig of one cluster has 3 to 20 KiB. */
+const MOST_FOREIGN_CHARS = 64 * 1024
+
+/** What each was the last time. They are read every few seconds, also those that are not valid. */
+const parsed = new WeakMap<ForeignKubeConfig, { text: string; file: Promise<KubeConfigFile> }>()
+
 /** Returns the access that it describes. Throws if it would run a program, or read a file of this process. */
-export const loadForeignKubeConfig = async ({ text, from }: ForeignKubeConfig): Promise<ClusterAccess> =>
-  accessIn([await kubeConfigIn(text, from)], { isForeign: true })
+export async function loadForeignKubeConfig(foreign: ForeignKubeConfig): Promise<ClusterAccess> {
+  const { text, from } = foreign
+  if (text.length > MOST_FOREIGN_CHARS) {
+    throw new ClusterAccessError(
+      `${from} has ${text.length} characters, and a kubeconfig of an inventory has at most ${MOST_FOREIGN_CHARS}; leave out all but one context`,
+    )
+  }
+  const before = parsed.get(foreign)
+  const file = before?.text === text ? before.file : kubeConfigIn(text, from)
+  parsed.set(foreign, { text, file })
+  return accessIn([await file], { isForeign: true })
+}
 
 async function accessIn(
   files: KubeConfigFile[],

@@ -8,7 +8,8 @@ import { openFollowedKube, openKube } from './kube.ts'
 const SECRETS = { group: '', version: 'v1', resource: 'secrets' }
 /** How long an inventory may take to answer. The file of clusters is not read meanwhile. */
 const ANSWERS_WITHIN_MS = 5000
-const SHORTENED = { chars: 20, digits: 8 }
+const SHORTENED = { chars: 15, digits: 16 }
+const LOOKS_SHORTENED = /-[0-9a-f]{16}$/
 
 interface Known {
   kube?: KubeClient | undefined
@@ -85,9 +86,12 @@ export class Inventories implements AsyncDisposable {
 
 type Secret = KubeObject & { data?: Record<string, string> }
 
-/** Returns the name as it is, or a shortened one with a part of its digest. */
-function clusterName(namespace: string, name: string): string {
-  if (NAME.test(name) && !TAKEN.includes(name)) return name
+/**
+ * Returns the name as it is, or a shortened one with a part of its digest. What looks like a shortened one gets a digest too:
+ * nobody who creates a Secret takes the name of another one.
+ */
+export function clusterName(namespace: string, name: string): string {
+  if (NAME.test(name) && !TAKEN.includes(name) && !LOOKS_SHORTENED.test(name)) return name
   const digest = createHash('sha256').update(`${namespace}/${name}`).digest('hex').slice(0, SHORTENED.digits)
   return `${name.replaceAll('.', '-').slice(0, SHORTENED.chars)}-${digest}`
 }

@@ -22,6 +22,8 @@ import { version } from './version.ts'
 
 export const USER_AGENT = `fairlead/${version} (${process.platform}/${process.arch})`
 const NAMESPACES = { group: '', version: 'v1', resource: 'namespaces' }
+/** More than etcd stores of an object. Who answers is not known before. */
+const NAMESPACE_BYTES = 2 * 2 ** 20
 
 /** Connects to the API server of the kubeconfig; in a pod without one, to the API server of the pod's cluster. */
 export async function openKube(config: Config, onRequest?: (request: RequestReport) => void): Promise<KubeClient> {
@@ -113,7 +115,7 @@ export async function clusterId(
   options: Pick<KubeRequest, 'timeoutMs' | 'signal' | 'alone'> = {},
 ): Promise<string> {
   const path = resourcePath(NAMESPACES, undefined, 'kube-system')
-  const { metadata } = await kube.request<KubeObject>({ method: 'GET', path, ...options })
+  const { metadata } = await kube.request<KubeObject>({ method: 'GET', path, maxBytes: NAMESPACE_BYTES, ...options })
   return metadata.uid ?? ''
 }
 

@@ -192,6 +192,36 @@ describe('a kubeconfig that cannot be used', () => {
     expect([await access.token?.(), access.ca]).toEqual(['one', pki.caPem])
   })
 
+  it('is parsed once if others have written it, in a time that its size bounds, also if it is not valid', async () => {
+    const keys = (from: number, count: number) => Array.from({ length: count }, (_, index) => `k${from + index}: `)
+    const timeOf = async (text: string, times = 1) => {
+      const foreign = { text, from: 'a Secret' }
+      const began = process.cpuUsage()
+      for (let time = 0; time < times; time++)
+        await expect(loadForeignKubeConfig(foreign)).rejects.toThrow('has no current-context')
+      const { user, system } = process.cpuUsage(began)
+      return user + system
+    }
+    const maps = Array.from({ length: 60 }, (_, map) => `- {${keys(map * 100, 100).join(', ')}}`)
+    await timeOf('preferences: {}')
+    const small = await timeOf(`preferences:\n${maps.join('\n')}\n`)
+    expect(await timeOf(keys(0, 6000).join('\n'))).toBeLessThan(4 * small)
+    expect(await timeOf(`preferences:\n${maps.join('\n')}\n# again`, 50)).toBeLessThan(10 * small)
+    const large = { text: keys(0, 100_000).join('\n'), from: 'a Secret' }
+    await expect(loadForeignKubeConfig(large)).rejects.toThrow(/^a Secret has \d+ characters/)
+  })
+
+  it('shows nothing of its text in a warning', async () => {
+    const warnings: string[] = []
+    const listen = ({ message }: Error) => warnings.push(message)
+    process.on('warning', listen)
+    const text = stringify(config({ token: 'one' })).replace('token: one', 'token: !own one')
+    const access = await loadForeignKubeConfig({ text, from: 'a Secret' })
+    await new Promise(setImmediate)
+    process.off('warning', listen)
+    expect([await access.token?.(), warnings]).toEqual(['one', []])
+  })
+
   it('says so when it is missing', async () => {
     const [a, b] = [join(dir, 'a'), join(dir, 'b')]
     await expect(loadKubeConfig({ paths: [a] })).rejects.toThrow(`there is no kubeconfig ${a}; create it`)

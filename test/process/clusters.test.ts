@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { ClustersFile, clustersIn, configOf } from '../../cli/process/clusters.ts'
 import { readConfig } from '../../cli/process/config.ts'
+import { clusterName } from '../../cli/process/inventory.ts'
 
 const FILE = '/etc/fairlead/clusters.yaml'
 const listed = (text: string) => clustersIn(text, FILE).clusters
@@ -72,5 +73,17 @@ describe('the file of clusters', () => {
     ['a prefix', { FAIRLEAD_PREFIX: 'p' }, {}],
   ])('excludes %s, which each entry has', (what, env, options) => {
     expect(() => readConfig({ FAIRLEAD_CLUSTERS: FILE, ...env }, options)).toThrow(`${what} is given`)
+  })
+})
+
+describe('the names of the clusters of an inventory', () => {
+  it('are those of their Secrets, or shortened, and no Secret has the name that another one gets', () => {
+    expect(clusterName('fleet', 'east-1a2b3c4d')).toBe('east-1a2b3c4d')
+    const others = ['trigger', 'a.b', 'a'.repeat(33), 'a.name-that-is-longer-than-a-name-of-a-cluster']
+    for (const name of others) {
+      const shortened = clusterName('fleet', name)
+      expect(() => listed(`clusters: [{ name: ${shortened}, kubeconfig: k }]`)).not.toThrow()
+      expect(clusterName('fleet', shortened)).not.toBe(shortened)
+    }
   })
 })

@@ -3,9 +3,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { stringify } from 'yaml'
-import { loadKubeConfig } from '#kube'
+import { createKubeClient, loadKubeConfig } from '#kube'
 import { readConfig } from '../../cli/process/config.ts'
-import { openFollowedKube } from '../../cli/process/kube.ts'
+import { clusterId, openFollowedKube } from '../../cli/process/kube.ts'
 import { json, startScriptedServer } from '../kube/scripted-server.ts'
 
 let dir: string
@@ -71,4 +71,13 @@ it('a kubeconfig is parsed again only when it has changed: each of a hundred clu
   }
   const first = await cpuOf(1)
   expect(await cpuOf(30)).toBeLessThan(10 * first)
+})
+
+it('a server that is asked which cluster it is of cannot fill the memory of the process', async () => {
+  const labels = { large: 'x'.repeat(3 * 2 ** 20) }
+  await using server = await startScriptedServer((_request, response) =>
+    json(response, 200, { metadata: { uid: 'u', labels } }),
+  )
+  await using kube = createKubeClient({ ...server.access, userAgent: 'test' })
+  await expect(clusterId(kube)).rejects.toThrow('the answer is larger than 2097152 bytes')
 })

@@ -68,9 +68,7 @@ it('Secrets with kubeconfigs are clusters: one that comes is served, one that go
   // What others have written runs no program here, and reads no file of this process.
   await logged('program', 'has exec, which runs a program')
   await logged('file', 'a file of this process')
-  await up.logged(
-    ({ cluster, state }) => /^a-name-that-is-longe-[0-9a-f]{8}$/.test(String(cluster)) && state === 'Refused',
-  )
+  await up.logged(({ cluster, state }) => /^a-name-that-is--[0-9a-f]{16}$/.test(String(cluster)) && state === 'Refused')
   await expect(access(ran)).rejects.toThrow('ENOENT')
   expect(new Set(up.logs.flatMap(({ cluster }) => (cluster === undefined ? [] : [cluster]))).size).toBe(4)
   const { stdout } = await command(['queue', 'ls', '-o', 'json', '--cluster', 'far'], {
