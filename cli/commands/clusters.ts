@@ -3,7 +3,7 @@ import { boundCluster, streamNames } from '#events'
 import { withExistingStreams } from '#inspect/keys'
 import type { JetStream } from '#nats'
 import { mapAtMost } from '#primitives'
-import { agentSubjects } from '#process/agent-wire'
+import { agentSubjects, isNobody } from '#process/agent-wire'
 import { configOf } from '#process/clusters'
 import type { Config } from '#process/config'
 import { describe, EXIT, UsageError } from '#process/exit'
@@ -59,18 +59,22 @@ export interface ForgetOptions {
 
 const AGENT_ANSWERS_WITHIN_MS = 2000
 
-/** Agents answer to subjects of dispatchers only. Without the permission for these, no agent is known. */
-async function hasAgent(config: Config): Promise<boolean> {
+/**
+ * Throws if an agent answers. Returns why nobody can say whether one runs; undefined: NATS says that none does, which it knows
+ * in the account of the agents only.
+ */
+async function unlessAgent(name: string, config: Config): Promise<string | undefined> {
   const { sessions, answers } = agentSubjects(config.FAIRLEAD_PREFIX)
-  const js = await openJetStream(config, 'dispatch', { inboxPrefix: `${answers}.${randomUUID()}` })
+  const unknown = (why: string) =>
+    `whether an agent of ${name} still runs is not known: ${why}. Take a user of NATS in the account of agents that may publish to ${sessions} and subscribe to ${answers}.>, or delete the streams by nats stream rm if you are sure`
+  if (config.NATS_API_PREFIX !== undefined) return unknown('NATS_API_PREFIX is that of another account')
   try {
+    await using js = await openJetStream(config, 'dispatch', { inboxPrefix: `${answers}.${randomUUID()}` })
     await js.ask(sessions, '', () => true, AGENT_ANSWERS_WITHIN_MS)
-    return true
-  } catch {
-    return false
-  } finally {
-    await js.close()
+  } catch (error) {
+    return isNobody(error) ? undefined : unknown((error as Error).message)
   }
+  throw new UsageError(`an agent of ${name} still runs, and would make the streams again: end it in its cluster first`)
 }
 
 /** WORK is the last one: without it, a deletion that was interrupted could not be repeated. */
@@ -117,10 +121,11 @@ export async function forget(
       throw new UsageError(
         `a process still serves ${served.join(', ')} from ${queue.stream}: end it, or its file of clusters lists ${name}`,
       )
-    if (await hasAgent(config))
-      throw new UsageError(
-        `an agent of ${name} still runs, and would make the streams again: end it in its cluster first`,
-      )
+    const unknown = await unlessAgent(name, config)
+    if (unknown !== undefined) {
+      if (deleteStreams) throw new UsageError(unknown)
+      context.print(`${unknown}.`)
+    }
     for (const stream of streamsOf(config, STREAMS)) {
       const usage = await js.usage(stream)
       if (usage === undefined) continue

@@ -11,7 +11,7 @@ import {
   type RequestReport,
   type Transport,
 } from '#kube'
-import { type JetStream, JetStreamError, UnknownOutcomeError } from '#nats'
+import { type JetStream, UnknownOutcomeError } from '#nats'
 import { pause, unlessAborted } from '#primitives'
 import {
   type AgentAnswer,
@@ -19,6 +19,7 @@ import {
   type AgentSession,
   agentSubjects,
   isLastPart,
+  isNobody,
   joined,
   MOST_BYTES,
   packed,
@@ -210,5 +211,3 @@ const endOf = (ended: AbortSignal) => {
   let bytes = 0
   return ({ data }: Msg): boolean => (bytes += data.length) > MOST_BYTES || ended.aborted || isLastPart(data)
 }
-
-const isNobody = (error: unknown): boolean => error instanceof JetStreamError && error.code === 503

@@ -1,5 +1,6 @@
 import { promisify } from 'node:util'
 import { gunzip, gzip } from 'node:zlib'
+import { JetStreamError } from '#nats'
 
 /** The subjects between the dispatchers of a hub and the agents of one cluster. */
 export const agentSubjects = (prefix: string | undefined) => {
@@ -13,6 +14,9 @@ export const agentSubjects = (prefix: string | undefined) => {
     answers: `${root}.answers`,
   }
 }
+
+/** NATS says that nobody listens. */
+export const isNobody = (error: unknown): boolean => error instanceof JetStreamError && error.code === 503
 
 /** What an agent tells about itself. */
 export interface AgentSession {

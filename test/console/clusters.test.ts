@@ -1,5 +1,7 @@
-import { createServer, type Server } from 'node:http'
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, request, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { text } from 'node:stream/consumers'
 import pino from 'pino'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { createConsole, type Data, type ShownCluster } from '#console'
@@ -77,6 +79,18 @@ const page = async (path: string) => {
   const response = await fetch(`${base}${path}`, { redirect: 'manual' })
   return { status: response.status, to: response.headers.get('location'), text: await response.text() }
 }
+const publishFrom = (path: string) =>
+  fetch(`${base}${path}/act`, {
+    method: 'POST',
+    headers: { 'x-fairlead-write': '1' },
+    body: JSON.stringify({ act: 'publish', object: ['sites', 'shop', 'a'] }),
+  })
+/** Sends the address as it is. */
+const raw = async (port: number, path: string) => {
+  const sent = request({ host: '127.0.0.1', port, path }).end()
+  const [response] = (await once(sent, 'response')) as [IncomingMessage]
+  return { status: response.statusCode, text: await text(response) }
+}
 const addresses = (text: string) => [...text.matchAll(/ (?:href|action|data-rows)="([^"]*)"/g)].map(([, to = '']) => to)
 const PAGES = ['/', '/queue', '/runs', '/events', '/usage', '/dead']
 
@@ -120,15 +134,9 @@ it('an open page follows its own cluster', async () => {
 
 it('a write reaches the cluster of its page, and is reported there', async () => {
   await serve(shown('east'), shown('west'))
-  const act = (path: string) =>
-    fetch(`${base}${path}`, {
-      method: 'POST',
-      headers: { 'x-fairlead-write': '1' },
-      body: JSON.stringify({ act: 'publish', object: ['sites', 'shop', 'a'] }),
-    })
-  expect((await act('/clusters/west/act')).status).toBe(200)
+  expect((await publishFrom('/clusters/west')).status).toBe(200)
   expect([published, recorded]).toEqual([['west'], ['west']])
-  for (const nowhere of ['/act', '/clusters/act', '/clusters/north/act']) expect((await act(nowhere)).status).toBe(404)
+  for (const nowhere of ['', '/clusters', '/clusters/north']) expect((await publishFrom(nowhere)).status).toBe(404)
   expect([published, recorded]).toEqual([['west'], ['west']])
 })
 
@@ -139,10 +147,48 @@ it('a name that is not listed has no page', async () => {
   expect((await page('/clusters/north/live?page=%2F')).status).toBe(404)
 })
 
-it('the pages of one cluster stay where they are, and name it if it has a name', async () => {
-  await serve(shown('east'))
+it('a page that is still open when the console of another cluster has its port shows and changes nothing of that one', async () => {
+  await serve(shown('west'))
+  expect(await page('/')).toMatchObject({ status: 303, to: '/clusters/west/' })
+  expect((await page('/clusters/west/queue')).text).toContain('only-in-west')
+  for (const path of ['/clusters/east', '']) {
+    expect((await page(`${path}/live?page=%2Fqueue`)).status).toBe(404)
+    expect((await page(`${path}/queue/rows?to=9`)).text).not.toContain('only-in-west')
+    expect((await publishFrom(path)).status).toBe(404)
+  }
+  expect([published, recorded]).toEqual([[], []])
+})
+
+it('the pages of a cluster without a name begin at /', async () => {
+  const { name: _, ...unnamed } = shown('east')
+  await serve(unnamed)
   const { text } = await page('/queue')
-  expect(text).toContain('<p class="cluster">cluster east</p>')
+  expect(text).not.toContain('<p class="cluster">')
   expect(addresses(text)).toContain('/runs')
   expect((await page('/clusters')).status).toBe(404)
+})
+
+it('text in an object becomes no address, and the name of an object no way out of its cluster', async () => {
+  const hostile = 'x" href="/act" action="/clusters/west/act'
+  const east = shown('east')
+  const row = { ...ROW, name: hostile, error: ' href="/queue"' }
+  Object.assign(east.data, { queue: async () => ({ rows: [row], isCut: false }) })
+  await serve(east, shown('west'))
+  const { text } = await page('/clusters/east/queue')
+  expect(text).toContain('x&quot; href=&quot;/act&quot;')
+  for (const to of addresses(text).filter((one) => one.startsWith('/')))
+    expect(to).toMatch(/^\/clusters\/east\/|^\/clusters$|^\/assets\//)
+  const { port } = server.address() as AddressInfo
+  for (const [way, status] of [
+    ['/clusters/east/..%2fwest/queue', 404],
+    ['/clusters/east/%2e%2e%2fwest/queue', 404],
+    ['/clusters//west/queue', 404],
+    ['/clusters/east//clusters/west/queue', 404],
+    ['/clusters/east/clusters/west/queue', 404],
+    ['/clusters/east/live?page=%2Fclusters%2Fwest%2Fqueue', 404],
+  ] as const) {
+    const answer = await raw(port, way)
+    expect([way, answer.status]).toEqual([way, status])
+    expect(answer.text).not.toContain('only-in-west')
+  }
 })

@@ -33,7 +33,7 @@ export interface ShownCluster {
 }
 
 export interface ConsoleOptions {
-  /** The pages of one begin at `/`, those of several at `/clusters/NAME/`. */
+  /** The pages of a cluster with a name begin at `/clusters/NAME/`: a page that is still open follows no other cluster. */
   clusters: readonly [ShownCluster, ...ShownCluster[]]
   access: Access
   /** A cookie for a request that brings the token in its address. Left out: there is no such way in. */
@@ -118,9 +118,9 @@ export function createConsole({ clusters, access, cookieFor, log }: ConsoleOptio
   }
 
   async function showClusters(request: IncomingMessage, response: ServerResponse, { pathname }: URL): Promise<void> {
-    if (request.method !== 'GET' || pathname.endsWith('/live'))
+    if (request.method !== 'GET' || isLive(pathname))
       return sendJson(response, 404, { say: 'the address names no cluster of this console: choose one at /clusters' })
-    if (pathname === '/') return redirect(response, '/clusters')
+    if (pathname === '/') return redirect(response, clusters.length > 1 ? '/clusters' : `${pathOf(clusters[0].name)}/`)
     const rows = await Promise.all(
       clusters.map(async ({ name = '', labels = {}, data }) => {
         const [nats, kube] = await Promise.all([data.natsAway(), data.kubeAway()])
@@ -151,8 +151,7 @@ export function createConsole({ clusters, access, cookieFor, log }: ConsoleOptio
     const person = await access.authenticate(request)
     if ('status' in person) {
       const { status, message } = person
-      if (url.pathname.endsWith('/live') || request.method === 'POST')
-        return sendJson(response, status, { say: message })
+      if (isLive(url.pathname) || request.method === 'POST') return sendJson(response, status, { say: message })
       return sendHtml(response, status, refusalDocument(status, message, assets, cookieFor !== undefined))
     }
     const chosen = chosenBy(clusters, url)
@@ -185,11 +184,13 @@ interface Chosen {
   path: string
 }
 
-const pathOf = (name: string): string => `/clusters/${name}`
+const pathOf = (name = ''): string => `/clusters/${name}`
+
+const isLive = (pathname: string): boolean => /^(\/clusters\/[^/]+)?\/live$/.test(pathname)
 
 /** Returns the cluster that the address names, and takes its name off the address. */
 function chosenBy(clusters: ConsoleOptions['clusters'], url: URL): Chosen | undefined {
-  if (clusters.length === 1) return { cluster: clusters[0], path: '' }
+  if (clusters[0].name === undefined) return { cluster: clusters[0], path: '' }
   const [, name, rest = '/'] = /^\/clusters\/([^/]+)(\/.*)?$/.exec(url.pathname) ?? []
   const cluster = clusters.find((one) => one.name === name)
   if (name === undefined || cluster === undefined) return undefined
