@@ -172,6 +172,7 @@ export async function survivesFights(trial: Trial): Promise<void> {
       await world.runUntilIdle()
       const contested = (await contestedIn(world, trial.reconciler))[candidate]
       if (contested === undefined) break
+      trial.goesOn(`${when}, while another manager sets ${contested.field}`)
       if (await isFollowed(world, contested)) continue
       if (isTried) await fight(trial, world, contested, when)
       return
@@ -235,7 +236,7 @@ async function contestedIn(world: Simulation, reconciler: Reconciler): Promise<C
     const declared = world.memory.declared(object)
     if (declared === undefined) return []
     const { apiVersion: _, kind, metadata, ...content } = declared
-    const theirs = changed(withoutFixed(object, content))
+    const theirs = changed(withoutFixed(object, content), kind)
     return theirs ? [{ object, theirs: theirs.patch, field: `${theirs.field} of ${kind} ${metadata.name}` }] : []
   })
 }
@@ -247,17 +248,27 @@ function withoutFixed(object: KubeObject, { spec, ...content }: Record<string, u
   return { ...content, spec: Object.fromEntries(Object.entries(spec).filter(([field]) => !(field in fixed))) }
 }
 
-/** Changes the first text or number. */
-function changed(content: Record<string, unknown>, path = ''): { patch: object; field: string } | undefined {
+/** Changes the first number or text. A text with a capital or a digit first may be one of a set, a quantity, a time or a schedule. */
+function changed(
+  content: Record<string, unknown>,
+  kind: string,
+  path = '',
+): { patch: object; field: string } | undefined {
+  const isEncoded = path === '.binaryData' || (kind === 'Secret' && path === '.data')
   for (const [name, value] of Object.entries(content)) {
     const field = `${path}.${name}`
-    if (typeof value === 'string') return { patch: { [name]: `${value}x` }, field }
+    if (typeof value === 'string' && (/^\.(data|binaryData|stringData)\./.test(field) || /^[a-z]/.test(value)))
+      return { patch: { [name]: isEncoded ? longer(value) : `${value}x` }, field }
     if (typeof value === 'number') return { patch: { [name]: value + 1 }, field }
-    const inside = isRecord(value) ? changed(value, field) : undefined
+    const inside = isRecord(value) ? changed(value, kind, field) : undefined
     if (inside !== undefined) return { patch: { [name]: inside.patch }, field: inside.field }
   }
   return undefined
 }
+
+/** The API server takes nothing but base64 in these fields. */
+const longer = (value: string): string =>
+  Buffer.concat([Buffer.from(value, 'base64'), Buffer.from('x')]).toString('base64')
 
 function declaredOtherwise({ memory }: Simulation, object: KubeObject): boolean {
   const declared = memory.declared(object)

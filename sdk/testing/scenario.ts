@@ -116,6 +116,11 @@ export class Trial {
     return isTried
   }
 
+  /** Says what of the case is under way. */
+  goesOn(when: string): void {
+    this.#when = when
+  }
+
   /** Whether the cases of this kind are tried, which are part of the case that has begun. */
   get isWhole(): boolean {
     return this.#only?.[1] === undefined
@@ -238,7 +243,7 @@ export class Trial {
         ? [error, `, ${this.#when}`]
         : error instanceof LawBroken
           ? [error, '']
-          : [new LawBroken(`this happens ${this.#when}`, { because: error as Error }), '']
+          : [new LawBroken(`this happens in the case that begins ${this.#when}`, { because: error as Error }), '']
     return broken.inCase(when, repeat(this.#case.join('.')))
   }
 }

@@ -241,7 +241,7 @@ describe('what a law finds', () => {
       'an outcome that is never valid',
       shopThat(() => ({ status: { phase: 'Open', extra: 1 } as never })),
       'comes to the same end if its process dies',
-      'returned an invalid outcome: status is {…}: Unrecognized key: "extra"\nthis happens at the start',
+      'returned an invalid outcome: status is {…}: Unrecognized key: "extra"\nthis happens in the case that begins at the start',
     ],
     [
       'a password that is drawn in each run',
@@ -389,7 +389,7 @@ describe('what a law finds', () => {
         throw new TypeError(`no field in ${object.metadata.name}`)
       }),
       'comes to the same end in whatever order',
-      /^TypeError: no field in corner\n {2}at .*laws\.test\.ts.*\nthis happens at the start\nto repeat this case alone: FAIRLEAD_CASE=0 npx .*$/,
+      /^TypeError: no field in corner\n {2}at .*laws\.test\.ts.*\nthis happens in the case that begins at the start\nto repeat this case alone: FAIRLEAD_CASE=0 npx .*$/,
     ],
     [
       'a decision on what it happened to see',
@@ -558,7 +558,7 @@ describe('what happens in a step, while its time passes', () => {
     )
     const [first, ...others] = await broken(failing)
     expect(first).toMatch(
-      /^TypeError: no such archive\n {2}at .*\nthis happens after its deletion\nto repeat this case/,
+      /^TypeError: no such archive\n {2}at .*\nthis happens in the case that begins after its deletion\nto repeat this case/,
     )
     const again = others.filter((message) => message.startsWith('TypeError'))
     expect(again.length).toBeGreaterThan(8)
@@ -650,7 +650,9 @@ describe('a case alone', () => {
   it('is not named by an error that comes after the last case of its kind', async () => {
     const [, ends] = lawsOf(archivist, short).find(([law]) => law.startsWith('ends its finalizer'))!
     const told = await inCase('3.0.99', ends)
-    expect(told).toMatch(/^TerminalError: .*\nthis happens after its deletion\nto repeat .* FAIRLEAD_CASE=3\.0 /)
+    expect(told).toMatch(
+      /^TerminalError: .*\nthis happens in the case that begins after its deletion\nto repeat .* FAIRLEAD_CASE=3\.0 /,
+    )
     expect(await inCase('3.0.0', ends)).toMatch(/^"finalize" has not ended .* FAIRLEAD_CASE=3\.0\.0 /s)
   })
 })
@@ -713,7 +715,7 @@ describe('the error of a law', () => {
     expect(lines[0]).toEqual([
       'TypeError: no such field',
       expect.stringMatching(/^ {2}at .*laws\.test\.ts/),
-      'this happens at the start',
+      'this happens in the case that begins at the start',
       expect.stringMatching(/^to repeat this case alone: FAIRLEAD_CASE=0 npx vitest run .* -t 'decides the same/),
     ])
     const others = lines.slice(1)

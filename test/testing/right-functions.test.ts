@@ -6,11 +6,13 @@ import {
   immutable,
   Job,
   NetworkPolicy,
+  PersistentVolumeClaim,
   type ReconcileOutcome,
   type Run,
   readinessOf,
   reconciler,
   resource,
+  Secret,
   StatefulSet,
 } from '#sdk'
 import { deploymentsRun, jobsRun, lawsOf, type Scenario, type Simulation, statefulSetsRun } from '#testing'
@@ -227,5 +229,30 @@ describe('the law of failed Jobs', () => {
   it('finds one that waits for the failed Job when all else has come to rest', async () => {
     const [message] = await found('shows the failure', migrating(true), scenario)
     expect(message).toMatch('it waits for Job.batch default/schema-1 as if it still ran, if it has failed')
+  })
+})
+
+describe('the law of fights', () => {
+  it('writes only what the API server accepts into a Secret and a claim', async () => {
+    const login = reconciler({
+      name: 'login',
+      for: Shop,
+      owns: [Secret, PersistentVolumeClaim],
+      reconcile({ object, owned, secret }) {
+        const size = owned(PersistentVolumeClaim)[0]?.spec?.resources?.requests?.['storage'] ?? '10Gi'
+        if (!/^\d+Gi$/.test(size)) throw new Error(`not a size: ${size}`)
+        const password = owned(Secret)[0]?.data?.['password'] ?? btoa(secret('password'))
+        const url = btoa(`postgres://app:${atob(password)}@db-${object.spec.version}`)
+        const claim = PersistentVolumeClaim.of({
+          metadata: { name: 'disk' },
+          spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: size } } },
+        })
+        return { apply: [claim, Secret.of({ metadata: { name: 'login' }, data: { password, url } })] }
+      },
+    })
+    const rows = lawsOf(login, { objects, steps: [version(2)] })
+    const fights = rows.filter(([name]) => name.startsWith('writes little while others fight'))
+    expect(fights).toHaveLength(1)
+    for (const [, holds] of fights) await holds({ skip: () => {} })
   })
 })
