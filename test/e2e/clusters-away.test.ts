@@ -106,6 +106,8 @@ describe('b is served as before, no run begins in a cluster that is away until i
   it('when one is slow, which its state says; a new token opens no watch again, and a new address is used', async () => {
     proxies.a.delay(SLOW_MS)
     const from = { a: await makeDue('a', named(2 * FEW)), c: up.process.logs.length }
+    // It has just come back: its watch may not be open yet.
+    await expectFollowed(c, 'key-0')
     const watches = await watchesOf(c)
     await using second = createKubeClient({
       ...(await loadKubeConfig({ paths: [kubeconfigOf('c')] })),

@@ -170,7 +170,7 @@ const created = (name: string, spec: object = controllerSpec(), annotations: Rec
 
 const installed = async (): Promise<string> => {
   const { code, stderr } = await command(['install', '--adapter', 'metacontroller'], world.env)
-  expect({ code, stderr }).toMatchObject({ code: 0 })
+  if (code !== 0) throw new Error(stderr)
   return stderr
 }
 const cats = (name: string) => resourcePath(CATS, 'default', name)
