@@ -99,14 +99,14 @@ describe('b is served as before, no run begins in a cluster that is away until i
 
     await setFull(a, false)
     await grant(c, 'second', { to: kubeconfigOf('c'), server: proxies.c.url })
-    await Promise.all([ran('a', FEW, from.a), ran('c', FEW, from.c)])
+    await Promise.all([ran('a', FEW, from.a), ran('c', FEW, from.c), entered('c', 'Up', from.c)])
     expectLaws()
   })
 
   it('when one is slow, which its state says; a new token opens no watch again, and a new address is used', async () => {
     proxies.a.delay(SLOW_MS)
     const from = { a: await makeDue('a', named(2 * FEW)), c: up.process.logs.length }
-    // It has just come back: its watch may not be open yet.
+    // It has just come back: until then its watch may not be open.
     await expectFollowed(c, 'key-0')
     const watches = await watchesOf(c)
     await using second = createKubeClient({
